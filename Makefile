@@ -1,0 +1,46 @@
+# The two commands: `make run` and `make test`. `make help` lists the rest.
+CONFIG ?= config/config.yaml
+PYTHON ?= python3
+export PYTHON
+LAUNCH = .venv/bin/python -sE -m scripts.launch --configfile $(CONFIG) $(if $(CORES),--cores $(CORES)) \
+	$(if $(STUDY),--study $(STUDY)) $(if $(ONLY),--only $(ONLY)) $(if $(YES),--yes)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run quick check plan again test bench lock format
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@echo "Variables: CONFIG=config/ec2.yaml STUDY=shots ONLY='library=hdf5-2.0.0 workers=1,2' CORES=2 YES=1 CELL=…"
+
+setup: ## install what is missing: system packages, .venv
+	@scripts/setup.sh
+
+run: setup ## measure and report: reports/<run>/index.html
+	@$(LAUNCH)
+
+quick: setup ## an answer in 3 minutes: h5py's wheels on disk
+	@$(LAUNCH) --configfile config/quick.yaml
+
+check: setup ## look before building: tools, credentials, buckets, disk, page cache
+	@.venv/bin/python -sE -m scripts.preflight --configfile $(CONFIG)
+
+plan: setup ## list the cells, what is left out and why, and what it costs
+	@$(LAUNCH) --plan
+
+again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
+	@$(LAUNCH) --again $(CELL) --
+
+test: setup ## lint, format, and all tests on real servers
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/snakefmt --check Snakefile rules
+	@.venv/bin/python -m pytest
+
+bench: setup ## measure the project's own costs and print ratios
+	@.venv/bin/python -sE -m scripts.bench
+
+lock: setup ## resolve the .in files anew
+	@for name in workflow measure; do .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --no-header --upgrade --output-file envs/$$name.lock envs/$$name.in; done
+
+format: setup ## format all code
+	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format . ; .venv/bin/snakefmt Snakefile rules

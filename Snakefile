@@ -1,0 +1,28 @@
+"""Measures how fast scientific data are read and written, and says whether a difference is real.
+
+snakemake --cores 32 --configfile config/ec2.yaml    measures what the file says and reports it
+snakemake --cores 2                                  the same with config/config.yaml
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+if not workflow.config_settings.configfiles:
+
+    configfile: "config/config.yaml"
+
+
+include: "rules/common.smk"
+include: "rules/environments.smk"
+include: "rules/provision.smk"
+include: "rules/measure.smk"
+include: "rules/shots.smk"
+include: "rules/report.smk"
+
+
+rule all:
+    """Everything: the report of each study, and failures said out loud."""
+    default_target: True
+    input:
+        "results/{run}/checked.json".format(run=RUN),

@@ -1,0 +1,148 @@
+"""The configuration, resolved, and the functions that the rules share; no rules.
+
+Reads:  the configuration file, config/schema.yaml
+Writes: nothing
+"""
+
+import json
+import sys
+from functools import cache
+
+from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
+
+from scripts.analysis import config as configuration
+from scripts.analysis import matrix
+from scripts.lib.program import Problem
+
+
+def resolved(values: dict) -> dict:
+    """Return the configuration with its defaults; a mistake in it stops here in one line."""
+    files = workflow.config_settings.configfiles or ["config/config.yaml"]
+    try:
+        return configuration.resolve(dict(values), files)
+    except Problem as problem:
+        raise WorkflowError(str(problem)) from None
+
+
+def with_conda() -> bool:
+    """Say whether environments come from conda (`--sdm conda`)."""
+    return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+
+
+CONFIG = resolved(config)
+RUN = CONFIG["run"]
+PYTHON = "python" if with_conda() else sys.executable
+STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
+REPEATS = range(1, CONFIG["repeats"] + 1)
+
+
+wildcard_constraints:
+    run=RUN,
+    study="|".join(STUDIES),
+    library="|".join(CONFIG["libraries"]),
+    store="|".join(CONFIG["stores"]),
+    dataset="[a-z][A-Za-z0-9-]*",
+    cell="[^/]+",
+    repeat="[0-9]+",
+
+
+@cache
+def cells_of(study: str) -> dict:
+    """Return the cells of a study by name."""
+    return {cell.name: cell for cell in matrix.expand(CONFIG, study)[0]}
+
+
+@cache
+def positions_of(study: str) -> dict:
+    """Return the position at which each (cell, repeat) of a study is measured."""
+    return matrix.order(CONFIG, study, list(cells_of(study).values()))
+
+
+def cell_priority(wildcards, attempt=None) -> int:
+    """Later positions have lower priority; all are below that of provisioning, which is 0."""
+    return -1 - positions_of(wildcards.study)[wildcards.cell, int(wildcards.repeat)]
+
+
+def environment_of(wildcards) -> str:
+    """Return the artefact of the library that a cell measures with."""
+    levels = cells_of(wildcards.study)[wildcards.cell].levels
+    return f"results/{RUN}/environments/{levels['library']}.json"
+
+
+def provision_of(wildcards) -> str:
+    """Return the artefact of a cell's data in its store."""
+    cell = cells_of(wildcards.study)[wildcards.cell]
+    return f"results/{RUN}/data/{cell.dataset}/{cell.levels['store']}.json"
+
+
+def provisions_of(wildcards) -> list[str]:
+    """Return the artefacts of all data of a study in all their stores."""
+    cells = cells_of(wildcards.study).values()
+    return sorted({f"results/{RUN}/data/{cell.dataset}/{cell.levels['store']}.json" for cell in cells})
+
+
+def environments_of(wildcards) -> list[str]:
+    """Return the artefacts of all libraries of a study."""
+    cells = cells_of(wildcards.study).values()
+    return sorted({f"results/{RUN}/environments/{cell.levels['library']}.json" for cell in cells})
+
+
+def records_of(wildcards) -> list[str]:
+    """Return the records of all cells and repeats of a study."""
+    cells = matrix.selected(cells_of(wildcards.study).values(), CONFIG["only"])
+    return [
+        f"results/{RUN}/{wildcards.study}/records/{cell.name}/repeat={repeat}.json"
+        for cell in cells
+        for repeat in REPEATS
+    ]
+
+
+def answers_of(wildcards) -> list[str]:
+    """Return the answers of all studies, for the first page."""
+    return [f"reports/{RUN}/{study}_answers.json" for study in STUDIES]
+
+
+def pages_of(wildcards) -> list[str]:
+    """Return the pages of all studies."""
+    return [f"reports/{RUN}/{study}.html" for study in STUDIES]
+
+
+def servers_of(wildcards) -> list[str]:
+    """Return the artefact of the embedded servers where a store needs one."""
+    if "cell" in wildcards.keys():
+        store = cells_of(wildcards.study)[wildcards.cell].settings["store"]
+    else:
+        store = CONFIG["stores"][wildcards.store]
+    return [f"results/{RUN}/environments/servers.json"] if store.get("server") == "embedded" else []
+
+
+def data_settings(wildcards) -> str:
+    """Return the generator's settings of a data set as JSON."""
+    for study in STUDIES:
+        known = matrix.datasets(list(cells_of(study).values()))
+        if wildcards.dataset in known:
+            return json.dumps(known[wildcards.dataset])
+    raise WorkflowError(f"no study of this configuration has the data set {wildcards.dataset}")
+
+
+def library_spec(wildcards) -> str:
+    """Return a library's entry in the configuration as JSON."""
+    return json.dumps(CONFIG["libraries"][wildcards.library])
+
+
+def store_spec(wildcards) -> str:
+    """Return a store's entry in the configuration as JSON."""
+    return json.dumps(CONFIG["stores"][wildcards.store])
+
+
+def verdict_settings(wildcards) -> str:
+    """Return what the verdicts of a study depend on, as JSON."""
+    compare = CONFIG["studies"][wildcards.study]["compare"]
+    keys = ("equivalence_percent", "seed")
+    return json.dumps({"compare": compare, **{key: CONFIG[key] for key in keys}})
+
+
+def study_config(wildcards) -> str:
+    """Return the configuration without what changes no record of a study, as JSON."""
+    return json.dumps({**CONFIG, "studies": {wildcards.study: CONFIG["studies"][wildcards.study]}})

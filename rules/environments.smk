@@ -1,0 +1,36 @@
+"""One environment for each library under test, and the servers of the embedded stores; cached by hash of their inputs.
+
+Reads:  envs/
+Writes: results/{run}/environments/{library}.json, servers.json
+"""
+
+
+rule environment:
+    """Build or find one library under test."""
+    input:
+        lock="envs/measure.lock",
+        sources="envs/sources.yaml",
+    output:
+        "results/{run}/environments/{library}.json",
+    params:
+        spec=library_spec,
+    log:
+        "results/{run}/logs/environments/{library}.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} build_library -- --library {wildcards.library} --spec {params.spec:q}"
+
+
+rule servers:
+    """Build or find the S3 server and the network emulator."""
+    input:
+        modules="envs/servers/go.sum",
+    output:
+        "results/{run}/environments/servers.json",
+    log:
+        "results/{run}/logs/environments/servers.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} build_servers"

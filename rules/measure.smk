@@ -1,0 +1,41 @@
+"""The matrix of a study, and the one rule that measures: a cell, once.
+
+Reads:  results/{run}/{study}/ready.json, environments, data in their stores
+Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repeat}.json
+"""
+
+
+rule plan:
+    """Expand the matrix: the cells, their order, what is left out and why."""
+    output:
+        plan="results/{run}/{study}/plan.json",
+        matrix="results/{run}/{study}/matrix.csv",
+    params:
+        config=study_config,
+    log:
+        "results/{run}/logs/{study}/plan.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
+
+
+rule measure:
+    """Measure one cell once, alone on the machine."""
+    input:
+        ready=ancient("results/{run}/{study}/ready.json"),
+        plan=ancient("results/{run}/{study}/plan.json"),
+        environment=ancient(environment_of),
+        provision=ancient(provision_of),
+        servers=ancient(servers_of),
+    output:
+        "results/{run}/{study}/records/{cell}/repeat={repeat}.json",
+    log:
+        "results/{run}/logs/{study}/{cell}/repeat={repeat}.log",
+    conda:
+        "../envs/workflow.yaml"
+    threads: workflow.cores
+    priority: cell_priority
+    shell:
+        "exec {PYTHON} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
+        " --environment {input.environment} --provision {input.provision} --servers {input.servers} --out {output} --log {log}"

@@ -1,0 +1,39 @@
+"""Data in their stores, and everything read once before the first cell.
+
+Reads:  results/{run}/data/{dataset}/manifest.json
+Writes: results/{run}/data/{dataset}/{store}.json, results/{run}/{study}/ready.json
+"""
+
+
+rule provision:
+    """Put a data set into a store through its API and verify it there."""
+    input:
+        manifest="results/{run}/data/{dataset}/manifest.json",
+        servers=servers_of,
+    output:
+        "results/{run}/data/{dataset}/{store}.json",
+    params:
+        store=store_spec,
+    log:
+        "results/{run}/logs/data/{dataset}.{store}.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} --needs {input} -- provision"
+        " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
+
+
+rule ready:
+    """Read all data of a study once, when everything that it needs is there."""
+    input:
+        plan="results/{run}/{study}/plan.json",
+        environments=environments_of,
+        provisions=provisions_of,
+    output:
+        "results/{run}/{study}/ready.json",
+    log:
+        "results/{run}/logs/{study}/ready.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} ready -- --provisions {input.provisions}"

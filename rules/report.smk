@@ -1,0 +1,97 @@
+"""Records -> tables -> notebook -> HTML and Markdown, for any study; and the check that says what failed.
+
+Reads:  results/{run}/{study}/records/, matrix.csv
+Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, facts.json
+        reports/{run}/{study}.html, {study}.md, {study}_files/, index.html; results/{run}/checked.json
+"""
+
+
+rule tables:
+    """Merge the records of a study into tables, and judge the comparisons."""
+    input:
+        records=records_of,
+        matrix="results/{run}/{study}/matrix.csv",
+    output:
+        samples="results/{run}/{study}/samples.csv",
+        cells="results/{run}/{study}/cells.csv",
+        verdicts="results/{run}/{study}/verdicts.csv",
+    params:
+        study=verdict_settings,
+    log:
+        "results/{run}/logs/{study}/tables.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.tables --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
+        " --records results/{wildcards.run}/{wildcards.study}/records --out results/{wildcards.run}/{wildcards.study} 2> {log}"
+
+
+rule facts:
+    """Gather what the report says about the run beside its figures."""
+    input:
+        records=records_of,
+    output:
+        "results/{run}/{study}/facts.json",
+    params:
+        config=study_config,
+    log:
+        "results/{run}/logs/{study}/facts.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.facts --config {params.config:q} --study {wildcards.study}"
+        " --results results/{wildcards.run} --out {output} 2> {log}"
+
+
+rule report:
+    """Execute a study's notebook on its tables; one page of HTML, the same as Markdown."""
+    input:
+        notebook="notebooks/{study}.ipynb",
+        samples="results/{run}/{study}/samples.csv",
+        cells="results/{run}/{study}/cells.csv",
+        verdicts="results/{run}/{study}/verdicts.csv",
+        matrix="results/{run}/{study}/matrix.csv",
+        facts="results/{run}/{study}/facts.json",
+    output:
+        html="reports/{run}/{study}.html",
+        markdown="reports/{run}/{study}.md",
+        answers="reports/{run}/{study}_answers.json",
+        figures=directory("reports/{run}/{study}_files"),
+    log:
+        "results/{run}/logs/{study}/report.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
+        " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
+
+
+rule index:
+    """Write the first page: the answers of all studies in words."""
+    input:
+        notebook="notebooks/index.ipynb",
+        answers=answers_of,
+        pages=pages_of,
+    output:
+        html="reports/{run}/index.html",
+        markdown="reports/{run}/index.md",
+    log:
+        "results/{run}/logs/index.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+
+
+rule check:
+    """Say what failed and end with status 1 if anything did; the next call does just that again."""
+    input:
+        "reports/{run}/index.html",
+    output:
+        "results/{run}/checked.json",
+    log:
+        "results/{run}/logs/check.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"

@@ -1,0 +1,21 @@
+"""The shots study: its data. Everything else about it is generic.
+
+Reads:  config/shots_signals.csv
+Writes: results/{run}/data/shots-…/manifest.json and the HDF5 files beside it
+"""
+
+
+rule make_shots:
+    """Generate shot files in one layout, or describe the user's own."""
+    output:
+        "results/{run}/data/{dataset}/manifest.json",
+    wildcard_constraints:
+        dataset="shots-[A-Za-z0-9-]+",
+    params:
+        settings=data_settings,
+    log:
+        "results/{run}/logs/data/{dataset}.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} make_shots -- --dataset {wildcards.dataset} --settings {params.settings:q}"

@@ -1,0 +1,1 @@
+"""What only the workflow imports: tables, statistics, figures."""

@@ -1,0 +1,154 @@
+"""The cells of a study: its matrix expanded, what cannot exist left out with the reason, each with a name of its own."""
+
+import hashlib
+import itertools
+import json
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from scripts.analysis import config as configuration
+
+# What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
+_STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
+_LIBRARIES_WITH_ROS3 = ("source", "conda")
+# What a study's section says beside the settings of its cells.
+_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels and all that it takes to measure it.
+
+    Attributes:
+        name: the readable levels and 10 hexadecimal digits of the resolved settings; the cell's folder.
+        study: the study's name.
+        levels: factor -> level, as text, in the order of the schema; `control` is "" or "twin".
+        settings: what the measuring program is given; what differs here is a different cell.
+        dataset: the id of the data it reads.
+        twin_of: name of the cell that an A/A control repeats, "" for all others.
+    """
+
+    name: str
+    study: str
+    levels: dict[str, str]
+    settings: dict = field(compare=False, hash=False)
+    dataset: str
+    twin_of: str = ""
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """A combination of levels that is left out, and why."""
+
+    levels: dict[str, str]
+    reason: str
+
+
+def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
+    """Return the cells of a study and the combinations that were left out.
+
+    Args:
+        config: a resolved configuration (`scripts.analysis.config.resolve`).
+        study: a key of its `studies`.
+
+    Returns:
+        Cells in the order of the matrix, then the A/A twins; each combination once, however often it is named.
+    """
+    section = config["studies"][study]
+    mappings = section["matrix"] if isinstance(section["matrix"], list) else [section["matrix"]]
+    factors = configuration.factors(study)
+    cells: dict[str, Cell] = {}
+    omitted: dict[str, Omitted] = {}
+    for mapping in mappings:
+        for combination in itertools.product(*(mapping[factor] for factor in factors)):
+            levels = dict(zip(factors, map(str, combination), strict=True))
+            if reason := _impossible(levels, config):
+                omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
+                continue
+            cell = _cell(config, study, levels, factors, "")
+            cells.setdefault(cell.name, cell)
+    originals = list(cells.values())
+    chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
+    twins = [_cell(config, study, _without_control(cell.levels), factors, cell.name) for cell in chosen]
+    return originals + twins, list(omitted.values())
+
+
+def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
+    """Return the cells that have the levels of `only` ({factor: [levels]}); a study without the factor is unaffected."""
+    return [
+        cell
+        for cell in cells
+        if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
+    ]
+
+
+def order(config: dict, study: str, cells: list[Cell]) -> dict[tuple[str, int], int]:
+    """Return the position (0, 1, …) at which each (cell name, repeat) is measured.
+
+    A repeat is a block: all cells once, in a random order that the seed and the repeat decide (METHOD 2).
+    """
+    positions = {}
+    for repeat in range(1, config["repeats"] + 1):
+        names = sorted(cell.name for cell in cells)
+        random.Random(f"{config['seed']} {study} {repeat}").shuffle(names)
+        for name in names:
+            positions[name, repeat] = len(positions)
+    return positions
+
+
+def digest(value: object) -> str:
+    """Return 10 hexadecimal digits of the sha256 of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def datasets(cells: list[Cell]) -> dict[str, dict]:
+    """Return the data sets that the cells read: id -> settings of the generator."""
+    return {cell.dataset: cell.settings["data"] for cell in cells}
+
+
+def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, dict], twin_of: str) -> Cell:
+    section = config["studies"][study]
+    data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
+    data = {**section["data"], **data_levels, "seed": config["seed"]}
+    levels = {**levels, "control": "twin" if twin_of else ""}
+    settings = {
+        "study": study,
+        "cell": levels,
+        "seed": config["seed"],
+        "data": data,
+        **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
+    }
+    for factor, part in factors.items():
+        if names := part.get("x-names"):
+            settings[factor] = config[names][levels[factor]]
+    readable = "_".join([*(_short(factor, level) for factor, level in levels.items() if level)])
+    dataset = "-".join([study, *data_levels.values(), digest(data)])
+    return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
+
+
+def _short(factor: str, level: str) -> str:
+    """A level in a folder's name: numbers say what they count."""
+    text = {"workers": f"w{level}", "page_buffer": f"pb{level}"}.get(factor, level)
+    return re.sub(r"[^A-Za-z0-9.-]", "-", text)
+
+
+def _without_control(levels: dict[str, str]) -> dict[str, str]:
+    return {factor: level for factor, level in levels.items() if factor != "control"}
+
+
+def _impossible(levels: dict[str, str], config: dict) -> str:
+    return next(_reasons(levels, config), "")
+
+
+def _reasons(levels: dict[str, str], config: dict) -> Iterator[str]:
+    driver = levels.get("driver")
+    if driver is None:
+        return
+    store = config["stores"][levels["store"]]
+    library = config["libraries"][levels["library"]]
+    if store["kind"] != _STORE_OF_DRIVER[driver]:
+        yield f"driver {driver} does not read a {store['kind']} store"
+    if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
+        yield f"{levels['library']} is a {library['kind']}, which has no ROS3"

@@ -1,0 +1,84 @@
+"""What makes a record invalid, and what makes its cell fail: settings, cache and work against what was asked."""
+
+from scripts.lib import hdf5
+
+
+def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
+    """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
+
+    Args:
+        record: what the measuring program handed over.
+        settings: the cell's settings.
+        manifest: the data set's manifest, whose `layout` was read back from the files.
+    """
+    effective, reasons = record["effective"], []
+    library = settings.get("library")
+    if library and effective.get("hdf5") != library["hdf5"]:
+        reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library['hdf5']}")
+    if driver := settings["cell"].get("driver"):
+        if effective.get("driver") != driver:
+            reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
+        if driver == "ros3" and not effective.get("ros3"):
+            reasons.append("the library has no ROS3")
+    reasons += mislabelled(manifest, settings["data"])
+    layout = manifest["layout"]
+    for key in ("paged", "page_size"):
+        if key in effective and key in layout and effective[key] != layout[key] and (key == "paged" or layout["paged"]):
+            reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
+    return reasons
+
+
+def mislabelled(manifest: dict, asked: dict) -> list[str]:
+    """Return where the data, as read back from the files, are not what their label says (METHOD 3)."""
+    if "files" in asked:
+        return []
+    layout = manifest["layout"]
+    return [
+        f"{manifest['dataset']}: {key} was asked to be {value}, the files have {layout[key]}"
+        for key, value in asked.items()
+        if key in layout and layout[key] != value and not (key == "page_size" and not asked.get("paged", True))
+    ]
+
+
+def faults(record: dict) -> list[str]:
+    """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+    return [*_work(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
+
+
+def _work(work: dict) -> list[str]:
+    names = {
+        "tasks_done": ("tasks_asked", "tasks"),
+        "datasets": ("datasets_asked", "data sets"),
+        "logical_bytes": ("logical_bytes_asked", "logical bytes"),
+    }
+    reasons = [
+        f"{work[done]} {what} were done, {work[asked]} asked"
+        for done, (asked, what) in names.items()
+        if asked in work and work[done] != work[asked]
+    ]
+    if work["checksum"] != work["checksum_asked"]:
+        reasons.append("the values that were read do not have the checksum of the manifest")
+    return reasons
+
+
+def _cache(cache: dict) -> list[str]:
+    asked, state = cache["asked"], cache["state"]
+    if asked == "any" or state == "unverified":
+        return []
+    if state != asked:
+        return [f"the page cache was {state} ({cache['resident_before']:.1%} resident), {asked} was asked"]
+    after = cache["resident_after"]
+    if asked == "warm" and after is not None and after < 0.99:
+        return [f"the page cache lost pages while the cell ran ({after:.1%} resident after), warm was asked"]
+    return []
+
+
+def _settings(effective: dict) -> list[str]:
+    reasons = []
+    if "page_buffer_asked" in effective:
+        asked, got = effective["page_buffer_asked"], effective["page_buffer_bytes"]
+        if reason := hdf5.ignored_page_buffer(asked, got, effective["page_size"]):
+            reasons.append(reason)
+    if effective.get("workers") != effective.get("workers_asked"):
+        reasons.append(f"{effective['workers']} workers were alive, {effective['workers_asked']} asked")
+    return reasons

@@ -1,0 +1,87 @@
+"""Gathers what a report says about a run beside its figures: machines, libraries, stores, settings, failed attempts."""
+
+import argparse
+import json
+from pathlib import Path
+
+from scripts.analysis import config as configuration
+from scripts.lib.program import read_json, run, write_json
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write facts.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", required=True, type=json.loads, help="the resolved configuration, JSON")
+    parser.add_argument("--study", required=True, help="name of the study")
+    parser.add_argument("--results", required=True, type=Path, help="the run's folder in results/")
+    parser.add_argument("--out", required=True, type=Path, help="facts.json to write")
+    arguments = parser.parse_args(argv)
+    write_json(arguments.out, facts(arguments.config, arguments.study, arguments.results))
+    return 0
+
+
+def facts(config: dict, study: str, results: Path) -> dict:
+    """Return what the report of a study says about its run, from the records and artefacts in `results`."""
+    records = [read_json(path) for path in sorted((results / study / "records").glob("*/repeat=*.json"))]
+    measured = [record for record in records if record["status"] == "done"]
+    hosts = {json.dumps(_constant(record["host"]), sort_keys=True): _constant(record["host"]) for record in measured}
+    return {
+        "run": config["run"],
+        "study": study,
+        "question": configuration.schema()["properties"]["studies"]["properties"][study]["x-question"],
+        "repeats": config["repeats"],
+        "equivalence_percent": config["equivalence_percent"],
+        "machine": next(iter(hosts.values()), {}),
+        "machines": list(hosts.values()),
+        "libraries": {path.stem: read_json(path) for path in sorted((results / "environments").glob("*.json"))},
+        "stores": config["stores"],
+        "settings": config["studies"][study],
+        "data": {path.parent.name: _data(path) for path in sorted((results / "data").glob(f"{study}-*/manifest.json"))},
+        "limits": [line for name in _stores_used(measured) for line in _limits(name, config["stores"][name])],
+        "sessions": sorted({record["session"] for record in measured}),
+        "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
+        "git": sorted({record["provenance"]["git"] or "no clone" for record in measured}),
+        "dirty": any(record["provenance"]["dirty"] for record in measured),
+        "failed_attempts": failed_attempts(results),
+    }
+
+
+def failed_attempts(results: Path) -> list[dict]:
+    """Return the artefacts of earlier attempts that failed and were measured or built again, oldest first."""
+    attempts = []
+    for path in sorted((results / "failed").glob("*/**/*.json")):
+        artefact = read_json(path)
+        attempts.append({"attempt": path.relative_to(results / "failed").parts[0], "what": str(path.relative_to(results / "failed")), "reasons": artefact.get("reasons", [])})
+    return attempts
+
+
+def _constant(host: dict) -> dict:
+    return {key: value for key, value in host.items() if not key.startswith("load_")}
+
+
+def _data(path: Path) -> dict:
+    manifest = read_json(path)
+    return {"status": manifest["status"], "layout": manifest.get("layout"), "bytes": sum(file["bytes"] for file in manifest.get("files", []))}
+
+
+def _stores_used(records: list[dict]) -> list[str]:
+    return sorted({record["cell"]["store"] for record in records})
+
+
+def _limits(name: str, store: dict) -> list[str]:
+    """Return what the figures of a store cannot say (METHOD 22)."""
+    if store["kind"] == "posix":
+        return [f"{name}: a local file system; what the hypervisor and the device keep in their caches is not controlled"]
+    if store.get("server") == "embedded":
+        network = store.get("network")
+        if network is None:
+            emulated = "no network at all"
+        else:
+            latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
+            emulated = f"an emulated network: {latency} ms" + (f" ± {jitter} ms" if jitter else "") + (f", {rate:g} MiB/s a connection" if rate else "")
+        return [f"{name}: an S3 server on the loopback of the same machine, {emulated}, no TLS; not a verdict for AWS or another service"]
+    return [f"{name}: the service's own caches and its other users are not controlled"]
+
+
+if __name__ == "__main__":
+    run(main)

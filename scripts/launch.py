@@ -1,0 +1,167 @@
+"""Says what a run will measure and cost, asks where that is above a limit of the configuration, and starts Snakemake.
+
+Everything after -- goes to Snakemake. Without this program: .venv/bin/snakemake --cores 2 --configfile config/config.yaml
+"""
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.analysis import config as configuration
+from scripts.analysis import matrix
+from scripts.lib import host
+from scripts.lib.program import Problem, read_json, run
+
+# What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
+_CELL_OVERHEAD_S = 2.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the plan; then become Snakemake, unless only the plan was asked."""
+    arguments = _parser().parse_args(argv)
+    config = configuration.load(arguments.configfile)
+    config["only"] = chosen(config, arguments.study, arguments.only)
+    studies = config["only"].get("study", list(config["studies"]))
+    for word in arguments.again:
+        _move_aside(config, studies, word)
+    costs = {study: cost(config, study) for study in studies}
+    _show(config, costs, cells=arguments.plan)
+    if arguments.plan:
+        return 0
+    _ask(config, costs, arguments.yes)
+    sys.stdout.flush()
+    command = [str(Path(sys.executable).with_name("snakemake")), "--cores", str(arguments.cores), "--configfile", arguments.configfile]
+    if config["only"]:
+        command += ["--config", f"only={json.dumps(config['only'])}"]
+    os.execv(command[0], [*command, *arguments.snakemake])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
+    parser.add_argument("--cores", type=int, default=host.usable_cores(), help="cores that Snakemake may use (default: all)")
+    parser.add_argument("--study", default="", help="measure this study only")
+    parser.add_argument("--only", nargs="*", default=[], metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only")
+    parser.add_argument("--again", nargs="*", default=[], metavar="CELL", help="measure the cells again whose name begins so")
+    parser.add_argument("--plan", action="store_true", help="print the plan, cell by cell, and stop")
+    parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
+    parser.add_argument("snakemake", nargs="*", help="options of Snakemake, after --")
+    return parser
+
+
+def chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
+    """Return `only` of the configuration with what the command line adds: --study, --only library=a,b workers=1.
+
+    Raises:
+        Problem: there is no such study, factor or level in the configuration.
+    """
+    only = dict(config["only"])
+    if study:
+        only["study"] = [study]
+    for word in words:
+        factor, equals, levels = word.partition("=")
+        if not equals or not levels:
+            raise Problem(f"{word!r} is not FACTOR=LEVEL; write for example ONLY='library=hdf5-2.0.0 workers=1,2'")
+        only[factor] = levels.split(",")
+    configuration.check_only(config | {"only": only}, "the command line")
+    return only
+
+
+def cost(config: dict, study: str) -> dict:
+    """Estimate what a study still has to measure.
+
+    Returns:
+        {"cells": [(cell, records to do, seconds each, known)], "omitted", "records", "seconds", "bytes", "requests",
+        "disk_bytes"}; `known` says that the seconds come from earlier records of the cell, not from a formula.
+    """
+    program = importlib.import_module(f"scripts.measure_{study}")
+    everything, omitted = matrix.expand(config, study)
+    cells = matrix.selected(everything, config["only"])
+    rows, totals = [], {"records": 0, "seconds": 0.0, "bytes": 0.0, "requests": 0.0}
+    for cell in cells:
+        folder = Path("results", config["run"], study, "records", cell.name)
+        done = {path.name for path in folder.glob("repeat=*.json")}
+        missing = [n for n in range(1, config["repeats"] + 1) if f"repeat={n}.json" not in done]
+        guess = program.estimate(cell.settings)
+        before = [read_json(folder / name).get("step_seconds") for name in sorted(done)]
+        before = [seconds for seconds in before if seconds]
+        seconds = (statistics.median(before) if before else guess["seconds"]) + _CELL_OVERHEAD_S * (not before)
+        rows.append((cell, len(missing), seconds, bool(before)))
+        real = cell.settings["store"].get("server") != "embedded" and cell.settings["store"]["kind"] != "posix"
+        totals["records"] += len(missing)
+        totals["seconds"] += seconds * len(missing)
+        totals["bytes"] += guess["bytes"] * len(missing)
+        totals["requests"] += guess["requests"] * len(missing) * real
+    datasets = matrix.datasets(cells)
+    absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
+    disk = sum(program.data_bytes(datasets[name]) for name in absent)
+    return {"cells": rows, "omitted": omitted, "disk_bytes": disk, **totals}
+
+
+def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
+    console = Console(stderr=not cells, highlight=False)
+    for study, one in costs.items():
+        if cells:
+            table = Table("cell", "to do", "s each", title=f"{study}: {len(one['cells'])} cells × {config['repeats']} repeats")
+            for cell, missing, seconds, known in one["cells"]:
+                table.add_row(cell.name, str(missing), f"{seconds:.1f}" + ("" if known else " (estimated)"))
+            console.print(table)
+            for left_out in one["omitted"]:
+                console.print(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
+        console.print(
+            f"{config['run']}/{study}: {len(one['cells'])} cells, {len(one['omitted'])} left out, {one['records']} records to measure: "
+            f"about {_duration(one['seconds'])}, {one['bytes'] / 2**30:.2f} GiB to read, {one['requests']:.0f} requests to stores elsewhere, "
+            f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate",
+            soft_wrap=True,
+        )
+
+
+def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
+    """Ask before something dear.
+
+    Raises:
+        Problem: the answer was no, or there is nobody to ask.
+    """
+    totals = {
+        "hours": sum(one["seconds"] for one in costs.values()) / 3600,
+        "gib": sum(one["bytes"] for one in costs.values()) / 2**30,
+        "requests": sum(one["requests"] for one in costs.values()),
+        "disk_gib": sum(one["disk_bytes"] for one in costs.values()) / 2**30,
+    }
+    above = [f"{key} {totals[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if totals[key] > limit]
+    if not above or yes:
+        return
+    line = f"this run is above the limits of ask_above: {', '.join(above)}"
+    if not sys.stdin.isatty():
+        raise Problem(f"{line}; say YES=1 (--yes), or raise them in the configuration")
+    if input(f"{line}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Problem("nothing was started")
+
+
+def _move_aside(config: dict, studies: list[str], word: str) -> None:
+    """Move the records of the cells whose names begin with `word` aside, so that they are measured again."""
+    base = Path("results", config["run"])
+    folders = [folder for study in studies for folder in (base / study / "records").glob(f"{word}*") if folder.is_dir()]
+    if not folders:
+        raise Problem(f"no measured cell of {base} begins with {word!r}; make plan lists the names")
+    for folder in folders:
+        target = base / "again" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) / folder.relative_to(base)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
+        print(f"moved {folder} to {target}", file=sys.stderr)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,103 @@
+"""The page cache of this machine, file by file and without root: evict, load, and see what is there (METHOD 8)."""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+COLD_AT_MOST = 0.01
+WARM_AT_LEAST = 0.99
+_MEMORY_FILE_SYSTEMS = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def evict(paths: Iterable[Path | str]) -> None:
+    """Drop the pages of `paths` from the page cache; dirty pages are written first, since only clean ones can go."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def load(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
+    """Read `paths` once from end to end, so that their pages are in the page cache; returns the bytes read."""
+    total = 0
+    buffer = bytearray(block_bytes)
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                total += count
+    return total
+
+
+def resident(paths: Iterable[Path | str]) -> float | None:
+    """Return the fraction of the pages of `paths` (0 … 1) that the page cache holds, by mincore(2).
+
+    None where the kernel's answer means nothing: files on tmpfs (which are the page cache) and files that are not
+    this user's, for which Linux says "all resident" since 5.2. Empty files count nothing.
+    """
+    pages = present = 0
+    for path in paths:
+        if not _answerable(path):
+            return None
+        size = os.path.getsize(path)
+        if size == 0:
+            continue
+        count = -(-size // mmap.PAGESIZE)
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE) as view:
+            states = (ctypes.c_ubyte * count)()
+            # MAP_PRIVATE with the default protection is writable, which is what from_buffer needs.
+            first = ctypes.c_char.from_buffer(view)
+            failed = _libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), states)
+            del first
+        if failed:
+            return None
+        pages += count
+        present += sum(state & 1 for state in bytes(states))
+    return present / pages if pages else None
+
+
+def _answerable(path: Path | str) -> bool:
+    return file_system_type(path) not in _MEMORY_FILE_SYSTEMS.values() and (
+        os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
+    )
+
+
+def file_system_type(path: Path | str) -> str | None:
+    """Return "tmpfs" or "ramfs" where `path` lies in memory, else None (statfs(2), f_type)."""
+    buffer = ctypes.create_string_buffer(256)
+    if _libc.statfs(os.fsencode(path), buffer):
+        return None
+    return _MEMORY_FILE_SYSTEMS.get(ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF)
+
+
+def prepare(state: str, paths: list[Path]) -> dict:
+    """Bring `paths` into the cache state that a cell asks for and return what was found afterwards.
+
+    Args:
+        state: "cold", "warm", or "any" (nothing is done).
+        paths: the files that the cell will read, on this machine.
+
+    Returns:
+        {"asked", "state", "resident_before"}: state is what was verified ("cold", "warm", "mixed") or "unverified";
+        resident_before is the fraction of the pages in the cache, None where it cannot be known.
+    """
+    if state == "cold":
+        evict(paths)
+    elif state == "warm":
+        load(paths)
+    before = resident(paths)
+    return {"asked": state, "state": verified_state(before), "resident_before": before}
+
+
+def verified_state(fraction: float | None) -> str:
+    """Name the cache state that a resident fraction proves (METHOD 8's limits)."""
+    if fraction is None:
+        return "unverified"
+    if fraction <= COLD_AT_MOST:
+        return "cold"
+    return "warm" if fraction >= WARM_AT_LEAST else "mixed"

@@ -1,0 +1,117 @@
+"""Dask workers that do exactly what they are told: spawned processes, one thread each, one batch a worker (METHOD 15)."""
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from scripts.lib.program import Problem
+
+_SETTINGS = {
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.multiprocessing-method": "spawn",
+    "distributed.comm.retry.count": 0,
+    "distributed.admin.log-format": "%(name)s: %(message)s",
+}
+_executed = 0
+
+
+class Workers:
+    """A running cluster: `addresses` in a fixed order, and their process ids."""
+
+    def __init__(self, client: Any, count: int) -> None:  # noqa: ANN401
+        """Wait until all `count` workers are there and remember who they are."""
+        client.wait_for_workers(count)
+        self._client = client
+        self.pids = dict(sorted(client.run(os.getpid).items()))
+        self.addresses = list(self.pids)
+
+    def map(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
+        """Run `function` on each batch, batch i on worker i, and return the results in that order.
+
+        Identical batches are different tasks (pure=False), nothing is retried, nothing moves to another worker.
+
+        Raises:
+            Problem: a worker was lost, or `function` raised it.
+        """
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        futures = [
+            self._client.submit(counted, function, batch, pure=False, retries=0, workers=[address], allow_other_workers=False)
+            for address, batch in zip(self.addresses, batches, strict=False)
+        ]
+        try:
+            return self._client.gather(futures)
+        except (KilledWorker, FutureCancelledError) as error:
+            raise Problem("a Dask worker was killed in the middle of its task; its words are in the log") from error
+
+    def each(self, function: Callable, *arguments: Any) -> list[Any]:  # noqa: ANN401
+        """Run `function` once on every worker, outside the counted tasks."""
+        answers = self._client.run(function, *arguments)
+        return [answers[address] for address in self.addresses if address in answers]
+
+    def replaced(self) -> list[int]:
+        """Return the process ids of the workers that are no longer those that began."""
+        now = set(self._client.run(os.getpid).values())
+        return sorted(set(self.pids.values()) - now)
+
+
+@contextlib.contextmanager
+def cluster(count: int) -> Iterator[tuple[Workers, float]]:
+    """Start `count` workers on the loopback for the length of a `with` block.
+
+    Yields:
+        The workers, and the seconds that it took to start them.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    start = time.perf_counter()
+    with (
+        dask.config.set(_SETTINGS),
+        LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
+            silence_logs=logging.ERROR,
+        ) as local,
+        Client(local) as client,
+    ):
+        workers = Workers(client, count)
+        yield workers, time.perf_counter() - start
+
+
+def counted(function: Callable, batch: Any) -> Any:  # noqa: ANN401
+    """Run one task and count it in the process that runs it."""
+    global _executed
+    result = function(batch)
+    _executed += 1
+    return result
+
+
+def executed() -> int:
+    """Return how many tasks this process has executed since `forget_executed`."""
+    return _executed
+
+
+def forget_executed() -> None:
+    """Start to count anew."""
+    global _executed
+    _executed = 0
+
+
+def batches_of(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:
+    """Cut `items` into at most `workers` batches of ceil(items / workers); the last may be shorter (METHOD 12).
+
+    Fewer batches than workers come out where the sizes do not divide: 500 items for 48 workers make 46 batches.
+    """
+    size = -(-len(items) // workers)
+    return [items[first : first + size] for first in range(0, len(items), size)] if items else []

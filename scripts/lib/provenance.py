@@ -1,0 +1,42 @@
+"""Which code measured: what a record says so that arms are only compared if the same code measured both (METHOD 14)."""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def facts(modules: Iterable[str]) -> dict:
+    """Return {"git", "dirty", "code_sha256"} for the `scripts.…` modules that took part in measuring a cell.
+
+    git is None outside a clone. Only modules that were loaded count, so a change elsewhere leaves records comparable.
+    """
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "git": commit,
+        "dirty": bool(_git("status", "--porcelain")) if commit else None,
+        "code_sha256": code_sha256(modules),
+    }
+
+
+def code_sha256(modules: Iterable[str]) -> str:
+    """Return one hash of the sources of `modules`, named as Python imports them."""
+    hashed = hashlib.sha256()
+    for module in sorted(set(modules)):
+        file = Path(*module.split(".")).with_suffix(".py")
+        if file.exists():
+            hashed.update(module.encode() + b"\0" + file.read_bytes() + b"\0")
+    return hashed.hexdigest()
+
+
+def loaded() -> list[str]:
+    """Return the `scripts.…` modules that this process has loaded, the program itself by its own name."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    names = {name for name in sys.modules if name.startswith("scripts.")}
+    return sorted(names | ({main.name} if main and main.name.startswith("scripts.") else set()))
+
+
+def _git(*arguments: str) -> str | None:
+    answer = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,56 @@
+"""What a measuring program says to the step that started it, and what it hears back.
+
+The step (`scripts.step`) writes one JSON line, the job, to the program's standard input. The program answers with
+JSON lines on its standard output: `open`, when it is about to measure, upon which the step sets the state of the page
+cache and starts to count requests; `close`, when it is done and its readers are gone; and `record` at the end. The
+last window counts. Whatever else a library prints goes to standard error, which is the log.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from scripts.lib import provenance
+from scripts.lib.program import Problem
+
+
+class Step:
+    """The measuring program's end of the line to its step."""
+
+    def __init__(self) -> None:
+        """Take standard output for the line and leave its place to standard error."""
+        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        line = sys.stdin.readline()
+        if not line:
+            raise Problem("this program is started by scripts.step, which tells it what to measure on standard input")
+        self.job: dict = json.loads(line)
+
+    def open_window(self) -> None:
+        """Return when the page cache is as asked and requests are counted."""
+        self._say({"event": "open"})
+        self._hear()
+
+    def close_window(self) -> None:
+        """Say that the readers are gone; return when the requests are counted."""
+        self._say({"event": "close"})
+        self._hear()
+
+    def finish(self, record: dict) -> None:
+        """Hand over the program's part of the record."""
+        self._say({"event": "record", "record": record | {"modules": provenance.loaded()}})
+
+    def _say(self, message: dict) -> None:
+        print(json.dumps(message), file=self._out, flush=True)
+
+    def _hear(self) -> None:
+        if not sys.stdin.readline():
+            raise Problem("the step that started this program is gone")
+
+
+def run_measurement(measure: Callable[[Step], dict]) -> int:
+    """Run a measuring program: `measure` gets the line to its step and returns its part of the record."""
+    step = Step()
+    step.finish(measure(step))
+    return 0

@@ -1,0 +1,194 @@
+"""One cell, measured once: the server, the measuring program, the window, the verdict on what was done, the record."""
+
+import argparse
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import time
+from pathlib import Path
+from typing import IO
+
+from scripts.analysis import validity
+from scripts.lib import cache, host, provenance
+from scripts.lib.program import Problem, read_json, write_json
+from scripts.stores import s3, servers
+from scripts.stores.processes import owned
+
+_POLL_S = 1.0
+
+
+def require(path: Path) -> dict:
+    """Return an artefact that a step needs.
+
+    Raises:
+        Problem: it has failed; the line gives its reasons.
+    """
+    artefact = read_json(path)
+    if artefact.get("status") != "done":
+        raise Problem(f"{path} failed: {'; '.join(artefact.get('reasons', ['no reason given']))}")
+    return artefact
+
+
+def failed_base(arguments: argparse.Namespace) -> dict:
+    """Return what a record holds even if its cell failed."""
+    plan = read_json(arguments.plan)
+    cell = plan["cells"][arguments.cell]
+    return {
+        "record": 1,
+        "run": plan["run"],
+        "study": plan["study"],
+        "name": arguments.cell,
+        "cell": cell["settings"]["cell"],
+        "repeat": arguments.repeat,
+        "session": arguments.session,
+        "valid": False,
+    }
+
+
+def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
+    """Measure one cell once and write its record."""
+    began = time.monotonic()
+    base = failed_base(arguments)
+    plan = read_json(arguments.plan)
+    cell = plan["cells"][arguments.cell]
+    settings = cell["settings"]
+    environment, provision = require(arguments.environment), require(arguments.provision)
+    manifest = read_json(provision["manifest"])
+    files = [Path(name) for name in provision["local_files"]]
+    if missing := [str(file) for file in files if not file.exists()]:
+        raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    facts = host.facts(files[0] if files else ".")
+    with contextlib.ExitStack() as stack:
+        served, location, env = _serve(stack, settings["store"], provision, arguments.servers, log)
+        job = {"settings": settings, "repeat": arguments.repeat, "manifest": provision["manifest"], "location": location}
+        child = _Child(stack, environment["python"], settings["study"], job, env, log)
+        window = _Window(settings["cell"]["cache"], files, served)
+        record = child.converse(window, served, cell["time_limit_s"])
+    record |= {"cache": window.cache, "requests": window.requests}
+    facts["load_after"] = list(os.getloadavg())
+    failed = validity.failures(record, settings, manifest)
+    if failed:
+        raise Problem("; ".join(failed))
+    faults = validity.faults(record)
+    write_json(
+        arguments.out,
+        {
+            **base,
+            "status": "done",
+            "settings": settings,
+            "position": cell["positions"][str(arguments.repeat)],
+            "seed": settings["seed"],
+            "started_utc": started,
+            "step_seconds": time.monotonic() - began,
+            **record,
+            "host": facts,
+            "provenance": {
+                **provenance.facts([*provenance.loaded(), *record.pop("modules")]),
+                "data_sha256": provision["data_sha256"],
+                "lock_sha256": environment["lock_sha256"],
+                "build": environment["build"],
+            },
+            "valid": not faults,
+            "reasons": faults,
+        },
+    )
+
+
+def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: Path | None, log: IO[str]):  # noqa: ANN202
+    """Return the embedded server if there is one, the place of the files, and the reader's environment."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PYTHON"))}
+    env["AWS_EC2_METADATA_DISABLED"] = "true"
+    if store["kind"] == "posix":
+        return None, provision["location"], env
+    served, endpoint = None, store.get("endpoint")
+    if store.get("server") == "embedded":
+        served = stack.enter_context(servers.s3(read_json(binaries), Path(provision["folder"]), store.get("network"), log))
+        endpoint = served.endpoint
+        env |= {"AWS_ACCESS_KEY_ID": served.credentials["access_key"], "AWS_SECRET_ACCESS_KEY": served.credentials["secret_key"]}
+    else:
+        env |= s3.environment_credentials(store)
+    env["AWS_REGION"] = store["region"]
+    if endpoint:
+        env["AWS_ENDPOINT_URL"] = endpoint
+    return served, {"url": f"{s3.base_url(store, endpoint)}/{provision['location']['dataset']}"}, env
+
+
+class _Window:
+    """The timed window as seen from outside: the page cache before and after, and the requests in between."""
+
+    def __init__(self, state: str, files: list[Path], served: servers.Served | None) -> None:
+        self._state, self._files, self._served = state, files, served
+        self.cache: dict = {}
+        self.requests: dict = {}
+
+    def open(self) -> None:
+        os.sync()
+        self.cache = cache.prepare(self._state, self._files) if self._files else _uncontrolled(self._state)
+        if self._served:
+            self._served.open_window()
+
+    def close(self) -> None:
+        if self._served:
+            self.requests = self._served.close_window()
+        self.cache["resident_after"] = cache.resident(self._files) if self._files else None
+
+
+def _uncontrolled(asked: str) -> dict:
+    return {"asked": asked, "state": "unverified", "resident_before": None}
+
+
+class _Child:
+    """The measuring program and the conversation with it (see scripts.lib.window)."""
+
+    def __init__(self, stack: contextlib.ExitStack, python: str, study: str, job: dict, env: dict, log: IO[str]) -> None:
+        self._name, self._log = f"measure_{study}", log
+        command = [python, "-sE", "-m", f"scripts.{self._name}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        try:
+            self._process = stack.enter_context(owned(command, log, env, **pipes))
+        except OSError as error:
+            raise Problem(f"{python} does not start ({error.strerror}); remove the library's artefact and run again") from error
+        self._say(job)
+
+    def converse(self, window: _Window, served: servers.Served | None, limit_s: float) -> dict:
+        """Answer the program until it hands over its record.
+
+        Raises:
+            Problem: it or its server ended before, or the time limit has passed.
+        """
+        deadline = time.monotonic() + limit_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                if served and served.dead():
+                    raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
+                if time.monotonic() > deadline:
+                    raise Problem(f"{self._name} was ended after the time limit of {limit_s:g} s; raise time_limit_s if it needs more")
+                if not selector.select(_POLL_S):
+                    continue
+                line = self._process.stdout.readline()
+                if not line:
+                    status = self._process.wait()
+                    if served and served.dead():
+                        continue
+                    self._log.flush()
+                    raise Problem(f"{self._name} ended with status {status}: {last_words(Path(self._log.name))}")
+                message = json.loads(line)
+                if message["event"] == "record":
+                    return message["record"]
+                (window.open if message["event"] == "open" else window.close)()
+                self._say({})
+
+    def _say(self, message: dict) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+
+
+def last_words(log: Path) -> str:
+    """Return the last line of a program's log that says what went wrong."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
+    return (problems or lines or ["it said nothing"])[-1]

@@ -1,0 +1,28 @@
+"""Reads the data of a study once from end to end, before the first cell, so that no cell meets them for the first time."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from scripts.lib import cache
+from scripts.lib.program import read_json, run, write_json
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Read what lies on this machine; a provision that failed is left to the cells that need it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--provisions", nargs="+", type=Path, required=True, help="artefacts of the data in their stores")
+    parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
+    arguments = parser.parse_args(argv)
+    read = {}
+    for path in arguments.provisions:
+        artefact = read_json(path)
+        if artefact["status"] == "done":
+            read[str(path)] = cache.load(artefact["local_files"])
+            print(f"read {read[str(path)]} bytes for {path}", file=sys.stderr)
+    write_json(arguments.out, {"status": "done", "bytes_read": read})
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Brings this machine to where `.venv/bin/snakemake` works: system packages, Python environment, progress display.
+# Does only what is missing, so a second call takes no time. `make` calls it; everything else builds itself.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+header() { printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
+python_ready() {
+    for python in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+        if "$python" -c 'import ensurepip, ssl, sys, sysconfig, os
+sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+# Cargo is only needed where the official sources of HDF5 cannot be reached: the registry's crate holds them too.
+sources_ready() {
+    have cargo || have curl && curl --silent --fail --location --head --max-time 10 --output /dev/null \
+        "$(sed -n 's/^ *tarball: //p' envs/sources.yaml | head -n 1)"
+}
+
+debian="" redhat=""
+have git || { debian="$debian git" redhat="$redhat git"; }
+have gcc && have g++ && have make || { debian="$debian gcc g++ make" redhat="$redhat gcc gcc-c++ make"; }
+have curl || { debian="$debian curl" redhat="$redhat curl"; }
+header curl/curl.h || { debian="$debian libcurl4-openssl-dev" redhat="$redhat libcurl-devel"; }
+header openssl/ssl.h || { debian="$debian libssl-dev" redhat="$redhat openssl-devel"; }
+header zlib.h || { debian="$debian zlib1g-dev" redhat="$redhat zlib-devel"; }
+python_ready || { debian="$debian python3 python3-venv python3-dev" redhat="$redhat python3.11 python3.11-devel"; }
+
+install() {
+    if have apt-get && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+        as_root=""
+        [ "$(id -u)" = 0 ] || as_root="sudo -n"
+        say "Installing with apt:$1"
+        $as_root apt-get update -qq
+        # shellcheck disable=SC2086  # the names are words
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $1 >/dev/null
+    elif have dnf || have yum; then
+        say "Missing: dnf install$2 (as root; on RHEL-likes the workflow is untested), then call again."
+        exit 2
+    else
+        say "Missing: apt install$1 (as root), then call again."
+        exit 2
+    fi
+}
+
+[ -z "$debian" ] || install "$debian" "$redhat"
+if ! sources_ready; then
+    package=cargo
+    ! have apt-cache || [ -z "$(apt-cache policy cargo-web 2>/dev/null)" ] || package=cargo-web
+    install " $package" " cargo"
+fi
+python_ready || { say "No Python of at least 3.11 with headers and venv was found; name one: make PYTHON=/path/to/python3.12"; exit 2; }
+
+stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16)"
+if [ ! -e "$stamp" ]; then
+    say "Making .venv from envs/workflow.lock"
+    rm -rf .venv
+    "$python" -m venv .venv
+    # uv itself, by its hash in the lock.
+    awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement .venv/uv.txt
+    .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes --compile-bytecode envs/workflow.lock
+    # The progress display is a plugin of Snakemake that lies in this folder; Snakemake finds plugins by name on the path.
+    .venv/bin/python -c 'import pathlib, sysconfig
+path = pathlib.Path(sysconfig.get_path("purelib"), "workflow-plugins.pth")
+path.write_text(str(pathlib.Path("plugins").resolve()) + "\n")'
+    touch "$stamp"
+fi

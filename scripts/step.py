@@ -1,0 +1,97 @@
+"""Runs one step of the workflow and leaves its artefact behind, whether the step succeeds or fails.
+
+`step run` wraps a program that writes an artefact: if it fails, or if something it needs has failed, the artefact says
+`"status": "failed"` and why, and the exit status is 0, so that everything after it is built and `check` can tell.
+`step measure` runs one cell once: it owns the embedded server, the measuring program and the time limit, sets the page
+cache, counts requests, checks what was done against what was asked, and writes the record.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from scripts import measuring
+from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.stores.processes import die_with_parent, end_group
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a step."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.set_defaults(session=_session())
+    modes = parser.add_subparsers(required=True)
+    wrapped = modes.add_parser("run", help="run a program of the workflow")
+    _common(wrapped)
+    wrapped.add_argument("--needs", nargs="*", default=[], help="artefacts that must not have failed")
+    wrapped.add_argument("program", help="name of the program in scripts/")
+    wrapped.add_argument("arguments", nargs="*", help="its arguments, after --")
+    wrapped.set_defaults(step=_run_program)
+    cell = modes.add_parser("measure", help="measure one cell once")
+    _common(cell)
+    cell.add_argument("--plan", required=True, type=Path, help="the study's plan.json")
+    cell.add_argument("--cell", required=True, help="name of the cell")
+    cell.add_argument("--repeat", required=True, type=int, help="number of the repeat, from 1")
+    cell.add_argument("--environment", required=True, type=Path, help="artefact of the library under test")
+    cell.add_argument("--provision", required=True, type=Path, help="artefact of the data in their store")
+    cell.add_argument("--servers", nargs="?", type=Path, help="artefact of the servers' build")
+    cell.set_defaults(step=measuring.measure)
+    arguments = parser.parse_args(argv)
+    arguments.log.parent.mkdir(parents=True, exist_ok=True)
+    die_with_parent(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, _interrupted)
+    with open(arguments.log, "w", encoding="utf-8") as log:
+        try:
+            arguments.step(arguments, log)
+        except Problem as problem:
+            print(problem, file=log)
+            _fail(arguments, str(problem))
+        except KeyboardInterrupt:
+            print("interrupted; nothing was written", file=log)
+            return 130
+    return 0
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
+    parser.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
+
+
+def _run_program(arguments: argparse.Namespace, log: IO[str]) -> None:
+    for needed in arguments.needs:
+        measuring.require(Path(needed))
+    command = [sys.executable, "-sE", "-m", f"scripts.{arguments.program}", *arguments.arguments, "--out", str(arguments.out)]
+    process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
+    try:
+        status = process.wait()
+    finally:
+        end_group(process)
+    if status:
+        raise Problem(f"{arguments.program}: {measuring.last_words(arguments.log)}")
+    read_json(arguments.out)
+
+
+def _fail(arguments: argparse.Namespace, reason: str) -> None:
+    """Write the artefact of a step that failed; where even that is impossible, say so and fail for good."""
+    base = measuring.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
+    write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
+    print(f"failed: {reason} (log: {arguments.log})", file=sys.stderr)
+
+
+def _session() -> str:
+    """When the process that started this one began (UTC): the same for all cells of one call of Snakemake."""
+    ticks = int(Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+    began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began))
+
+
+def _interrupted(signal_number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,77 @@
+"""Processes that the workflow owns: they end when their owner ends, however it ends."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from scripts.lib.program import Problem
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send `signal_number` to this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal_number)
+
+
+@contextlib.contextmanager
+def owned(command: list[str], log: IO[str], env: dict[str, str], **options: object) -> Iterator[subprocess.Popen]:
+    """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
+
+    Should this process be killed, the kernel ends `command` too; what `command` started sees its pipes close.
+    """
+    process = subprocess.Popen(
+        command,
+        **{"stdout": log, "stderr": log, **options},
+        env=env,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
+    try:
+        yield process
+    finally:
+        end_group(process)
+
+
+def end_group(process: subprocess.Popen, patience_s: float = 3.0) -> None:
+    """End a process that leads a group, and its group: politely first, for certain after `patience_s` seconds."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on; the kernel does not give it out again at once."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port: int, process: subprocess.Popen, name: str, log: Path | str, limit_s: float = 20.0) -> None:
+    """Wait until `process` accepts connections on 127.0.0.1:`port`.
+
+    Raises:
+        Problem: it ended, or did not answer within `limit_s` seconds.
+    """
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise Problem(f"{name} ended with status {process.returncode} as it started; its words are in {log}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.005)
+    raise Problem(f"{name} did not answer on 127.0.0.1:{port} within {limit_s:g} s; its words are in {log}")
