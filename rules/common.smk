@@ -5,6 +5,7 @@ Writes: nothing
 """
 
 import json
+import os
 import sys
 from functools import cache
 
@@ -32,7 +33,8 @@ def with_conda() -> bool:
 
 CONFIG = resolved(config)
 RUN = CONFIG["run"]
-PYTHON = "python" if with_conda() else sys.executable
+# Relative, so that a clone that was moved does not look like changed parameters.
+PYTHON = "python" if with_conda() else os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
 REPEATS = range(1, CONFIG["repeats"] + 1)
 
@@ -79,13 +81,20 @@ def provision_of(wildcards) -> str:
 def provisions_of(wildcards) -> list[str]:
     """Return the artefacts of all data of a study in all their stores."""
     cells = cells_of(wildcards.study).values()
-    return sorted({f"results/{RUN}/data/{cell.dataset}/{cell.levels['store']}.json" for cell in cells})
+    return sorted(
+        {
+            f"results/{RUN}/data/{cell.dataset}/{cell.levels['store']}.json"
+            for cell in cells
+        }
+    )
 
 
 def environments_of(wildcards) -> list[str]:
     """Return the artefacts of all libraries of a study."""
     cells = cells_of(wildcards.study).values()
-    return sorted({f"results/{RUN}/environments/{cell.levels['library']}.json" for cell in cells})
+    return sorted(
+        {f"results/{RUN}/environments/{cell.levels['library']}.json" for cell in cells}
+    )
 
 
 def records_of(wildcards) -> list[str]:
@@ -114,7 +123,11 @@ def servers_of(wildcards) -> list[str]:
         store = cells_of(wildcards.study)[wildcards.cell].settings["store"]
     else:
         store = CONFIG["stores"][wildcards.store]
-    return [f"results/{RUN}/environments/servers.json"] if store.get("server") == "embedded" else []
+    return (
+        [f"results/{RUN}/environments/servers.json"]
+        if store.get("server") == "embedded"
+        else []
+    )
 
 
 def data_settings(wildcards) -> str:
@@ -123,7 +136,9 @@ def data_settings(wildcards) -> str:
         known = matrix.datasets(list(cells_of(study).values()))
         if wildcards.dataset in known:
             return json.dumps(known[wildcards.dataset])
-    raise WorkflowError(f"no study of this configuration has the data set {wildcards.dataset}")
+    raise WorkflowError(
+        f"no study of this configuration has the data set {wildcards.dataset}"
+    )
 
 
 def library_spec(wildcards) -> str:
@@ -145,4 +160,6 @@ def verdict_settings(wildcards) -> str:
 
 def study_config(wildcards) -> str:
     """Return the configuration without what changes no record of a study, as JSON."""
-    return json.dumps({**CONFIG, "studies": {wildcards.study: CONFIG["studies"][wildcards.study]}})
+    return json.dumps(
+        {**CONFIG, "studies": {wildcards.study: CONFIG["studies"][wildcards.study]}}
+    )

@@ -12,14 +12,17 @@ rule environment:
         sources="envs/sources.yaml",
     output:
         "results/{run}/environments/{library}.json",
-    params:
-        spec=library_spec,
     log:
         "results/{run}/logs/environments/{library}.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+        spec=library_spec,
+    message:
+        "build library {wildcards.library}"
     shell:
-        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} build_library -- --library {wildcards.library} --spec {params.spec:q}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} build_library -- --library {wildcards.library} --spec {params.spec:q}"
 
 
 rule servers:
@@ -32,5 +35,9 @@ rule servers:
         "results/{run}/logs/environments/servers.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+    message:
+        "build servers"
     shell:
-        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} build_servers"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} build_servers"

@@ -10,14 +10,17 @@ rule plan:
     output:
         plan="results/{run}/{study}/plan.json",
         matrix="results/{run}/{study}/matrix.csv",
-    params:
-        config=study_config,
     log:
         "results/{run}/logs/{study}/plan.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+        config=study_config,
+    message:
+        "plan {wildcards.study}"
     shell:
-        "exec {PYTHON} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
+        "exec {params.python} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
 
 
 rule measure:
@@ -32,10 +35,14 @@ rule measure:
         "results/{run}/{study}/records/{cell}/repeat={repeat}.json",
     log:
         "results/{run}/logs/{study}/{cell}/repeat={repeat}.log",
+    priority: cell_priority
     conda:
         "../envs/workflow.yaml"
     threads: workflow.cores
-    priority: cell_priority
+    params:
+        python=PYTHON,
+    message:
+        "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{CONFIG[repeats]}"
     shell:
-        "exec {PYTHON} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
+        "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
         " --environment {input.environment} --provision {input.provision} --servers {input.servers} --out {output} --log {log}"

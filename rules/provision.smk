@@ -12,14 +12,17 @@ rule provision:
         servers=servers_of,
     output:
         "results/{run}/data/{dataset}/{store}.json",
-    params:
-        store=store_spec,
     log:
         "results/{run}/logs/data/{dataset}.{store}.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+        store=store_spec,
+    message:
+        "put {wildcards.dataset} into {wildcards.store}"
     shell:
-        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} --needs {input} -- provision"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
 
 
@@ -35,5 +38,9 @@ rule ready:
         "results/{run}/logs/{study}/ready.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+    message:
+        "read all data of {wildcards.study} once"
     shell:
-        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} ready -- --provisions {input.provisions}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} ready -- --provisions {input.provisions}"

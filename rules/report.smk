@@ -15,14 +15,17 @@ rule tables:
         samples="results/{run}/{study}/samples.csv",
         cells="results/{run}/{study}/cells.csv",
         verdicts="results/{run}/{study}/verdicts.csv",
-    params:
-        study=verdict_settings,
     log:
         "results/{run}/logs/{study}/tables.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+        study=verdict_settings,
+    message:
+        "merge and judge {wildcards.study}"
     shell:
-        "exec {PYTHON} -sE -m scripts.tables --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
+        "exec {params.python} -sE -m scripts.tables --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
         " --records results/{wildcards.run}/{wildcards.study}/records --out results/{wildcards.run}/{wildcards.study} 2> {log}"
 
 
@@ -32,14 +35,17 @@ rule facts:
         records=records_of,
     output:
         "results/{run}/{study}/facts.json",
-    params:
-        config=study_config,
     log:
         "results/{run}/logs/{study}/facts.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+        config=study_config,
+    message:
+        "gather facts of {wildcards.study}"
     shell:
-        "exec {PYTHON} -sE -m scripts.facts --config {params.config:q} --study {wildcards.study}"
+        "exec {params.python} -sE -m scripts.facts --config {params.config:q} --study {wildcards.study}"
         " --results results/{wildcards.run} --out {output} 2> {log}"
 
 
@@ -61,8 +67,12 @@ rule report:
         "results/{run}/logs/{study}/report.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+    message:
+        "report {wildcards.study}"
     shell:
-        "exec {PYTHON} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
+        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
@@ -79,8 +89,12 @@ rule index:
         "results/{run}/logs/index.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+    message:
+        "write the first page"
     shell:
-        "exec {PYTHON} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
 
 
 rule check:
@@ -93,5 +107,9 @@ rule check:
         "results/{run}/logs/check.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+    message:
+        "look for failures"
     shell:
-        "exec {PYTHON} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"
+        "exec {params.python} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"

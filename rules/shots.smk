@@ -9,13 +9,16 @@ rule make_shots:
     """Generate shot files in one layout, or describe the user's own."""
     output:
         "results/{run}/data/{dataset}/manifest.json",
-    wildcard_constraints:
-        dataset="shots-[A-Za-z0-9-]+",
-    params:
-        settings=data_settings,
     log:
         "results/{run}/logs/data/{dataset}.log",
+    wildcard_constraints:
+        dataset="shots-[A-Za-z0-9-]+",
     conda:
         "../envs/workflow.yaml"
+    params:
+        python=PYTHON,
+        settings=data_settings,
+    message:
+        "make data {wildcards.dataset}"
     shell:
-        "exec {PYTHON} -sE -m scripts.step run --out {output} --log {log} make_shots -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} make_shots -- --dataset {wildcards.dataset} --settings {params.settings:q}"

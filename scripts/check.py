@@ -1,4 +1,4 @@
-"""Says what failed, moves it aside so that the next call does just that again, and ends with status 1 if anything did."""
+"""Says what failed, moves it aside so that the next call does just that again, and ends with status 1 then."""
 
 import argparse
 import sys

@@ -51,7 +51,13 @@ def failed_attempts(results: Path) -> list[dict]:
     attempts = []
     for path in sorted((results / "failed").glob("*/**/*.json")):
         artefact = read_json(path)
-        attempts.append({"attempt": path.relative_to(results / "failed").parts[0], "what": str(path.relative_to(results / "failed")), "reasons": artefact.get("reasons", [])})
+        attempts.append(
+            {
+                "attempt": path.relative_to(results / "failed").parts[0],
+                "what": str(path.relative_to(results / "failed")),
+                "reasons": artefact.get("reasons", []),
+            }
+        )
     return attempts
 
 
@@ -61,7 +67,11 @@ def _constant(host: dict) -> dict:
 
 def _data(path: Path) -> dict:
     manifest = read_json(path)
-    return {"status": manifest["status"], "layout": manifest.get("layout"), "bytes": sum(file["bytes"] for file in manifest.get("files", []))}
+    return {
+        "status": manifest["status"],
+        "layout": manifest.get("layout"),
+        "bytes": sum(file["bytes"] for file in manifest.get("files", [])),
+    }
 
 
 def _stores_used(records: list[dict]) -> list[str]:
@@ -71,15 +81,22 @@ def _stores_used(records: list[dict]) -> list[str]:
 def _limits(name: str, store: dict) -> list[str]:
     """Return what the figures of a store cannot say (METHOD 22)."""
     if store["kind"] == "posix":
-        return [f"{name}: a local file system; what the hypervisor and the device keep in their caches is not controlled"]
+        return [
+            f"{name}: a local file system; what the hypervisor and the device keep in their caches is not controlled"
+        ]
     if store.get("server") == "embedded":
         network = store.get("network")
         if network is None:
             emulated = "no network at all"
         else:
             latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
-            emulated = f"an emulated network: {latency} ms" + (f" ± {jitter} ms" if jitter else "") + (f", {rate:g} MiB/s a connection" if rate else "")
-        return [f"{name}: an S3 server on the loopback of the same machine, {emulated}, no TLS; not a verdict for AWS or another service"]
+            emulated = (
+                f"an emulated network: {latency} ms"
+                + (f" ± {jitter} ms" if jitter else "")
+                + (f", {rate:g} MiB/s a connection" if rate else "")
+            )
+        place = f"an S3 server on the loopback of the same machine, {emulated}, no TLS"
+        return [f"{name}: {place}; not a verdict for AWS or another service"]
     return [f"{name}: the service's own caches and its other users are not controlled"]
 
 

@@ -1,4 +1,4 @@
-"""Says what a run will measure and cost, asks where that is above a limit of the configuration, and starts Snakemake.
+"""Says what a run will measure and cost, asks where that is above a limit, and starts Snakemake.
 
 Everything after -- goes to Snakemake. Without this program: .venv/bin/snakemake --cores 2 --configfile config/config.yaml
 """
@@ -38,7 +38,13 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     _ask(config, costs, arguments.yes)
     sys.stdout.flush()
-    command = [str(Path(sys.executable).with_name("snakemake")), "--cores", str(arguments.cores), "--configfile", arguments.configfile]
+    command = [
+        str(Path(sys.executable).with_name("snakemake")),
+        "--cores",
+        str(arguments.cores),
+        "--configfile",
+        arguments.configfile,
+    ]
     if config["only"]:
         command += ["--config", f"only={json.dumps(config['only'])}"]
     os.execv(command[0], [*command, *arguments.snakemake])
@@ -47,10 +53,16 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
-    parser.add_argument("--cores", type=int, default=host.usable_cores(), help="cores that Snakemake may use (default: all)")
+    parser.add_argument(
+        "--cores", type=int, default=host.usable_cores(), help="cores that Snakemake may use (default: all)"
+    )
     parser.add_argument("--study", default="", help="measure this study only")
-    parser.add_argument("--only", nargs="*", default=[], metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only")
-    parser.add_argument("--again", nargs="*", default=[], metavar="CELL", help="measure the cells again whose name begins so")
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only"
+    )
+    parser.add_argument(
+        "--again", nargs="*", default=[], metavar="CELL", help="measure the cells again whose name begins so"
+    )
     parser.add_argument("--plan", action="store_true", help="print the plan, cell by cell, and stop")
     parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
     parser.add_argument("snakemake", nargs="*", help="options of Snakemake, after --")
@@ -110,15 +122,18 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
     console = Console(stderr=not cells, highlight=False)
     for study, one in costs.items():
         if cells:
-            table = Table("cell", "to do", "s each", title=f"{study}: {len(one['cells'])} cells × {config['repeats']} repeats")
+            table = Table(
+                "cell", "to do", "s each", title=f"{study}: {len(one['cells'])} cells × {config['repeats']} repeats"
+            )
             for cell, missing, seconds, known in one["cells"]:
                 table.add_row(cell.name, str(missing), f"{seconds:.1f}" + ("" if known else " (estimated)"))
             console.print(table)
             for left_out in one["omitted"]:
                 console.print(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
         console.print(
-            f"{config['run']}/{study}: {len(one['cells'])} cells, {len(one['omitted'])} left out, {one['records']} records to measure: "
-            f"about {_duration(one['seconds'])}, {one['bytes'] / 2**30:.2f} GiB to read, {one['requests']:.0f} requests to stores elsewhere, "
+            f"{config['run']}/{study}: {len(one['cells'])} cells, {len(one['omitted'])} left out, "
+            f"{one['records']} records to measure: about {_duration(one['seconds'])}, "
+            f"{one['bytes'] / 2**30:.2f} GiB to read, {one['requests']:.0f} requests to stores elsewhere, "
             f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate",
             soft_wrap=True,
         )
@@ -136,7 +151,9 @@ def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
         "requests": sum(one["requests"] for one in costs.values()),
         "disk_gib": sum(one["disk_bytes"] for one in costs.values()) / 2**30,
     }
-    above = [f"{key} {totals[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if totals[key] > limit]
+    above = [
+        f"{key} {totals[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if totals[key] > limit
+    ]
     if not above or yes:
         return
     line = f"this run is above the limits of ask_above: {', '.join(above)}"
@@ -160,7 +177,13 @@ def _move_aside(config: dict, studies: list[str], word: str) -> None:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 if __name__ == "__main__":

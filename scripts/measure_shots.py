@@ -80,7 +80,11 @@ def estimate(settings: dict) -> dict:
     size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
     requests = opens * 3 + datasets
     rate = (network.get("bandwidth_mib_s") or 500) * 2**20
-    return {"requests": requests, "bytes": size, "seconds": 2 + size / rate + requests * network.get("latency_ms", 0) / 1000}
+    return {
+        "requests": requests,
+        "bytes": size,
+        "seconds": 2 + size / rate + requests * network.get("latency_ms", 0) / 1000,
+    }
 
 
 def data_bytes(data: dict) -> int:
@@ -91,7 +95,16 @@ def data_bytes(data: dict) -> int:
 class _Plan:
     """The batches of each object, and what the manifest says that they must give."""
 
-    def __init__(self, by: str, objects: list[str], manifest: dict, location: dict, access: hdf5.Access, workers: int, verify: bool) -> None:
+    def __init__(
+        self,
+        by: str,
+        objects: list[str],
+        manifest: dict,
+        location: dict,
+        access: hdf5.Access,
+        workers: int,
+        verify: bool,
+    ) -> None:
         self._by, self._manifest, self._location = by, manifest, location
         self._access, self._workers, self._verify = access, workers, verify
         self.objects = objects
@@ -191,7 +204,9 @@ def _null_cost(cluster: dask_workers.Workers, plan: _Plan, empty: list[shot_read
     return time.perf_counter() - start
 
 
-def _accounts(plan: _Plan, rows: list[dict], library: list[dict], executed: int, lines: list[str], workers: int) -> dict:
+def _accounts(
+    plan: _Plan, rows: list[dict], library: list[dict], executed: int, lines: list[str], workers: int
+) -> dict:
     """Return what was done beside what was asked, and the settings that held (METHOD 9, 10, 12)."""
     datasets, logical, expected = plan.expected()
     facts = [fact for row in rows for fact in row["effective"]]

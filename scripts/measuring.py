@@ -63,7 +63,12 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     facts = host.facts(files[0] if files else ".")
     with contextlib.ExitStack() as stack:
         served, location, env = _serve(stack, settings["store"], provision, arguments.servers, log)
-        job = {"settings": settings, "repeat": arguments.repeat, "manifest": provision["manifest"], "location": location}
+        job = {
+            "settings": settings,
+            "repeat": arguments.repeat,
+            "manifest": provision["manifest"],
+            "location": location,
+        }
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         window = _Window(settings["cell"]["cache"], files, served)
         record = child.converse(window, served, cell["time_limit_s"])
@@ -97,7 +102,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     )
 
 
-def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: Path | None, log: IO[str]):  # noqa: ANN202
+def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: Path | None, log: IO[str]):
     """Return the embedded server if there is one, the place of the files, and the reader's environment."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PYTHON"))}
     env["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -105,9 +110,14 @@ def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: 
         return None, provision["location"], env
     served, endpoint = None, store.get("endpoint")
     if store.get("server") == "embedded":
-        served = stack.enter_context(servers.s3(read_json(binaries), Path(provision["folder"]), store.get("network"), log))
+        served = stack.enter_context(
+            servers.s3(read_json(binaries), Path(provision["folder"]), store.get("network"), log)
+        )
         endpoint = served.endpoint
-        env |= {"AWS_ACCESS_KEY_ID": served.credentials["access_key"], "AWS_SECRET_ACCESS_KEY": served.credentials["secret_key"]}
+        env |= {
+            "AWS_ACCESS_KEY_ID": served.credentials["access_key"],
+            "AWS_SECRET_ACCESS_KEY": served.credentials["secret_key"],
+        }
     else:
         env |= s3.environment_credentials(store)
     env["AWS_REGION"] = store["region"]
@@ -143,14 +153,18 @@ def _uncontrolled(asked: str) -> dict:
 class _Child:
     """The measuring program and the conversation with it (see scripts.lib.window)."""
 
-    def __init__(self, stack: contextlib.ExitStack, python: str, study: str, job: dict, env: dict, log: IO[str]) -> None:
+    def __init__(
+        self, stack: contextlib.ExitStack, python: str, study: str, job: dict, env: dict, log: IO[str]
+    ) -> None:
         self._name, self._log = f"measure_{study}", log
         command = [python, "-sE", "-m", f"scripts.{self._name}"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         try:
             self._process = stack.enter_context(owned(command, log, env, **pipes))
         except OSError as error:
-            raise Problem(f"{python} does not start ({error.strerror}); remove the library's artefact and run again") from error
+            raise Problem(
+                f"{python} does not start ({error.strerror}); remove the library's artefact and run again"
+            ) from error
         self._say(job)
 
     def converse(self, window: _Window, served: servers.Served | None, limit_s: float) -> dict:
@@ -166,7 +180,9 @@ class _Child:
                 if served and served.dead():
                     raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
                 if time.monotonic() > deadline:
-                    raise Problem(f"{self._name} was ended after the time limit of {limit_s:g} s; raise time_limit_s if it needs more")
+                    raise Problem(
+                        f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s if it needs more"
+                    )
                 if not selector.select(_POLL_S):
                     continue
                 line = self._process.stdout.readline()

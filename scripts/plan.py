@@ -1,4 +1,4 @@
-"""Expands a study's matrix: which cells are measured, with which settings, in which order, and what is left out and why."""
+"""Expands a study's matrix: its cells, their settings and order, and what is left out and why."""
 
 import argparse
 import csv

@@ -69,7 +69,9 @@ def _posix(store: dict, dataset: str, files: list[tuple[dict, Path]], arguments:
             _fsync(part)
             part.replace(target)
         except OSError as error:
-            raise Problem(f"{target} cannot be written: {error.strerror}; correct the store's path or free its disk") from error
+            raise Problem(
+                f"{target} cannot be written: {error.strerror}; correct the store's path or free its disk"
+            ) from error
         if _sha256(target) != entry["sha256"]:
             raise Problem(f"{target} reads back differently than it was written")
         print(f"copied {target}", file=sys.stderr)

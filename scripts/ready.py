@@ -1,4 +1,4 @@
-"""Reads the data of a study once from end to end, before the first cell, so that no cell meets them for the first time."""
+"""Reads the data of a study once from end to end before the first cell, so that no cell is the first to read them."""
 
 import argparse
 import sys
@@ -11,7 +11,9 @@ from scripts.lib.program import read_json, run, write_json
 def main(argv: list[str] | None = None) -> int:
     """Read what lies on this machine; a provision that failed is left to the cells that need it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--provisions", nargs="+", type=Path, required=True, help="artefacts of the data in their stores")
+    parser.add_argument(
+        "--provisions", nargs="+", type=Path, required=True, help="artefacts of the data in their stores"
+    )
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     arguments = parser.parse_args(argv)
     read = {}

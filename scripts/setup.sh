@@ -67,7 +67,7 @@ if [ ! -e "$stamp" ]; then
     .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes --compile-bytecode envs/workflow.lock
     # The progress display is a plugin of Snakemake that lies in this folder; Snakemake finds plugins by name on the path.
     .venv/bin/python -c 'import pathlib, sysconfig
-path = pathlib.Path(sysconfig.get_path("purelib"), "workflow-plugins.pth")
+path = pathlib.Path(sysconfig.get_path("purelib"), "storage-benchmarks.pth")
 path.write_text(str(pathlib.Path("plugins").resolve()) + "\n")'
     touch "$stamp"
 fi

@@ -64,7 +64,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def _run_program(arguments: argparse.Namespace, log: IO[str]) -> None:
     for needed in arguments.needs:
         measuring.require(Path(needed))
-    command = [sys.executable, "-sE", "-m", f"scripts.{arguments.program}", *arguments.arguments, "--out", str(arguments.out)]
+    command = [
+        sys.executable,
+        "-sE",
+        "-m",
+        f"scripts.{arguments.program}",
+        *arguments.arguments,
+        "--out",
+        str(arguments.out),
+    ]
     process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
     try:
         status = process.wait()

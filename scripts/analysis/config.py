@@ -49,7 +49,9 @@ def load(file: Path | str) -> dict:
         raise Problem(f"{file} cannot be read: {error.strerror}; name a file of config/") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise Problem(f"{file} is not YAML{f' at line {mark.line + 1}' if mark else ''}: {getattr(error, 'problem', error)}") from error
+        raise Problem(
+            f"{file} is not YAML{f' at line {mark.line + 1}' if mark else ''}: {getattr(error, 'problem', error)}"
+        ) from error
     if not isinstance(config, dict):
         raise Problem(f"{file} holds no mapping; see config/config.yaml for an example")
     return resolve(config, [file])
@@ -103,7 +105,8 @@ def _deepest(error: jsonschema.ValidationError) -> jsonschema.ValidationError:
         meant = [
             index
             for index in branches
-            if kind is not None and error.validator_value[index].get("properties", {}).get("kind", {}).get("const") == kind
+            if kind is not None
+            and error.validator_value[index].get("properties", {}).get("kind", {}).get("const") == kind
         ]
         best = branches[meant[0]] if meant else max(branches.values(), key=_depth)
         chosen = max(best, key=lambda child: (len(child.absolute_path), child.validator == "additionalProperties"))
@@ -185,7 +188,9 @@ def check_only(config: dict, where: str) -> None:
             raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
         for level in wanted:
             if str(level) not in levels[factor]:
-                raise Problem(f"{where}: only.{factor}: {level!r} is no level of it; known: {', '.join(sorted(levels[factor]))}")
+                raise Problem(
+                    f"{where}: only.{factor}: {level!r} is no level of it; known: {', '.join(sorted(levels[factor]))}"
+                )
 
 
 def _check_scalars(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""The cells of a study: its matrix expanded, what cannot exist left out with the reason, each with a name of its own."""
+"""The cells of a study: its matrix expanded, what cannot exist left out with the reason, each cell with a name."""
 
 import hashlib
 import itertools
@@ -76,7 +76,7 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
 
 
 def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
-    """Return the cells that have the levels of `only` ({factor: [levels]}); a study without the factor is unaffected."""
+    """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected."""
     return [
         cell
         for cell in cells

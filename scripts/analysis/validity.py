@@ -30,13 +30,13 @@ def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
 
 def mislabelled(manifest: dict, asked: dict) -> list[str]:
     """Return where the data, as read back from the files, are not what their label says (METHOD 3)."""
-    if "files" in asked:
-        return []
     layout = manifest["layout"]
+    # Of a user's own files only the layout is promised; plain files have no pages.
+    promised = {"layout"} if "files" in asked else asked.keys() - (set() if asked.get("paged") else {"page_size"})
     return [
-        f"{manifest['dataset']}: {key} was asked to be {value}, the files have {layout[key]}"
-        for key, value in asked.items()
-        if key in layout and layout[key] != value and not (key == "page_size" and not asked.get("paged", True))
+        f"{manifest['dataset']}: {key} was asked to be {asked[key]}, the files have {layout[key]}"
+        for key in sorted(promised & layout.keys() - {"shots", "signals"})
+        if layout[key] != asked[key]
     ]
 
 

@@ -1,4 +1,4 @@
-"""Dask workers that do exactly what they are told: spawned processes, one thread each, one batch a worker (METHOD 15)."""
+"""Dask workers that do exactly what they are told: spawned processes, one thread, one batch a worker (METHOD 15)."""
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ _executed = 0
 class Workers:
     """A running cluster: `addresses` in a fixed order, and their process ids."""
 
-    def __init__(self, client: Any, count: int) -> None:  # noqa: ANN401
+    def __init__(self, client: Any, count: int) -> None:
         """Wait until all `count` workers are there and remember who they are."""
         client.wait_for_workers(count)
         self._client = client
@@ -42,7 +42,9 @@ class Workers:
         from distributed.client import FutureCancelledError
 
         futures = [
-            self._client.submit(counted, function, batch, pure=False, retries=0, workers=[address], allow_other_workers=False)
+            self._client.submit(
+                counted, function, batch, pure=False, retries=0, workers=[address], allow_other_workers=False
+            )
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
         try:
@@ -50,7 +52,7 @@ class Workers:
         except (KilledWorker, FutureCancelledError) as error:
             raise Problem("a Dask worker was killed in the middle of its task; its words are in the log") from error
 
-    def each(self, function: Callable, *arguments: Any) -> list[Any]:  # noqa: ANN401
+    def each(self, function: Callable, *arguments: Any) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""
         answers = self._client.run(function, *arguments)
         return [answers[address] for address in self.addresses if address in answers]
@@ -89,7 +91,7 @@ def cluster(count: int) -> Iterator[tuple[Workers, float]]:
         yield workers, time.perf_counter() - start
 
 
-def counted(function: Callable, batch: Any) -> Any:  # noqa: ANN401
+def counted(function: Callable, batch: Any) -> Any:
     """Run one task and count it in the process that runs it."""
     global _executed
     result = function(batch)

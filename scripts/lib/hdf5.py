@@ -34,7 +34,7 @@ class Access:
 
 
 def size_in_bytes(level: str) -> int:
-    """Return the bytes of a page buffer's level: "unset" -> UNSET, "0", "64MiB" …
+    """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
 
     Raises:
         Problem: it is none of these.
@@ -104,7 +104,7 @@ def ignored_page_buffer(asked: int, got: int, page_size: int) -> str:
     A buffer is rounded down to whole pages, which keeps the label true; one below a page is raised to a page, and
     one on a file that is not paged is dropped: both silently, and both make the label false.
     """
-    if asked == UNSET or asked == got:
+    if asked in (UNSET, got):
         return ""
     if got == 0:
         return f"the library ignored the page buffer of {asked} bytes (is the file paged?)"

@@ -38,7 +38,9 @@ def write_text(path: Path | str, text: str) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise Problem(f"{path} cannot be written: {error.strerror}; free the disk or make the folder writable") from error
+        raise Problem(
+            f"{path} cannot be written: {error.strerror}; free the disk or make the folder writable"
+        ) from error
 
 
 def write_json(path: Path | str, value: object) -> None:

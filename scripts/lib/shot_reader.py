@@ -2,12 +2,12 @@
 
 import os
 import time
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from scripts.lib import hdf5
+from scripts.lib.shot_files import fingerprint
 
 _lines: list[str] = []
 
@@ -100,10 +100,5 @@ def line(object_id: str, path: str, nbytes: int, crc32: int) -> str:
     return f"{object_id}\t{path}\t{nbytes}\t{crc32:08x}"
 
 
-def crc32_of(values: np.ndarray | np.generic) -> int:
-    """Return the crc32 of an array's values, C-contiguous and in native byte order."""
-    return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).reshape(-1)) if values.nbytes else 0
-
-
 def _keep(object_id: str, path: str, values: np.ndarray) -> None:
-    _lines.append(line(object_id, path, values.nbytes, crc32_of(values)))
+    _lines.append(line(object_id, path, *fingerprint(values)))

@@ -2,11 +2,12 @@
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import boto3
+from boto3.exceptions import Boto3Error
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,7 +17,7 @@ from scripts.lib.program import Problem
 _BLOCK = 1 << 22
 
 
-def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None):  # noqa: ANN201
+def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None):
     """Return a boto3 client for a store of the configuration.
 
     Args:
@@ -44,7 +45,8 @@ def environment_credentials(store: dict) -> dict[str, str]:
     found = boto3.Session().get_credentials()
     if found is None:
         raise Problem(
-            "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile, or say anonymous: true"
+            "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
+            " or say anonymous: true"
         )
     frozen = found.get_frozen_credentials()
     variables = {"AWS_ACCESS_KEY_ID": frozen.access_key, "AWS_SECRET_ACCESS_KEY": frozen.secret_key}
@@ -53,17 +55,21 @@ def environment_credentials(store: dict) -> dict[str, str]:
 
 def base_url(store: dict, endpoint: str | None) -> str:
     """Return the URL of the bucket and prefix: path style at an endpoint, virtual-hosted style at AWS."""
-    bucket = f"{endpoint}/{store['bucket']}" if endpoint else f"https://{store['bucket']}.s3.{store['region']}.amazonaws.com"
+    bucket = (
+        f"{endpoint}/{store['bucket']}" if endpoint else f"https://{store['bucket']}.s3.{store['region']}.amazonaws.com"
+    )
     return "/".join(filter(None, [bucket, store["prefix"]]))
 
 
-def ensure_bucket(s3, store: dict) -> None:  # noqa: ANN001
+def ensure_bucket(s3, store: dict) -> None:
     """Make the bucket of an embedded server."""
     if store["bucket"] not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]:
         s3.create_bucket(Bucket=store["bucket"])
 
 
-def provide(s3, store: dict, dataset: str, files: Iterable[tuple[dict, Path]], say: Callable[[str], None]) -> dict[str, int]:  # noqa: ANN001
+def provide(
+    s3, store: dict, dataset: str, files: Iterable[tuple[dict, Path]], say: Callable[[str], None]
+) -> dict[str, int]:
     """Bring the files of a data set into the bucket and verify them by reading them back.
 
     Objects that are there with the right bytes are not uploaded again.
@@ -83,29 +89,56 @@ def provide(s3, store: dict, dataset: str, files: Iterable[tuple[dict, Path]], s
     """
     done = {"uploaded": 0, "found": 0, "retries": 0}
     s3.meta.events.register("after-call", lambda parsed, **_: _count_retries(parsed, done))
-    place = f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
-    try:
+    place = _place(s3, store)
+    with _explained(s3, place):
         for entry, path in files:
             key = "/".join(filter(None, [store["prefix"], dataset, entry["name"]]))
             if _matches(s3, store["bucket"], key, entry):
                 done["found"] += 1
                 continue
             if store["anonymous"]:
-                raise Problem(f"{key} is not in {place} as generated; upload it, or give credentials and drop anonymous")
+                raise Problem(
+                    f"{key} is not in {place} as generated; upload it, or give credentials and drop anonymous"
+                )
             say(f"uploading {key} ({entry['bytes']} bytes)")
             s3.upload_file(str(path), store["bucket"], key)
             if not _matches(s3, store["bucket"], key, entry):
                 raise Problem(f"{key} reads back differently from {place} than it was uploaded")
             done["uploaded"] += 1
-    except ClientError as error:
-        raise Problem(_explain(error, place)) from error
-    except BotoCoreError as error:
-        host = urlsplit(s3.meta.endpoint_url).netloc
-        raise Problem(f"{host} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network") from error
     return done
 
 
-def _matches(s3, bucket: str, key: str, entry: dict) -> bool:  # noqa: ANN001
+def reachable(s3, store: dict) -> str:
+    """Ask the service for the bucket and say where it was found.
+
+    Raises:
+        Problem: the service, the credentials or the bucket are not as the configuration says.
+    """
+    place = _place(s3, store)
+    with _explained(s3, place):
+        s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
+    return place
+
+
+def _place(s3, store: dict) -> str:
+    return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
+
+
+@contextlib.contextmanager
+def _explained(s3, place: str) -> Iterator[None]:
+    """Turn the SDK's errors into one line."""
+    try:
+        yield
+    except ClientError as error:
+        raise Problem(_explain(error, place)) from error
+    except (BotoCoreError, Boto3Error) as error:
+        host = urlsplit(s3.meta.endpoint_url).netloc
+        raise Problem(
+            f"{host} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network"
+        ) from error
+
+
+def _matches(s3, bucket: str, key: str, entry: dict) -> bool:
     """Say whether the object is there with the size and the sha256 of the manifest."""
     try:
         answer = s3.get_object(Bucket=bucket, Key=key)

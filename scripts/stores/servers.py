@@ -93,14 +93,16 @@ def s3(binaries: dict, folder: Path, network: dict | None, log: IO[str]) -> Iter
     counter = RequestCounter()
     with contextlib.ExitStack() as stack:
         stack.callback(counter.close)
-        server, port = _start(stack, "versitygw", log, lambda port: _versitygw(binaries, folder, counter, port), credentials)
+        server, port = _start(
+            stack, "versitygw", log, lambda port: _versitygw(binaries, folder, counter, port), credentials
+        )
         served = Served(f"http://127.0.0.1:{port}", credentials, folder, counter, {"versitygw": server})
         if network is not None:
             _emulate(stack, served, binaries, network, log)
         yield served
 
 
-def _start(stack, name, log, command_of, credentials) -> tuple[Popen, int]:  # noqa: ANN001
+def _start(stack, name, log, command_of, credentials) -> tuple[Popen, int]:
     """Start a server on a free port; somebody may take the port in between, so try a few."""
     env = {
         "PATH": os.environ.get("PATH", ""),
@@ -131,7 +133,7 @@ def _versitygw(binaries: dict, folder: Path, counter: RequestCounter, port: int)
     ]
 
 
-def _emulate(stack, served: Served, binaries: dict, network: dict, log: IO[str]) -> None:  # noqa: ANN001
+def _emulate(stack, served: Served, binaries: dict, network: dict, log: IO[str]) -> None:
     """Put toxiproxy between the reader and the server and set its toxics."""
 
     def command(port: int) -> list[str]:

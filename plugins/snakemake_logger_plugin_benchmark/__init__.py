@@ -1,0 +1,202 @@
+"""What a person sees while the workflow runs (`--logger benchmark`): what runs now, how far it is, how long it takes.
+
+In a terminal the last lines are alive: the running jobs with their time, a bar, the time left. Elsewhere each job is a
+plain line when it starts and when it ends. Warnings and errors are always shown whole, whatever `--quiet` says. The
+complete log in .snakemake/log and the output of a dry run are Snakemake's own.
+"""
+
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from logging import ERROR, WARNING, LogRecord
+
+from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter, is_quiet_about
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from .progress import Rule, clock, one_line, outcome, time_left
+
+SILENT_EVENTS = {
+    LogEvent.WORKFLOW_STARTED,
+    LogEvent.RESOURCES_INFO,
+    LogEvent.JOB_STARTED,
+    LogEvent.GROUP_INFO,
+    LogEvent.PROGRESS,
+}
+SILENT_MESSAGES = (
+    "Assuming unrestricted shared filesystem",
+    "host: ",
+    "Using shell: ",
+    "Select jobs to execute",
+    "Conda environments: ignored",
+    "Group jobs: inactive",
+    "Elapsed time: ",
+)
+STYLES = {"done": "", "invalid": "yellow", "FAILED": "bold red"}
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that runs: its rule, what it does in words, when it started (seconds since the epoch), its files."""
+
+    rule: str
+    text: str
+    started: float
+    outputs: list[str]
+    logs: list[str]
+
+
+class LogHandler(LogHandlerBase):
+    """Shows Snakemake's events to a person; the name and the properties are those of Snakemake's plugin interface."""
+
+    writes_to_stream = True
+    writes_to_file = False
+    has_filter = True
+    has_formatter = True
+    needs_rulegraph = False
+
+    def __post_init__(self) -> None:
+        """Choose between a terminal and plain lines."""
+        asked = self.common_settings
+        self.stream = sys.stdout if asked.stdout else sys.stderr
+        self.formatter = DefaultFormatter(asked.quiet, asked.show_failed_logs)
+        self.wanted = DefaultFilter(asked.quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
+        self.snakemakes = ColorizingTextHandler(asked.nocolor, self.stream, self.formatter, self.wanted)
+        self.rules: dict[str, Rule] = {}
+        self.running: dict[int, Job] = {}
+        self.broken: set[int] = set()
+        self.counts = {"done": 0, "invalid": 0, "FAILED": 0}
+        self.began = time.time()
+        self.screen = None
+        if self.stream.isatty() and os.environ.get("TERM") != "dumb" and not asked.dryrun:
+            # Here, as Snakemake imports every plugin whenever it starts, also where nothing is shown.
+            from .terminal import Screen
+
+            self.screen = Screen(self.stream, asked.nocolor, self.state)
+
+    def emit(self, record: LogRecord) -> None:
+        """Show `record`, or take note of it."""
+        try:
+            event = getattr(record, "event", None)
+            if self.common_settings.dryrun and event != LogEvent.ERROR:
+                self.snakemakes.handle(record)
+            else:
+                getattr(self, f"on_{event}", self.on_other)(record)
+        except Exception:
+            self.handleError(record)
+
+    def close(self) -> None:
+        """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""
+        if self.screen:
+            self.screen.stop()
+        if any(self.counts.values()) and not self.quiet("progress"):
+            self.say(f"after {clock(time.time() - self.began)}: {self.so_far()}")
+        self.counts = dict.fromkeys(self.counts, 0)
+        super().close()
+
+    def on_run_info(self, record: LogRecord) -> None:
+        """Take the number of jobs of each rule, before the first job starts."""
+        for rule, jobs in record.stats.items():
+            if rule != "total":
+                self.rules.setdefault(rule, Rule()).jobs = jobs
+        self.began = record.created
+        if not self.quiet("progress"):
+            jobs = ", ".join(f"{rule.jobs} {name}" for name, rule in self.rules.items())
+            self.say(f"{record.stats['total']} jobs: {jobs}")
+            if self.screen:
+                self.screen.start()
+
+    def on_job_info(self, record: LogRecord) -> None:
+        """Note a job that starts."""
+        words = [record.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in record.wildcards.items())]
+        text = record.rule_msg or "  ".join(words)
+        job = Job(record.rule_name, text, record.created, list(record.output), list(record.log))
+        rule = self.rules.setdefault(job.rule, Rule())
+        if record.jobid in self.broken:
+            self.broken.remove(record.jobid)
+            self.counts["FAILED"] -= 1
+            rule.ended -= 1
+        self.running[record.jobid] = job
+        rule.start(record.jobid, record.created)
+        if self.screen:
+            self.screen.draw()
+        elif not self.quiet("rules"):
+            self.say(f"started  {job.text}{self.aside()}")
+
+    def on_job_finished(self, record: LogRecord) -> None:
+        """Show how a job ended, which its artefact tells."""
+        job = self.running.get(record.job_id)
+        self.ended(record.job_id, record.created, *outcome(job.outputs if job else []))
+
+    def on_job_error(self, record: LogRecord) -> None:
+        """Show a job that broke, with its message and logs."""
+        self.broken.add(record.jobid)
+        self.ended(record.jobid, record.created, "FAILED", "")
+        # Snakemake's own account, without the line that repeats the time.
+        self.say(self.formatter.format(record).replace("    message: None\n", "").partition("\n")[2], "red")
+
+    def on_error(self, record: LogRecord) -> None:
+        """Show an error of Snakemake's, before or after the jobs."""
+        text = record.getMessage()
+        self.say(text if self.common_settings.verbose else one_line(text, record.exception), "red")
+
+    def on_other(self, record: LogRecord) -> None:
+        """Show any other record, unless it is routine."""
+        text = self.formatter.format(record)
+        routine = getattr(record, "event", None) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
+        if record.levelno >= WARNING:
+            self.say(text, "red" if record.levelno >= ERROR else "yellow")
+        elif text not in ("", "None") and self.wanted.filter(record) and (self.common_settings.verbose or not routine):
+            self.say(text)
+
+    def ended(self, number: int, now: float, status: str, reason: str) -> None:
+        """Count job `number` as ended and show it in a line."""
+        job = self.running.pop(number, None)
+        if job is None:
+            return
+        self.counts[status] += 1
+        self.rules[job.rule].end(number, now, counts=status != "FAILED")
+        if status != "done" or not self.quiet("rules"):
+            line = f"{status:7}  {job.text}  in {clock(now - job.started)}{': ' * bool(reason)}{reason}"
+            line += "" if self.screen else self.aside()
+            # A job that broke shows its log itself.
+            logs = job.logs if status == "FAILED" and reason else []
+            self.say("\n".join([line, *(f"    log: {log}" for log in logs)]), STYLES[status])
+
+    def so_far(self) -> str:
+        """Return how many jobs have ended, and how."""
+        state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "invalid") if self.counts[name]]
+        return ", ".join([f"{sum(self.counts.values())} of {self.total()} jobs", *state])
+
+    def total(self) -> int:
+        """Return the number of jobs of this run."""
+        return sum(rule.ended + rule.to_do() for rule in list(self.rules.values()))
+
+    def aside(self) -> str:
+        """Return what a plain line says beside its job: how far the run is and how long it takes."""
+        left = time_left(self.rules.values(), time.time())
+        return "" if self.quiet("progress") else f"  ({self.so_far()}, {left})"
+
+    def state(self):
+        """Return what the living lines show; called by their thread, so it takes no lock and copies what changes."""
+        from .terminal import State
+
+        now = time.time()
+        running = [(job.text, job.started) for job in list(self.running.values())]
+        status = f"{self.so_far()}, {time_left(list(self.rules.values()), now)}, running for {clock(now - self.began)}"
+        return State(running, sum(self.counts.values()), self.total(), status)
+
+    def quiet(self, kind: str) -> bool:
+        """Return whether `--quiet` names this kind of output: `rules` or `progress`."""
+        return is_quiet_about(self.common_settings.quiet or (), kind)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print `text` for good: above the living lines, or as plain text."""
+        text = CONTROL.sub("", text)
+        if self.screen:
+            self.screen.say(text, style)
+        else:
+            print(time.strftime("%H:%M:%S"), text, file=self.stream, flush=True)

@@ -1,0 +1,119 @@
+"""What is said about jobs: how one ended, how long the others will take, an error in one line."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not looked into, a measurement may be running beside
+MISTAKES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "ValueError"}
+FRAME = re.compile(r'  File "(.+)", line \d+, in ')
+
+
+def clock(seconds: float) -> str:
+    """Return a duration in words: `0.4 s`, `12 s`, `2 min 10 s`, `1 h 5 min`."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def outcome(outputs: Iterable[str]) -> tuple[str, str]:
+    """Return how a finished job ended and the first reason, from the first JSON file that it wrote.
+
+    A failed step leaves an artefact that says so and exits 0. Returns `("FAILED" | "invalid" | "done", reason)`;
+    what cannot be read is taken as done.
+    """
+    path = next((Path(name) for name in outputs if name.endswith(".json")), None)
+    try:
+        if path is None or path.stat().st_size > LARGEST_ARTEFACT:
+            return "done", ""
+        data = path.read_bytes()
+        artefact = json.loads(data) if b'"failed"' in data or b"false" in data else None
+    except (OSError, ValueError):
+        return "done", ""
+    if not isinstance(artefact, dict):
+        return "done", ""
+    reasons = artefact.get("reasons")
+    reason = str(reasons[0]) if isinstance(reasons, list) and reasons else "no reason given"
+    if artefact.get("status") == "failed":
+        return "FAILED", reason
+    return ("invalid", reason) if artefact.get("valid") is False else ("done", "")
+
+
+def one_line(text: str, exception: str) -> str:
+    """Return an error of Snakemake's without its traceback if it is a user's mistake, else unchanged.
+
+    A mistake is a WorkflowError, which says what is wrong in words, or a file or option that Snakemake itself stumbles
+    over before it comes to the workflow.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    if exception == "WorkflowError" and len(lines) > 1 and " in rule " not in lines[0]:
+        return "problem: " + "\n".join(line for line in lines[1:] if not FRAME.match(line))
+    frames = [match[1] for line in lines if (match := FRAME.match(line))]
+    if exception in MISTAKES and frames and all("/snakemake/" in file or file == "<string>" for file in frames):
+        return f"problem: {lines[-1].partition(': ')[2]}"
+    return text
+
+
+@dataclass
+class Rule:
+    """How many jobs of one rule are to do, how long they take, and how many run at once."""
+
+    jobs: int = 0
+    ended: int = 0
+    timed: int = 0
+    seconds: float = 0.0
+    busy: float = 0.0
+    busy_since: float = 0.0
+    running: dict[int, float] = field(default_factory=dict)
+
+    def start(self, job: int, now: float) -> None:
+        """Count job number `job` as running since `now`."""
+        if not self.running:
+            self.busy_since = now
+        self.running[job] = now
+
+    def end(self, job: int, now: float, counts: bool) -> None:
+        """Count job number `job` as ended; `counts` says whether its time tells how long others will take."""
+        self.ended += 1
+        started = self.running.pop(job, now)
+        if counts:
+            self.timed += 1
+            self.seconds += now - started
+        if not self.running:
+            self.busy += now - self.busy_since
+
+    def to_do(self) -> int:
+        """Return the number of jobs that have not ended."""
+        return max(self.jobs - self.ended, len(self.running))
+
+    def left(self, now: float) -> float | None:
+        """Return the seconds until the rule's last job ends, None before one was timed.
+
+        The sum of what is to do is the number of jobs times their mean (a median is far off where half of the cells
+        are slow), divided by how many ran at once.
+        """
+        if not self.timed:
+            return None
+        mean = self.seconds / self.timed
+        ages = [now - started for started in self.running.values()]
+        work = (self.to_do() - len(ages)) * mean + sum(max(mean - age, 0.0) for age in ages)
+        busy = self.busy + (now - self.busy_since if ages else 0.0)
+        return work / max((self.seconds + sum(ages)) / busy, 1.0) if busy else work
+
+
+def time_left(rules: Iterable[Rule], now: float) -> str:
+    """Return in words how long the run still takes; rules of which no job has ended yet are counted apart."""
+    unfinished = [(rule.to_do(), rule.left(now)) for rule in rules if rule.to_do()]
+    untimed = sum(jobs for jobs, left in unfinished if left is None)
+    if not unfinished:
+        return "nothing left"
+    if 2 * untimed > sum(jobs for jobs, _ in unfinished):
+        return "estimating the time left"
+    seconds = sum(left for _, left in unfinished if left is not None)
+    text = f"about {clock(seconds)} left" if seconds >= 10 else "a few seconds left"
+    return f"{text} + {untimed} job{'s' * (untimed > 1)} of unknown length" if untimed else text

@@ -1,0 +1,87 @@
+"""The living lines at the bottom of a terminal: the running jobs, a bar, how far the run is."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from .progress import clock
+
+MOST_SHOWN = 8  # running jobs; a cluster may run hundreds
+
+
+@dataclass(frozen=True)
+class State:
+    """What the lines show: the running jobs and when each started, how many jobs have ended, and of how many."""
+
+    running: list[tuple[str, float]]
+    ended: int
+    total: int
+    status: str
+
+
+def shorten(text: str, width: int) -> str:
+    """Return `text` in at most `width` characters; the middle goes, as a cell's name differs at both ends."""
+    if len(text) <= width:
+        return text
+    tail = max(width // 2 - 1, 0)
+    return text[: max(width - tail - 1, 0)] + "…" + text[len(text) - tail :]
+
+
+class Screen:
+    """A terminal whose last lines are drawn anew once a second, which costs half a millisecond of processor time.
+
+    `state` is called by a thread of its own: it must not wait for a lock that is held while `say` is called.
+    """
+
+    def __init__(self, stream: TextIO, nocolor: bool, state: Callable[[], State]) -> None:
+        """Prepare the lines; `start` shows them."""
+        self.state = state
+        self.console = Console(file=stream, no_color=nocolor or None, highlight=False)
+        # Standard output may be a pipe, where it must arrive.
+        self.live = Live(
+            get_renderable=self.lines,
+            console=self.console,
+            refresh_per_second=1,
+            transient=True,
+            redirect_stdout=False,
+        )
+
+    def start(self) -> None:
+        """Show the lines."""
+        self.live.start()
+        # A run that is killed would leave the terminal without its cursor.
+        self.console.show_cursor(True)
+
+    def draw(self) -> None:
+        """Draw the lines now, if they are there, as what they say has changed."""
+        if self.live.is_started:
+            self.live.refresh()
+
+    def stop(self) -> None:
+        """Take the lines away; harmless when they are not there."""
+        self.live.stop()
+
+    def say(self, text: str, style: str) -> None:
+        """Print `text` for good, above the living lines."""
+        self.console.print(text, style=style or None, markup=False, emoji=False, soft_wrap=True)
+
+    def lines(self) -> Group:
+        """Return the living lines as they are now."""
+        state, now, width = self.state(), time.time(), self.console.width
+        lines = []
+        for text, started in state.running[:MOST_SHOWN]:
+            age = clock(now - started)
+            lines.append(Text(f"  {shorten(text, width - len(age) - 5)}  {age}", no_wrap=True))
+        if len(state.running) > MOST_SHOWN:
+            lines.append(Text(f"  and {len(state.running) - MOST_SHOWN} more"))
+        # A bar ends no line of its own, a row of a table does.
+        bar = Table.grid()
+        bar.add_row(ProgressBar(total=max(state.total, 1), completed=state.ended, width=min(width - 1, 100)))
+        return Group(*lines, bar, Text(state.status, no_wrap=True, overflow="ellipsis"))

@@ -1,0 +1,251 @@
+"""What a person sees while the workflow runs, shown on real runs: in a terminal, without one, when things break."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from snakemake_logger_plugin_benchmark.progress import Rule, clock, one_line, outcome, time_left
+from snakemake_logger_plugin_benchmark.terminal import shorten
+
+WORKFLOW = """
+rule all:
+    input:
+        expand("records/{cell}.json", cell=["good", "bad", "odd"]),
+
+rule build_library:
+    output:
+        "environments/hdf5.json",
+    log:
+        "logs/build.log",
+    message:
+        "build library hdf5-2.0.0"
+    shell:
+        "cp answers/good.json {output}"
+
+rule measure_shots:
+    input:
+        "environments/hdf5.json",
+        "answers/{cell}.json",
+    output:
+        "records/{cell}.json",
+    log:
+        "logs/{cell}.log",
+    shell:
+        "cp answers/{wildcards.cell}.json {output}"
+"""
+ANSWERS = {
+    "good": {"status": "done", "valid": True, "reasons": []},
+    "bad": {"status": "failed", "reasons": ["the server died at byte 17", "and more"]},
+    "odd": {"status": "done", "valid": False, "reasons": ["1 of 2 workers was idle"]},
+}
+COMMAND = [sys.executable, "-m", "snakemake", "--cores", "1", "--logger", "benchmark"]
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
+
+
+def make_workflow(folder: Path) -> Path:
+    (folder / "Snakefile").write_text(WORKFLOW)
+    (folder / "answers").mkdir()
+    for cell, answer in ANSWERS.items():
+        (folder / f"answers/{cell}.json").write_text(json.dumps(answer))
+    return folder
+
+
+def run(folder: Path, *options: str) -> tuple[int, list[str]]:
+    """Run the workflow in `folder` without a terminal; return its exit status and its lines without the time of day."""
+    done = subprocess.run(
+        [*COMMAND, *options], cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return done.returncode, [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in done.stdout.splitlines()]
+
+
+def run_in_terminal(folder: Path, kind: str) -> tuple[int, str]:
+    """Run the workflow in `folder` in a terminal of this kind; return its exit status and all that it was sent."""
+    ours, theirs = pty.openpty()
+    environment = {**ENVIRONMENT, "TERM": kind, "COLUMNS": "100", "LINES": "30"}
+    process = subprocess.Popen(COMMAND, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    sent = b""
+    try:
+        while part := os.read(ours, 65536):
+            sent += part
+    except OSError:
+        pass  # Linux says so when the other end is closed.
+    os.close(ours)
+    return process.wait(), sent.decode()
+
+
+def line_with(lines: list[str], *words: str) -> str:
+    found = [line for line in lines if all(word in line for word in words)]
+    assert len(found) == 1, f"one line with {words} in:\n" + "\n".join(lines)
+    return found[0]
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Path:
+    return make_workflow(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, list[str]]:
+    folder = make_workflow(tmp_path_factory.mktemp("finished"))
+    status, lines = run(folder)
+    assert status == 0
+    return folder, lines
+
+
+def test_without_a_terminal_each_job_is_a_line_when_it_starts_and_when_it_ends(finished):
+    lines = finished[1]
+    assert "5 jobs: 1 build_library, 3 measure_shots, 1 all" in lines
+    line_with(lines, "started  build library hdf5-2.0.0", "(0 of 5 jobs, estimating the time left)")
+    line_with(lines, "done     build library hdf5-2.0.0  in ", "(1 of 5 jobs, estimating the time left)")
+    line_with(lines, "started  measure shots  cell good")
+    line_with(lines, "done     measure shots  cell good  in ")
+    line_with(lines, "(5 of 5 jobs, 1 failed, 1 invalid, nothing left)")
+    assert not re.search(r"[^ -~]", "".join(lines)), "plain characters only"
+
+
+def test_a_step_that_failed_and_exits_0_is_shown_with_its_first_reason(finished):
+    lines = finished[1]
+    assert re.search(
+        r"in [\d.]+ s: the server died at byte 17  \(", line_with(lines, "FAILED   measure shots  cell bad")
+    )
+    assert re.search(r"in [\d.]+ s: 1 of 2 workers was idle  \(", line_with(lines, "invalid  measure shots  cell odd"))
+    assert re.fullmatch(r"after [\d.]+ s: 5 of 5 jobs, 1 failed, 1 invalid", lines[-1])
+
+
+def test_only_a_step_that_failed_names_its_log(finished):
+    assert [line for line in finished[1] if "log: " in line] == ["    log: logs/bad.log"]
+
+
+def test_nothing_to_do_is_said(finished):
+    assert "Nothing to be done (all requested files are present and up to date)." in run(finished[0])[1]
+
+
+def test_a_job_that_breaks_shows_its_message_and_log_however_quiet(workflow):
+    broken = r"printf 'no space \\033[31mleft\\n' > {log}; exit 3; cp"
+    (workflow / "Snakefile").write_text(WORKFLOW.replace("cp answers/good", f"{broken} answers/good"))
+    status, lines = run(workflow, "--show-failed-logs", "--quiet", "all")
+    assert status == 1
+    line_with(lines, "FAILED   build library hdf5-2.0.0  in ")
+    line_with(lines, "log: logs/build.log")
+    line_with(lines, "returned non-zero exit status 3")
+    assert "no space left" in lines, "the log, without its colours"
+    assert "problem: At least one job did not complete successfully." in lines
+
+
+def test_a_mistake_before_the_run_is_one_line(workflow):
+    absent = "problem: [Errno 2] No such file or directory: 'absent.yaml'"
+    assert run(workflow, "--configfile", "absent.yaml") == (1, [absent])
+    mistake = "from snakemake.exceptions import WorkflowError\nraise WorkflowError(\"x.yaml: unknown key 'libary'\")\n"
+    (workflow / "Snakefile").write_text(mistake)
+    assert run(workflow) == (1, ["problem: x.yaml: unknown key 'libary'"])
+
+
+def test_a_dry_run_shows_snakemakes_table_and_reasons(workflow):
+    status, lines = run(workflow, "--dry-run")
+    assert status == 0
+    assert "Job stats:" in lines
+    assert re.search(r"measure_shots +3", "\n".join(lines))
+    assert line_with(lines, "reason:", "Missing output files: records/good.json")
+    assert not (workflow / "records").exists()
+
+
+def test_quiet_leaves_what_went_wrong(workflow):
+    status, lines = run(workflow, "--quiet", "all")
+    assert status == 0
+    assert sorted(re.sub(r"in [\d.]+ s", "in 1 s", line) for line in lines) == [
+        "    log: logs/bad.log",
+        "FAILED   measure shots  cell bad  in 1 s: the server died at byte 17",
+        "invalid  measure shots  cell odd  in 1 s: 1 of 2 workers was idle",
+    ]
+
+
+def test_a_job_in_a_snakemake_of_its_own_is_shown_once(workflow):
+    (workflow / "Snakefile").write_text('rule by_python:\n    output: "x"\n    run: open(output[0], "w").close()\n')
+    status, lines = run(workflow)
+    assert status == 0
+    line_with(lines, "started  by python")
+    line_with(lines, "done     by python")
+
+
+def test_in_a_terminal_the_running_job_and_how_far_it_is_are_alive(workflow):
+    status, sent = run_in_terminal(workflow, "xterm-256color")
+    assert status == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
+    assert re.search(r"\r?\n?  build library hdf5-2\.0\.0  \d+\.\d s\s", text)
+    assert re.search(r"  measure shots  cell good  \d+\.\d s\s", text)
+    assert "0 of 5 jobs, estimating the time left, running for " in text
+    assert re.search(r"done     measure shots  cell good  in \d+\.\d s\s", text)
+    assert re.search(r"FAILED   measure shots  cell bad  in \d+\.\d s: the server died at byte 17\s", text)
+    assert re.search(r"after [\d.]+ s: 5 of 5 jobs, 1 failed, 1 invalid\s*$", text)
+    assert sent.rfind("\x1b[?25h") > sent.rfind("\x1b[?25l"), "the cursor is back"
+
+
+def test_a_dumb_terminal_gets_plain_lines(workflow):
+    status, sent = run_in_terminal(workflow, "dumb")
+    assert status == 0
+    assert "started  build library" in sent
+    assert "\x1b" not in sent
+
+
+def rule_after(jobs: int, *spans: tuple[float, float]) -> Rule:
+    """Return a rule of `jobs` jobs of which some ran, each from one second to another."""
+    rule = Rule(jobs=jobs)
+    moments = [(start, 1, number) for number, (start, _) in enumerate(spans)]
+    moments += [(end, 0, number) for number, (_, end) in enumerate(spans)]
+    for now, starts, number in sorted(moments):
+        rule.start(number, now) if starts else rule.end(number, now, counts=True)
+    return rule
+
+
+def test_the_time_left_is_that_of_the_cells_not_of_the_builds_before_them():
+    builds = rule_after(2, (0, 180), (0, 200))
+    assert time_left([builds, Rule(jobs=24)], 200) == "estimating the time left"
+    cells = rule_after(24, (200, 210), (210, 220))
+    assert time_left([builds, cells, Rule(jobs=3)], 220) == "about 3 min 40 s left + 3 jobs of unknown length"
+
+
+def test_cells_of_different_length_count_by_their_mean():
+    cells = rule_after(100, (0, 1), (1, 2), (2, 3), (3, 40))
+    assert time_left([cells], 40) == "about 16 min 0 s left"
+
+
+def test_jobs_that_run_side_by_side_take_their_share():
+    builds = rule_after(6, (0, 100), (0, 100))
+    assert builds.left(100) == 200
+
+
+def test_the_job_that_runs_counts_for_what_is_left_of_it():
+    cells = rule_after(3, (0, 10))
+    cells.start(1, 10)
+    assert cells.left(14) == 16
+    assert cells.left(60) == 10, "one that overruns adds nothing"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[false]", '{"status": "failed", "reasons": 3}', '"failed"'])
+def test_an_odd_artefact_never_stops_the_lines(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    assert outcome([str(tmp_path / "x.json")])[0] == ("FAILED" if "status" in text else "done")
+    assert outcome([str(tmp_path / "absent.json"), str(tmp_path)]) == ("done", "")
+
+
+def test_an_error_that_is_no_mistake_keeps_its_traceback():
+    bug = 'Traceback (most recent call last):\n  File "/home/me/rules/common.smk", line 3, in cells\nValueError: no'
+    assert one_line(bug, "ValueError") == bug
+
+
+def test_words_for_durations_and_names():
+    assert [clock(s) for s in (0.04, 9.96, 59.6, 130, 3900)] == [
+        "0.0 s",
+        "10 s",
+        "1 min 0 s",
+        "2 min 10 s",
+        "1 h 5 min",
+    ]
+    assert shorten("measure shots hdf5-2.0.0_s3_ros3_cold repeat 3/6", 30) == "measure shots h…old repeat 3/6"
+    assert [len(shorten("x" * 50, width)) for width in (0, 1, 7, 50)] == [1, 1, 7, 50]
