@@ -1,0 +1,130 @@
+"""A small place to measure single cells in: data, stores, plan and environments in a folder of their own."""
+
+import copy
+import json
+import os
+import textwrap
+from pathlib import Path
+
+from conftest import artefact, program
+
+CONFIG = {
+    "run": "test",
+    "repeats": 2,
+    "libraries": {
+        "hdf5-1.14.6": {"kind": "source", "hdf5": "1.14.6"},
+        "hdf5-2.0.0": {"kind": "source", "hdf5": "2.0.0"},
+    },
+    "stores": {"disk": {"kind": "posix"}, "s3": {"kind": "s3", "bucket": "test", "server": "embedded"}},
+    "studies": {
+        "shots": {
+            "data": {"shots": 4, "signals": 8},
+            "read_signals": 2,
+            "control_cells": 0,
+            "time_limit_s": 60,
+            "matrix": {
+                "library": ["hdf5-2.0.0"],
+                "store": ["disk"],
+                "driver": ["sec2"],
+                "layout": ["single-shot"],
+                "access": ["shots"],
+                "workers": [1],
+                "page_buffer": ["unset"],
+                "cache": ["warm"],
+            },
+        }
+    },
+}
+ROS3 = {"store": ["s3"], "driver": ["ros3"], "cache": ["cold"]}
+
+
+class Place:
+    """Where one cell is measured, step by step, so that a test can put a fault between the steps."""
+
+    def __init__(self, folder: Path, environments: Path, data: dict | None = None, **levels: object) -> None:
+        """Make data for a matrix of one cell; `levels` replace the defaults above."""
+        from scripts.analysis import config as configuration
+        from scripts.analysis import matrix
+        from scripts.plan import plan
+
+        values = copy.deepcopy(CONFIG)
+        study = values["studies"]["shots"]
+        study["data"] |= data or {}
+        study |= {key: levels.pop(key) for key in [*levels] if key in ("time_limit_s", "read_signals", "read_shots")}
+        values["stores"]["s3"] |= levels.pop("s3", {})
+        study["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
+        self.config = configuration.resolve(values, [])
+        cells, _ = matrix.expand(self.config, "shots")
+        self.cell, self.folder, self.environments = cells[0], folder, environments
+        self.plan = folder / "plan.json"
+        self.plan.write_text(json.dumps(plan(self.config, "shots", cells)), encoding="utf-8")
+        self.data = folder / "data" / self.cell.dataset
+        self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"
+        self.environment = environments / f"{self.cell.levels['library']}.json"
+
+    def make(self) -> "Place":
+        """Generate the data and put them into the store."""
+        step = self._step(
+            self.manifest,
+            "make_shots",
+            "--dataset",
+            self.cell.dataset,
+            "--settings",
+            json.dumps(self.cell.settings["data"]),
+        )
+        assert step["status"] == "done", step
+        return self.provide()
+
+    def provide(self, **env: str) -> "Place":
+        """Put the data into the store; the artefact may say that this failed."""
+        store = json.dumps(self.cell.settings["store"])
+        self.provided = self._step(
+            self.provision, "provision", "--store", store, "--manifest", self.manifest,
+            "--servers", self.environments / "servers.json", "--folder", self.folder / "store", env=env,
+        )  # fmt: skip
+        return self
+
+    def measure(self, repeat: int = 1, env: dict | None = None) -> dict:
+        """Measure the cell once and return its record."""
+        out = self.folder / f"repeat={repeat}.json"
+        done = program(
+            "step", "measure", "--plan", self.plan, "--cell", self.cell.name, "--repeat", repeat,
+            "--environment", self.environment, "--provision", self.provision,
+            "--servers", self.environments / "servers.json", "--out", out, "--log", self.folder / "step.log",
+            env=env,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        return artefact(out)
+
+    def pretend(self, prelude: str) -> None:
+        """Let the library's interpreter run `prelude` before the measuring program: a fault planted where it counts."""
+        found = artefact(self.environment)
+        wrapper = self.folder / "python"
+        code = (
+            f"{prelude}\nsys.argv = ['measure_shots']\nrunpy.run_module('scripts.measure_shots', run_name='__main__')"
+        )
+        # Spawned workers import the main file again, under another name.
+        guarded = "import runpy\nimport sys\nif __name__ == '__main__':\n" + textwrap.indent(code, "    ")
+        (self.folder / "prelude.py").write_text(guarded, encoding="utf-8")
+        command = f"exec {found['python']} -s {self.folder}/prelude.py"
+        wrapper.write_text(f'#!/bin/sh\nexport PYTHONPATH="$PWD"\n{command}\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+        self.environment = self.folder / "environment.json"
+        self.environment.write_text(json.dumps(found | {"python": str(wrapper)}), encoding="utf-8")
+
+    def _step(self, out: Path, name: str, *arguments: object, env: dict | None = None) -> dict:
+        done = program(
+            "step",
+            "run",
+            "--out",
+            out,
+            "--log",
+            self.folder / f"{name}.log",
+            name,
+            "--",
+            *arguments,
+            env={**os.environ, **(env or {})},
+        )
+        assert done.returncode == 0, done.stderr
+        return artefact(out)

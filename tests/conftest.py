@@ -1,0 +1,101 @@
+"""What the tests share: the libraries and servers under test (built once, cached), data, and copies of the project."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PUBLISHED = Path(os.environ.get("PUBLISHED_DATA", ROOT.parent / "shared" / "published"))
+
+
+def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) -> subprocess.CompletedProcess:
+    """Run a program of the workflow as the rules do."""
+    command = [sys.executable, "-sE", "-m", f"scripts.{name}", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
+
+
+def artefact(path: Path) -> dict:
+    """Read an artefact or a record."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="session")
+def published() -> Path:
+    """Return the folder of the published data, which the project does not hold."""
+    if not PUBLISHED.is_dir():
+        pytest.skip(f"the published data are not at {PUBLISHED}; name their folder in PUBLISHED_DATA")
+    return PUBLISHED
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the artefacts of HDF5 1.14.6 and 2.0.0 with ROS3 and of the servers; builds are cached."""
+    folder = tmp_path_factory.mktemp("environments")
+    builds = [
+        (
+            f"hdf5-{version}",
+            "build_library",
+            "--library",
+            f"hdf5-{version}",
+            "--spec",
+            json.dumps({"kind": "source", "hdf5": version}),
+        )
+        for version in ("1.14.6", "2.0.0")
+    ]
+    running = []
+    for name, tool, *arguments in [*builds, ("servers", "build_servers")]:
+        log = folder / f"{name}.log"
+        command = [sys.executable, "-sE", "-m", f"scripts.{tool}", *arguments, "--out", str(folder / f"{name}.json")]
+        with open(log, "w", encoding="utf-8") as words:
+            running.append((name, log, subprocess.Popen(command, cwd=ROOT, stdout=words, stderr=words)))
+    for name, log, process in running:
+        assert process.wait() == 0, f"{name} could not be built: {log.read_text(encoding='utf-8')[-2000:]}"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the artefact of HDF5 2.0.0 from h5py's wheel."""
+    out = tmp_path_factory.mktemp("wheel") / "wheel.json"
+    done = program("build_library", "--library", "wheel", "--spec", '{"kind": "wheel", "hdf5": "2.0.0"}', "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a copy of the project without results, in which Snakemake can run."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    copy = tmp_path / "clone"
+    for name in listed.stdout.splitlines():
+        source, target = ROOT / name, copy / name
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    return copy
+
+
+def processes_of(text: str) -> list[str]:
+    """Return the command lines of living processes that mention `text` (a path), this one left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                home = os.readlink(entry / "cwd")
+            except OSError:
+                continue
+            if text in line or text in home:
+                found.append(line)
+    return found

@@ -1,0 +1,105 @@
+"""What a matrix becomes: cells with names of their own, an order, what is left out and why."""
+
+import copy
+
+import pytest
+from conftest import ROOT
+
+from scripts.analysis import config as configuration
+from scripts.analysis import matrix
+
+
+@pytest.fixture(autouse=True)
+def _at_root(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def config() -> dict:
+    return configuration.load(ROOT / "config/smoke.yaml")
+
+
+def names(config: dict) -> list[str]:
+    return [cell.name for cell in matrix.expand(config, "shots")[0]]
+
+
+def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
+    cells, omitted = matrix.expand(config, "shots")
+    assert [one.reason for one in omitted] == ["driver ros3 does not read a posix store"]
+    config["libraries"]["hdf5-2.0.0"] = {"kind": "wheel", "hdf5": "2.0.0", "from": "auto"}
+    fewer, more = matrix.expand(config, "shots")
+    assert len(fewer) < len(cells)
+    assert "hdf5-2.0.0 is a wheel, which has no ROS3" in {one.reason for one in more}
+
+
+def test_a_cell_named_twice_is_one_cell(config):
+    before = names(config)
+    config["studies"]["shots"]["matrix"] *= 2
+    assert names(config) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["studies"]["shots"].update(rdcc_nbytes=1),
+        lambda c: c["studies"]["shots"]["data"].update(deflate=1),
+        lambda c: c.update(seed=2),
+        lambda c: c["libraries"]["hdf5-2.0.0"].update(hdf5="2.0.1"),
+        lambda c: [c["stores"][store].update(path="/x") for store in ("disk",)],
+    ],
+)
+def test_a_changed_setting_makes_other_cells(config, change):
+    before = {name for name in names(config) if "disk" in name and "twin" not in name}
+    change(config)
+    after = {name for name in names(config) if "disk" in name and "twin" not in name}
+    assert len(before) == len(after) > 0
+    assert not before & after
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.update(repeats=20),
+        lambda c: c.update(equivalence_percent=1),
+        lambda c: c["studies"]["shots"].update(time_limit_s=1),
+        lambda c: c["studies"]["shots"].update(compare=[]),
+        lambda c: c.update(only={"library": ["hdf5-2.0.0"]}),
+    ],
+)
+def test_what_does_not_change_a_measurement_leaves_the_cells(config, change):
+    before = names(config)
+    change(config)
+    assert names(config) == before
+
+
+def test_a_repeat_is_a_block_of_all_cells_once_in_a_seeded_order(config):
+    config["repeats"] = 3
+    cells, _ = matrix.expand(config, "shots")
+    positions = matrix.order(config, "shots", cells)
+    assert sorted(positions.values()) == list(range(3 * len(cells)))
+    blocks = [sorted(cells, key=lambda cell: positions[cell.name, repeat]) for repeat in (1, 2, 3)]
+    for repeat in (1, 2, 3):
+        block = [positions[cell.name, repeat] // len(cells) for cell in cells]
+        assert block == [repeat - 1] * len(cells)
+    assert len({tuple(cell.name for cell in block) for block in blocks}) > 1
+    more = copy.deepcopy(config) | {"repeats": 5}
+    assert matrix.order(more, "shots", cells).items() >= positions.items()
+
+
+def test_the_control_repeats_cells_under_another_name(config):
+    config["studies"]["shots"]["control_cells"] = 2
+    cells, _ = matrix.expand(config, "shots")
+    twins = [cell for cell in cells if cell.twin_of]
+    originals = {cell.name: cell for cell in cells if not cell.twin_of}
+    assert len(twins) == 2
+    for twin in twins:
+        original = originals[twin.twin_of]
+        assert {**twin.levels, "control": ""} == original.levels
+        assert twin.dataset == original.dataset
+
+
+def test_only_selects_by_level_and_leaves_the_matrix_alone(config):
+    cells, _ = matrix.expand(config, "shots")
+    some = matrix.selected(cells, {"library": ["hdf5-1.14.6"], "page_buffer": ["0"]})
+    assert {(cell.levels["library"], cell.levels["page_buffer"]) for cell in some} == {("hdf5-1.14.6", "0")}
+    assert matrix.selected(cells, {"pattern": ["broadcast"]}) == cells

@@ -1,0 +1,255 @@
+"""Each rule of the method, and the fault that it is there for, planted in a real cell and seen caught."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cells import ROS3, Place
+from conftest import artefact, processes_of
+
+
+@pytest.fixture
+def place(tmp_path: Path, environments: Path):
+    def build(make: bool = True, **options: object) -> Place:
+        found = Place(tmp_path, environments, **options)
+        return found.make() if make else found
+
+    return build
+
+
+def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
+    here = place(access="signals", workers=2)
+    record = here.measure()
+    assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])
+    work = record["work"]
+    assert work["checksum"] == work["checksum_asked"]
+    assert work["tasks_done"] == len(record["samples"])
+    assert work["logical_bytes"] == sum(row["bytes"] for row in record["samples"]) > 0
+    assert record["effective"]["hdf5"] == "2.0.0"
+    assert record["cache"] == {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
+    assert record["seconds"]["total"] >= max(row["open+read-data-time"] for row in record["samples"])
+    assert record["host"]["affinity"] == sorted(os.sched_getaffinity(0))
+    assert record["provenance"]["data_sha256"] == artefact(here.provision)["data_sha256"]
+
+
+def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(tmp_path, environments):
+    checksums = set()
+    for number, (library, workers) in enumerate([("hdf5-2.0.0", 1), ("hdf5-2.0.0", 3), ("hdf5-1.14.6", 2)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        record = Place(folder, environments, library=library, workers=workers, access="signals").make().measure()
+        assert record["valid"], record["reasons"]
+        checksums.add(record["work"]["checksum"])
+    assert len(checksums) == 1
+
+
+def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(place):
+    here = place(data={"shots": 12, "signals": 8}, make=False)
+    from scripts.measure_shots import sampled
+
+    manifest = {"shots": [str(n) for n in range(12)], "signals": []}
+    settings = here.cell.settings
+    other = {**settings, "cell": {**settings["cell"], "library": "hdf5-1.14.6", "workers": "2"}}
+    blocks = [sampled(settings, manifest, repeat) for repeat in range(1, 7)]
+    assert blocks == [sampled(other, manifest, repeat) for repeat in range(1, 7)]
+    assert len({tuple(block) for block in blocks}) > 1
+
+
+@pytest.mark.parametrize("library", ["hdf5-1.14.6", "hdf5-2.0.0"])
+def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(place, library):
+    here = place(**ROS3, library=library, layout="shot-major", access="signals", page_buffer="0", s3={"network": {}})
+    first, second = (here.measure(repeat)["requests"]["GET"] for repeat in (1, 1))
+    assert first["count"] > 0
+    assert first["failed"] == 0
+    assert first["bytes_delivered"] >= first["bytes_offered"] > 0
+    assert (first["count"], first["bytes_offered"]) == (second["count"], second["bytes_offered"])
+
+
+def test_no_page_buffer_and_the_default_are_two_things(place, tmp_path, environments):
+    effective = {}
+    for level in ("0", "unset", "16MiB"):
+        folder = tmp_path / level
+        folder.mkdir()
+        here = Place(folder, environments, **ROS3, layout="shot-major", access="signals", page_buffer=level).make()
+        record = here.measure()
+        assert record["valid"], record["reasons"]
+        effective[level] = record["effective"]["page_buffer_bytes"]
+    assert effective["0"] == 0
+    assert effective["unset"] > 0
+    assert effective["16MiB"] == 16_000_000
+
+
+def test_a_buffer_that_the_library_ignores_makes_the_record_invalid(place):
+    record = place(data={"paged": False}, page_buffer="64MiB").measure()
+    assert not record["valid"]
+    assert "ignored the page buffer of 67108864 bytes" in record["reasons"][0]
+
+
+def test_a_buffer_below_a_page_is_raised_and_the_record_invalid(place):
+    record = place(page_buffer="1MiB").measure()
+    assert not record["valid"]
+    assert "raised the page buffer of 1048576 bytes to 8000000" in record["reasons"][0]
+
+
+def test_a_library_of_another_version_fails_the_cell(place, environments):
+    here = place()
+    label, other = (artefact(environments / f"hdf5-{version}.json") for version in ("2.0.0", "1.14.6"))
+    here.environment = here.folder / "environment.json"
+    here.environment.write_text(json.dumps(label | {"python": other["python"]}), encoding="utf-8")
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert record["reasons"] == ["the library under test is HDF5 1.14.6, not 2.0.0"]
+
+
+def test_a_file_that_is_not_what_its_label_says_fails_the_cell(place, tmp_path, environments):
+    here = place(layout="shot-major", access="signals")
+    (tmp_path / "other").mkdir()
+    other = Place(tmp_path / "other", environments, data={"page_size": 4096}, layout="shot-major").make()
+    (here.data / "shots.h5").write_bytes((other.data / "shots.h5").read_bytes())
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert record["reasons"] == ["the files that were read have page_size 4096, the manifest says 8000000"]
+
+
+def test_corrupted_values_make_the_record_invalid(place):
+    import h5py
+
+    here = place(access="shots")
+    for name in artefact(here.manifest)["shots"]:
+        with h5py.File(here.data / f"{name}.h5") as file:
+            offset = next(
+                signal.id.get_offset()
+                for signal in file[f"shots/{name}/signals"].values()
+                if signal.chunks is None and signal.nbytes
+            )
+        with open(here.data / f"{name}.h5", "r+b") as raw:
+            raw.seek(offset)
+            byte = raw.read(1)
+            raw.seek(offset)
+            raw.write(bytes([byte[0] ^ 1]))
+    record = here.measure()
+    assert not record["valid"]
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+
+
+def test_a_truncated_file_fails_the_cell_in_one_line(place):
+    here = place()
+    for file in here.data.glob("*.h5"):
+        os.truncate(file, 1000)
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert len(record["reasons"]) == 1
+    assert "truncated" in record["reasons"][0] or "file signature" in record["reasons"][0]
+
+
+def test_a_file_that_something_keeps_in_memory_is_not_cold(place):
+    import mmap
+
+    here = place(cache="cold")
+    kept = []
+    for path in here.data.glob("*.h5"):
+        with open(path, "rb") as file:
+            view = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        view[:: mmap.PAGESIZE]
+        kept.append(view)
+    record = here.measure()
+    del kept
+    assert not record["valid"]
+    assert "cold was asked" in record["reasons"][0]
+
+
+def test_a_cold_cell_is_cold(place):
+    record = place(cache="cold").measure()
+    assert record["valid"], record["reasons"]
+    assert record["cache"]["resident_before"] <= 0.01 < record["cache"]["resident_after"]
+
+
+def test_batches_are_cut_by_division_rounded_up_and_an_idle_worker_is_reported(place):
+    record = place(data={"signals": 6}, workers=4, read_shots=1).measure()
+    assert record["effective"]["workers"] == 4
+    assert record["effective"]["idle_workers"] == 4 - len(record["samples"]) == 1
+    assert record["effective"]["oversubscribed"] == (record["effective"]["usable_cores"] < 4)
+
+
+def test_identical_tasks_that_run_once_are_caught(place):
+    here = place(access="shots", read_shots=3)
+    here.pretend(
+        "from scripts.lib import dask_workers\n"
+        "real, answers = dask_workers.Workers.map, {}\n"
+        "def once(self, function, batches):\n"
+        "    key = function.__name__\n"
+        "    if key != 'read' or key not in answers:\n"
+        "        answers[key] = real(self, function, batches)\n"
+        "    return answers[key]\n"
+        "dask_workers.Workers.map = once"
+    )
+    record = here.measure()
+    assert not record["valid"]
+    assert any("tasks were done, 3 asked" in reason for reason in record["reasons"])
+
+
+def test_a_worker_killed_in_mid_task_fails_the_cell(place):
+    here = place(workers=2)
+    here.pretend(
+        "import os, signal\nfrom scripts.lib import dask_workers, shot_reader\n"
+        "real = dask_workers.Workers.map\n"
+        "def kill(self, function, batches):\n"
+        "    if function is shot_reader.read:\n"
+        "        os.kill(next(iter(self.pids.values())), signal.SIGKILL)\n"
+        "    return real(self, function, batches)\n"
+        "dask_workers.Workers.map = kill"
+    )
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert "worker" in record["reasons"][0]
+    assert len(record["reasons"][0].splitlines()) == 1
+
+
+def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind(place):
+    here = place(**ROS3, layout="shot-major", access="signals")
+    here.pretend(
+        "import os, signal\nfrom pathlib import Path\nfrom scripts.lib import window\n"
+        "real = window.Step.open_window\n"
+        "def kill(self):\n"
+        "    real(self)\n"
+        "    for child in Path(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read_text().split():\n"
+        "        if 'versitygw' in Path(f'/proc/{child}/comm').read_text():\n"
+        "            os.kill(int(child), signal.SIGKILL)\n"
+        "window.Step.open_window = kill"
+    )
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert record["reasons"] == ["versitygw ended while the cell was measured"]
+    assert processes_of(str(here.folder)) == []
+
+
+def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(place):
+    here = place(time_limit_s=3)
+    here.pretend(
+        "import time\nfrom scripts.lib import dask_workers\n"
+        "dask_workers.Workers.replaced = lambda self: time.sleep(600)"
+    )
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert "time limit of 3 s" in record["reasons"][0]
+    assert processes_of(str(here.folder)) == []
+
+
+def test_changed_code_changes_the_hash_of_what_measured(place):
+    here = place()
+    before = here.measure()["provenance"]["code_sha256"]
+    assert before == here.measure()["provenance"]["code_sha256"]
+    here.pretend(
+        "from scripts.lib import provenance\nprovenance.loaded = lambda: ['scripts.lib.shot_reader', 'scripts.report']"
+    )
+    assert here.measure()["provenance"]["code_sha256"] != before
+
+
+def test_something_that_failed_before_fails_the_cell_with_its_reason(place):
+    here = place()
+    here.environment = here.folder / "environment.json"
+    here.environment.write_text('{"status": "failed", "reasons": ["no compiler"]}', encoding="utf-8")
+    record = here.measure()
+    assert record["status"] == "failed"
+    assert "no compiler" in record["reasons"][0]
