@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from functools import cache
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
@@ -26,12 +27,25 @@ def resolved(values: dict) -> dict:
         raise WorkflowError(str(problem)) from None
 
 
+def expect_folders(*names: str) -> None:
+    """Stop in one line where results could not be written."""
+    for name in names:
+        path = Path(name)
+        if not os.access(
+            path if path.exists() else path.absolute().parent, os.W_OK
+        ) or (path.exists() and not path.is_dir()):
+            raise WorkflowError(
+                f"{path} is no folder that can be written: move what is in the way, or change its permissions"
+            )
+
+
 def with_conda() -> bool:
     """Say whether environments come from conda (`--sdm conda`)."""
     return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 
 
 CONFIG = resolved(config)
+expect_folders("results", "reports")
 RUN = CONFIG["run"]
 # Relative, so that a clone that was moved does not look like changed parameters.
 PYTHON = "python" if with_conda() else os.path.relpath(sys.executable)
@@ -139,6 +153,12 @@ def data_settings(wildcards) -> str:
     raise WorkflowError(
         f"no study of this configuration has the data set {wildcards.dataset}"
     )
+
+
+def conda_of(wildcards) -> str:
+    """Return the conda environment in which a library is looked up: its own where it is of that kind."""
+    kind = CONFIG["libraries"][wildcards.library]["kind"]
+    return f"../envs/{wildcards.library if kind == 'conda' else 'workflow'}.yaml"
 
 
 def library_spec(wildcards) -> str:

@@ -14,10 +14,11 @@ rule environment:
         "results/{run}/environments/{library}.json",
     log:
         "results/{run}/logs/environments/{library}.log",
+    priority: 2
     conda:
-        "../envs/workflow.yaml"
+        conda_of
     params:
-        python=PYTHON,
+        python=os.path.relpath(sys.executable),
         spec=library_spec,
     message:
         "build library {wildcards.library}"
@@ -33,6 +34,7 @@ rule servers:
         "results/{run}/environments/servers.json",
     log:
         "results/{run}/logs/environments/servers.log",
+    priority: 1
     conda:
         "../envs/workflow.yaml"
     params:

@@ -4,10 +4,12 @@ Everything after -- goes to Snakemake. Without this program: .venv/bin/snakemake
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -45,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         "--configfile",
         arguments.configfile,
     ]
+    _expect_alone(command)
     if config["only"]:
         command += ["--config", f"only={json.dumps(config['only'])}"]
     os.execv(command[0], [*command, *arguments.snakemake])
@@ -174,6 +177,25 @@ def _move_aside(config: dict, studies: list[str], word: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(target)
         print(f"moved {folder} to {target}", file=sys.stderr)
+
+
+def _expect_alone(command: list[str]) -> None:
+    """Take away the lock of a run that was killed.
+
+    Raises:
+        Problem: another run is going on in this folder.
+    """
+    if not any(Path(".snakemake/locks").glob("*")):
+        return
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes()
+                if b"snakemake" in words and b"--unlock" not in words and (entry / "cwd").resolve() == Path.cwd():
+                    raise Problem(
+                        f"another run is going on in this folder (process {entry.name}): wait for it, or use another clone"
+                    )
+    subprocess.run([*command, "--unlock"], capture_output=True, check=True)
 
 
 def _duration(seconds: float) -> str:

@@ -1,0 +1,227 @@
+"""The workflow as a whole: shipped configurations plan, the smoke run measures, and bad luck loses nothing."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT, artefact, processes_of, program
+
+SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
+CONFIGS = sorted(path.name for path in (ROOT / "config").glob("*.yaml") if path.name != "schema.yaml")
+# Small enough that one call takes seconds: a wheel, one file, the disk.
+TINY = {
+    "run": "tiny",
+    "repeats": 2,
+    "libraries": {"hdf5-2.0.0": {"kind": "wheel", "hdf5": "2.0.0"}},
+    "stores": {"disk": {"kind": "posix"}},
+    "studies": {
+        "shots": {
+            "data": {"shots": 2, "signals": 4},
+            "control_cells": 0,
+            "matrix": {
+                "library": ["hdf5-2.0.0"],
+                "store": ["disk"],
+                "driver": ["sec2"],
+                "layout": ["single-shot"],
+                "access": ["shots", "signals"],
+                "workers": [1],
+                "page_buffer": ["unset"],
+                "cache": ["warm"],
+            },
+            "compare": [{"factor": "access", "baseline": "shots"}],
+        }
+    },
+}
+
+
+def snakemake(clone: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess:
+    command = [SNAKEMAKE, "--cores", "2", *arguments]
+    return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False, **options)
+
+
+@pytest.fixture
+def tiny(clone: Path) -> Path:
+    """Return a clone with a tiny configuration as its default one."""
+    write(clone, TINY)
+    return clone
+
+
+def write(clone: Path, values: dict) -> None:
+    (clone / "config/config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+def records(clone: Path, run: str = "tiny") -> dict[str, dict]:
+    folder = clone / "results" / run / "shots" / "records"
+    return {str(path.relative_to(folder)): artefact(path) for path in sorted(folder.glob("*/repeat=*.json"))}
+
+
+def planned(clone: Path, *arguments: str) -> dict[str, int]:
+    """Return how many jobs of each rule a dry run would start."""
+    done = snakemake(clone, "--dry-run", *arguments)
+    assert done.returncode == 0, done.stderr
+    words = (line.split() for line in (done.stdout + done.stderr).splitlines())
+    return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
+
+
+def test_the_workflow_is_linted():
+    done = subprocess.run([SNAKEMAKE, "--lint"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_shipped_configuration_can_be_planned(clone, name):
+    jobs = planned(clone, "--configfile", f"config/{name}")
+    assert jobs["measure"] > 0
+    assert jobs["check"] == 1
+
+
+def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, environments):
+    done = snakemake(clone, "--configfile", "config/smoke.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = records(clone, "smoke")
+    assert len(measured) == 12
+    assert [record["reasons"] for record in measured.values() if not record["valid"]] == []
+    order = sorted(measured.values(), key=lambda record: record["position"])
+    assert [record["started_utc"] for record in order] == sorted(record["started_utc"] for record in measured.values())
+    index = (clone / "reports/smoke/index.html").read_text(encoding="utf-8")
+    assert "HDF5" in index
+    for name in ("shots.html", "shots.md", "shots_files"):
+        assert (clone / "reports/smoke" / name).exists()
+    verdicts = (clone / "results/smoke/shots/verdicts.csv").read_text(encoding="utf-8")
+    assert "too few repeats" in verdicts
+    again = snakemake(clone, "--configfile", "config/smoke.yaml")
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout + again.stderr
+    assert processes_of(str(clone)) == []
+
+
+def test_no_secret_is_in_any_artefact_log_or_report(clone, environments):
+    secret = "A-SECRET-OF-THE-TESTS"
+    values = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
+    values["repeats"] = 1
+    values["stores"]["s3"] = {"kind": "s3", "bucket": "none", "endpoint": "http://127.0.0.1:9"}
+    write(clone, values)
+    env = {**os.environ, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": secret}
+    snakemake(clone, env=env)
+    written = [path for folder in ("results", "reports", ".snakemake") for path in (clone / folder).rglob("*")]
+    texts = [path for path in written if path.is_file() and path.suffix in (".json", ".log", ".html", ".md", ".csv")]
+    assert len(texts) > 10
+    assert [str(path) for path in texts if secret in path.read_text(encoding="utf-8", errors="replace")] == []
+
+
+def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny):
+    assert snakemake(tiny).returncode == 0
+    before = records(tiny)
+    for path in [*tiny.glob("scripts/**/*.py"), *tiny.glob("rules/*.smk"), *tiny.glob("envs/*"), tiny / "Snakefile"]:
+        if path.is_file():
+            path.write_bytes(path.read_bytes() + b"\n")
+    assert "measure" not in planned(tiny)
+    changed = json.loads(json.dumps(TINY))
+    changed["repeats"] = 3
+    write(tiny, changed)
+    assert planned(tiny)["measure"] == 2
+    changed["studies"]["shots"]["rdcc_nbytes"] = 1
+    write(tiny, changed)
+    assert planned(tiny)["measure"] == 6
+    write(tiny, TINY)
+    assert records(tiny) == before
+
+
+def test_records_unpacked_elsewhere_are_not_measured_again(tiny, tmp_path):
+    assert snakemake(tiny).returncode == 0
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(tiny, elsewhere, ignore=shutil.ignore_patterns(".snakemake", "reports"))
+    assert "measure" not in planned(elsewhere)
+    done = snakemake(elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert records(elsewhere) == records(tiny)
+
+
+def test_what_fails_is_said_reported_and_done_again(tiny):
+    values = json.loads(json.dumps(TINY))
+    values["libraries"]["hdf5-9.9.9"] = {"kind": "wheel", "hdf5": "9.9.9"}
+    values["studies"]["shots"]["matrix"]["library"] = ["hdf5-2.0.0", "hdf5-9.9.9"]
+    write(tiny, values)
+    first = snakemake(tiny)
+    words = first.stdout + first.stderr
+    assert first.returncode == 1
+    assert "no h5py wheel with HDF5 9.9.9" in words
+    assert "Traceback" not in words
+    assert {record["status"] for record in records(tiny).values()} == {"done"}
+    assert len(records(tiny)) == 4
+    assert "9.9.9" in (tiny / "reports/tiny/shots.html").read_text(encoding="utf-8")
+    assert planned(tiny)["measure"] == 4
+    write(tiny, TINY)
+    assert snakemake(tiny).returncode == 0
+
+
+def test_a_mistake_in_the_configuration_stops_at_once_in_one_line(tiny):
+    write(tiny, TINY | {"repeets": 3})
+    done = snakemake(tiny)
+    assert done.returncode != 0
+    assert "repeets: unknown key; did you mean repeats?" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (tiny / "results").exists()
+
+
+def test_results_that_cannot_be_written_are_one_line(tiny):
+    (tiny / "results").write_text("in the way", encoding="utf-8")
+    done = snakemake(tiny)
+    words = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "results" in words
+    assert "Traceback" not in words
+
+
+def wait_for(condition, process: subprocess.Popen, limit_s: float = 120.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the run did not get there"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
+def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny, number):
+    values = json.loads(json.dumps(TINY)) | {"repeats": 4}
+    write(tiny, values)
+    process = subprocess.Popen(
+        [SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    wait_for(lambda: len(records(tiny)) >= 3, process)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid, number)
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while processes_of(str(tiny)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of(str(tiny)) == []
+    assert 2 <= len(records(tiny)) < 8
+    # Ctrl-C may meet the last one before its step has ended; Snakemake removes what an unfinished step wrote.
+    before = dict(sorted(records(tiny).items(), key=lambda item: item[1]["position"])[:2])
+    done = program("launch", "--cores", 2, cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = records(tiny)
+    assert len(after) == 8
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny):
+    first = subprocess.Popen([SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(lambda: (tiny / "results/tiny/shots/ready.json").exists(), first)
+    for second in (snakemake(tiny), program("launch", "--cores", 2, cwd=tiny)):
+        assert second.returncode != 0
+        assert "Traceback" not in second.stdout + second.stderr
+    assert "another run is going on in this folder" in second.stderr
+    words, _ = first.communicate()
+    assert first.returncode == 0, words
+    assert len(records(tiny)) == 4
