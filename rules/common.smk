@@ -111,14 +111,23 @@ def environments_of(wildcards) -> list[str]:
     )
 
 
-def records_of(wildcards) -> list[str]:
-    """Return the records of all cells and repeats of a study."""
-    cells = matrix.selected(cells_of(wildcards.study).values(), CONFIG["only"])
+def records_of_study(study: str) -> list[str]:
+    """Return the records of all cells and repeats of a study that the configuration asks for."""
     return [
-        f"results/{RUN}/{wildcards.study}/records/{cell.name}/repeat={repeat}.json"
-        for cell in cells
+        f"results/{RUN}/{study}/records/{cell.name}/repeat={repeat}.json"
+        for cell in matrix.selected(cells_of(study).values(), CONFIG["only"])
         for repeat in REPEATS
     ]
+
+
+def records_of(wildcards) -> list[str]:
+    """Return the records of the study that a rule is about."""
+    return records_of_study(wildcards.study)
+
+
+def all_records(wildcards) -> list[str]:
+    """Return the records of all studies."""
+    return [record for study in STUDIES for record in records_of_study(study)]
 
 
 def answers_of(wildcards) -> list[str]:

@@ -1,6 +1,6 @@
 """Says what a run will measure and cost, asks where that is above a limit, and starts Snakemake.
 
-Everything after -- goes to Snakemake. Without this program: .venv/bin/snakemake --cores 2 --configfile config/config.yaml
+Everything after -- goes to Snakemake. Without it: .venv/bin/snakemake --cores 2 --configfile config/config.yaml
 """
 
 import argparse
@@ -193,7 +193,7 @@ def _expect_alone(command: list[str]) -> None:
                 words = (entry / "cmdline").read_bytes()
                 if b"snakemake" in words and b"--unlock" not in words and (entry / "cwd").resolve() == Path.cwd():
                     raise Problem(
-                        f"another run is going on in this folder (process {entry.name}): wait for it, or use another clone"
+                        f"another run is going on in this folder (process {entry.name}): wait, or use another clone"
                     )
     subprocess.run([*command, "--unlock"], capture_output=True, check=True)
 

@@ -1,0 +1,155 @@
+"""What a notebook's cells call to show something, once for the HTML page and once for Markdown.
+
+Figures and tables leave their numbers as CSV in the report's folder of files, and figures an SVG for Markdown.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+from IPython.display import display
+
+from scripts.analysis import plot_html, plot_svg
+from scripts.analysis.plot import Figure
+from scripts.lib.program import write_json, write_text
+
+MARK = " ▲"
+ROWS_IN_MARKDOWN = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as people read it.
+
+    `frame` holds the numbers as they are, `formats` what to make of a column, `over` (column -> a bool or the name of a
+    colour a row) which cells are coloured, and `meaning` says why.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    formats: Mapping[str, Callable] = field(default_factory=dict)
+    over: Mapping[str, Iterable] = field(default_factory=dict)
+    meaning: str = ""
+
+
+class Page:
+    """The report that is being written; `files` is its folder of pictures and numbers."""
+
+    def __init__(self, files: Path | str) -> None:
+        """Show figures and tables with their files in `files`."""
+        self.files = Path(files)
+        self._loader = plot_html.loader()
+
+    def text(self, *lines: str) -> None:
+        """Show paragraphs of Markdown."""
+        if text := "\n\n".join(line for line in lines if line):
+            _show(markdown=text)
+
+    def section(self, title: str, text: str) -> None:
+        """Show Markdown under a heading of its own; without text there is no heading either."""
+        if text:
+            self.text(f"### {title}", text)
+
+    def figure(self, figure: Figure) -> None:
+        """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
+        if not figure.panels:
+            return self.text(figure.caption and f"{figure.title}: {figure.caption}")
+        write_text(self.files / f"{figure.name}.svg", plot_svg.draw(figure))
+        link = self._numbers(figure.name, figure.numbers)
+        caption = f"<figcaption><b>{escape(figure.title)}.</b> {escape(figure.caption)} {link[0]}</figcaption>"
+        _show(
+            html=f"{self._loader}<figure>{plot_html.draw(figure)}{caption}</figure>",
+            markdown=f"![{figure.title}]({self.files.name}/{figure.name}.svg)\n\n"
+            f"*{figure.title}.* {plain(figure.caption)} {link[1]}",
+        )
+        # Once is enough for a page, and a page without figures needs none.
+        self._loader = ""
+
+    def table(self, table: Table, otherwise: str = "Nothing to list.") -> None:
+        """Show a table with its caption and a link to its numbers; one without rows leaves a sentence."""
+        if table.frame.empty:
+            return self.text(otherwise)
+        link = self._numbers(table.name, table.frame)
+        colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
+        limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
+        marked = f" Marked{MARK}: {table.meaning}." if "over" in colours else ""
+        texts = _formatted(table)
+        caption = f"<figcaption>{escape(table.caption + limit)} {link[0]}</figcaption>"
+        _show(
+            html=f'<figure><div class="scroll">{_html(texts, table)}</div>{caption}</figure>',
+            markdown=f"{_markdown(texts, table)}\n\n{plain(table.caption + marked)} {link[1]}",
+        )
+
+    def answers(self, answers: dict) -> None:
+        """Leave the study's answers for the index."""
+        write_json(self.files / "answers.json", answers)
+
+    def _numbers(self, name: str, numbers: pd.DataFrame) -> tuple[str, str]:
+        write_text(self.files / f"{name}.csv", numbers.to_csv(index=False, lineterminator="\n"))
+        path = f"{self.files.name}/{name}.csv"
+        return f'<a href="{escape(path)}">Numbers (CSV)</a>', f"[Numbers (CSV)]({path})"
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Return sentences as a Markdown list."""
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def plain(text: str) -> str:
+    """Return text that came from elsewhere so that Markdown and HTML show it as it is."""
+    text = escape(" ".join(str(text).split()), quote=False)
+    for mark in "\\`*_|[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def _show(**forms: str) -> None:
+    display({f"text/{form}": text for form, text in forms.items()}, raw=True)
+
+
+def _formatted(table: Table) -> pd.DataFrame:
+    texts = {}
+    for column in table.frame:
+        form = table.formats.get(column, str)
+        texts[column] = ["" if pd.isna(value) else form(value) for value in table.frame[column]]
+    return pd.DataFrame(texts, dtype=str)
+
+
+def _colours(flags: Iterable) -> list[str]:
+    return [flag if isinstance(flag, str) else "over" if flag else "" for flag in flags]
+
+
+def _html(texts: pd.DataFrame, table: Table) -> str:
+    numeric = {column for column in table.frame if pd.api.types.is_numeric_dtype(table.frame[column])}
+    over = {column: _colours(flags) for column, flags in table.over.items()}
+    # Unclosed cells and rows are valid HTML and a third of a long table's bytes.
+    head = "".join(f"<th{' class=n' * (column in numeric)}>{escape(column)}" for column in texts)
+    rows = []
+    for row, values in enumerate(texts.itertuples(index=False, name=None)):
+        cells = []
+        for column, value in zip(texts, values, strict=True):
+            names = ["n"] * (column in numeric) + ([over[column][row]] if column in over and over[column][row] else [])
+            attribute = f' class="{" ".join(names)}"' if len(names) > 1 else f" class={names[0]}" if names else ""
+            cells.append(f"<td{attribute}>{escape(value, quote=False)}")
+        rows.append("<tr>" + "".join(cells))
+    return f"<table><thead><tr>{head}<tbody>{''.join(rows)}</table>"
+
+
+def _markdown(texts: pd.DataFrame, table: Table) -> str:
+    numeric = [pd.api.types.is_numeric_dtype(table.frame[column]) for column in texts]
+    over = {column: [name == "over" for name in _colours(flags)] for column, flags in table.over.items()}
+    lines = [
+        "| " + " | ".join(map(plain, texts.columns)) + " |",
+        "|" + "|".join("---:" if number else "---" for number in numeric) + "|",
+    ]
+    for row, values in enumerate(texts.head(ROWS_IN_MARKDOWN).itertuples(index=False, name=None)):
+        cells = [
+            plain(value) + MARK * bool(column in over and over[column][row])
+            for column, value in zip(texts, values, strict=True)
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    left = len(texts) - ROWS_IN_MARKDOWN
+    return "\n".join(lines) + (f"\n\n{left} more rows are in the numbers." if left > 0 else "")

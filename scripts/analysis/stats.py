@@ -1,0 +1,241 @@
+"""The statistics of METHOD 16-19 on plain arrays: intervals, percentiles, rates, and the verdicts of a family.
+
+`d` is always an array (blocks, comparisons) of ln(contender / baseline), NaN where a block is not complete. All of it
+is even-handed: exchanging contender and baseline turns every ratio into its inverse and `faster` into `slower`.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+CONFIDENCE = 0.95
+LEVEL = 0.05  # of the family
+POWER = 0.8  # with which a detectable ratio is found
+MIN_BLOCKS = 6  # 2**5 distinct flips: the fewest that can give p <= 0.05
+ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
+SAMPLED_FLIPS = 9_999
+MIN_ABOVE = 10  # samples that must lie above a percentile
+_TAIL = (1 - CONFIDENCE) / 2
+
+
+class Estimate(NamedTuple):
+    """A quantile of `n` samples with its interval; NaN where they are too few to tell."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class Verdict(NamedTuple):
+    """What a run says about one comparison; ratios are contender / baseline, NaN where there is nothing to tell."""
+
+    verdict: str
+    blocks: int
+    ratio: float
+    low: float
+    high: float
+    p: float
+    detectable_ratio: float
+
+
+def median(values: Sequence[float]) -> Estimate:
+    """Return the median with its order-statistics interval, NaN limits below 6 values.
+
+    The interval assumes independent values of one distribution, whatever its shape, and covers at least 95 %: 96.9 % at
+    n = 6 (smallest to largest), 98.4 at 7, 99.2 at 8, 96.1 at 9, 97.9 at 10 (2nd to 9th), 98.8 at 11, 96.1 at 12.
+    """
+    ordered = _ordered(values)
+    low, high = _ranks(len(ordered), 0.5)
+    return Estimate(
+        float(np.median(ordered)) if len(ordered) else math.nan, _at(ordered, low), _at(ordered, high), len(ordered)
+    )
+
+
+def percentile(values: Sequence[float], q: float) -> Estimate:
+    """Return the `q`-th percentile (0 < q < 100) with its order-statistics interval of at least 95 %.
+
+    The value is the smallest sample that at least q % of the samples do not exceed. Refused, that is NaN, where fewer
+    than 10 samples are ranked above it (METHOD 18): p99.9 takes 10,000 samples, p99 takes 1,000.
+    """
+    ordered = _ordered(values)
+    n = len(ordered)
+    rank = math.ceil(round(n * q / 100, 9))
+    if n - rank < MIN_ABOVE:
+        return Estimate(math.nan, math.nan, math.nan, n)
+    low, high = _ranks(n, q / 100)
+    return Estimate(_at(ordered, rank), _at(ordered, low), _at(ordered, high), n)
+
+
+def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:
+    """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16)."""
+    time = float(np.sum(seconds))
+    return float(np.sum(amounts)) / time if time > 0 else math.nan
+
+
+def bootstrap_interval(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (low, high), the 95 % bootstrap interval of each column's median, resampling blocks; NaN below 6 blocks.
+
+    Nothing is drawn: the distribution of a resample's median over all n**n resamples is known in closed form (Efron,
+    Annals of Statistics 7, 1979), so the interval is that of infinitely many resamples and needs no seed.
+
+    Few blocks make the plain percentile interval too short: at n = 6…10 it holds the true median in 93.7, 87.5, 93.0,
+    96.1 and 94.5 % of runs. Hence the expanded percentile interval (Hesterberg, The American Statistician 69, 2015,
+    section 5.3), whose tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead of 2.5 %. Where n is odd, limits are
+    observed values and the tail is cut to the one that covers 95 %. Coverage at n = 6…12, nearly whatever the
+    distribution: 96.9, 98.4, 98.3, 96.1, 96.0, 98.8, 96.2 %; never below 95. At n = 6 it runs from the smallest to the
+    largest d, so that it excludes 1 exactly where the sign-flip test of one comparison gives p <= 0.05.
+    """
+    low = np.full(d.shape[1], math.nan)
+    high = low.copy()
+    counts = np.isfinite(d).sum(axis=0)
+    for n in np.unique(counts[counts >= MIN_BLOCKS]):
+        columns = np.flatnonzero(counts == n)
+        ordered = np.sort(np.where(np.isfinite(d[:, columns]), d[:, columns], math.inf), axis=0)[:n]
+        first, second, weights = _resampled_medians(int(n))
+        medians = (ordered[first] + ordered[second]) / 2
+        order = np.argsort(medians, axis=0)
+        medians = np.take_along_axis(medians, order, axis=0)
+        below = np.cumsum(weights[order], axis=0)
+        above = np.cumsum(weights[order][::-1], axis=0)
+        tail = _expanded_tail(int(n)) * (1 - 1e-9)
+        each = np.arange(len(columns))
+        low[columns] = medians[(below < tail).sum(axis=0), each]
+        high[columns] = medians[::-1][(above < tail).sum(axis=0), each]
+    return low, high
+
+
+def max_t(d: np.ndarray, seed: int = 1) -> tuple[np.ndarray, float]:
+    """Return (p of each comparison, adjusted for all of them; the |t| that has to be exceeded for p <= 0.05).
+
+    Signs of whole blocks are flipped in all comparisons at once, which keeps what the comparisons share, and each |t|
+    is held against the largest of each flip (Westfall & Young, Resampling-Based Multiple Testing, 1993, single step).
+    All 2**N flips are used up to N = 12 blocks, else the identity and 9,999 seeded ones. A comparison without a block
+    is not touched by that block's flip. t is infinite where all d of a comparison agree, 0 where all are 0.
+
+    What is tested is that arms could be exchanged in each block. Arms of one median of which one alone is strongly
+    skewed (exponential) gave 8 % of false alarms in simulated families of 24 at N = 10, instead of 5 %.
+    """
+    present = np.isfinite(d)
+    n = present.sum(axis=0)
+    filled = np.where(present, d, 0.0)
+    squares = (filled**2).sum(axis=0)
+    signs = _flips(len(d), seed)
+    # Flips leave the sum of squares alone, so t follows from the flipped sum alone: t² = (n - 1) u / (1 - u).
+    u = (signs @ filled) ** 2 / np.where(squares > 0, n * squares, 1.0)
+    with np.errstate(divide="ignore"):
+        t = np.sqrt((n - 1) * u / np.where(u > 1 - 1e-12, 0.0, 1 - u))
+    largest = t.max(axis=1)
+    p = (largest[:, None] >= t[0] * (1 - 1e-9)).mean(axis=0)
+    allowed = math.floor(LEVEL * len(signs)) - 1  # flips beside the identity that may reach the observed |t|
+    critical = float(np.sort(largest[1:])[::-1][allowed]) if allowed >= 0 else math.inf
+    return p, critical
+
+
+def judge(d: np.ndarray, equivalence_percent: float = 5.0, seed: int = 1) -> list[Verdict]:
+    """Return a verdict for each comparison of a family, in the order of METHOD 17.
+
+    `same` where the interval lies inside ±`equivalence_percent`, taken as 1 / 1.05 … 1.05 so that exchanging the arms
+    changes nothing; `faster` or `slower` where p <= 0.05 in the family and the interval excludes 1; else `no evidence`.
+    Comparisons of fewer than 6 complete blocks are `too few repeats` and stay outside the family. The ratio is
+    exp(median d).
+
+    The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
+    power of 0.8: exp(s / sqrt(n) x), s the standard deviation of the comparison's d, n its blocks, x the noncentrality
+    at which Student's t (n - 1 degrees of freedom) exceeds with that power what the rule asked for in this run: the
+    family's critical |t|, or the reach of the comparison's interval in standard errors where that is larger (the
+    minimum detectable effect of Bloom, Evaluation Review 19, 1995, with the exact noncentral t). Infinite where no |t|
+    would have done. It is a plan and takes noise as normal, which no verdict does: simulated power at that ratio is 0.7
+    to 0.95 for normal noise, 0.6 to 0.8 with rare large spikes.
+    """
+    d = np.where(np.isfinite(d), d, math.nan)
+    n = np.isfinite(d).sum(axis=0)
+    family = n >= MIN_BLOCKS
+    low, high = bootstrap_interval(d)
+    p, centre, detectable = np.full((3, d.shape[1]), math.nan)
+    centre[n > 0] = np.nanmedian(d[:, n > 0], axis=0)
+    if family.any():
+        rows = d[:, family]
+        rows = rows[np.isfinite(rows).any(axis=1)]
+        p[family], critical = max_t(rows, seed)
+        reach = np.fmax(high - centre, centre - low)[family]
+        error = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(n[family])
+        detectable[family] = np.fmax(_detectable(critical, reach, error, n[family]), 1 + equivalence_percent / 100)
+    bound = math.log1p(equivalence_percent / 100)
+    decided = (_decide(*limits, bound) for limits in zip(low, high, p, strict=True))
+    verdicts = [verdict if enough else "too few repeats" for verdict, enough in zip(decided, family, strict=True)]
+    numbers = (n, np.exp(centre), np.exp(low), np.exp(high), p, detectable)
+    return [Verdict(*values) for values in zip(verdicts, *(column.tolist() for column in numbers), strict=True)]
+
+
+def _decide(low: float, high: float, p: float, bound: float) -> str:
+    if -bound <= low and high <= bound:
+        return "same"
+    if p <= LEVEL and high < 0:
+        return "faster"
+    if p <= LEVEL and low > 0:
+        return "slower"
+    return "no evidence"
+
+
+def _detectable(critical: float, reach: np.ndarray, error: np.ndarray, n: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        asked = np.fmax(critical, reach / error)
+        found = np.exp(error * special.nctdtrinc(n - 1, 1 - POWER, np.where(np.isfinite(asked), asked, 1.0)))
+    return np.where(error > 0, np.where(np.isfinite(asked), found, math.inf), 1.0)
+
+
+def _ordered(values: Sequence[float]) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    return np.sort(array[np.isfinite(array)])
+
+
+def _at(ordered: np.ndarray, rank: int) -> float:
+    return float(ordered[rank - 1]) if 1 <= rank <= len(ordered) else math.nan
+
+
+@cache
+def _ranks(n: int, quantile: float) -> tuple[int, int]:
+    """Ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) where there are none.
+
+    Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
+    """
+    low, high = (int(rank) for rank in stats.binom.ppf([_TAIL, 1 - _TAIL], n, quantile)) if n else (0, 0)
+    return (low, high + 1) if low >= 1 and high < n else (0, 0)
+
+
+@cache
+def _flips(blocks: int, seed: int) -> np.ndarray:
+    """Signs (flips, blocks), the identity first. A flip and its mirror have one |t|: the first block's sign stays."""
+    if blocks <= ALL_FLIPS_UP_TO:
+        return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=blocks - 1)])
+    signs = np.random.default_rng(seed).choice((1.0, -1.0), (SAMPLED_FLIPS, blocks))
+    return np.vstack([np.ones(blocks), signs])
+
+
+@cache
+def _expanded_tail(n: int) -> float:
+    tail = stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf(1 - _TAIL, n - 1))
+    if n % 2:
+        tail = min(tail, stats.binom.sf(n // 2, n, _ranks(n, 0.5)[0] / n))
+    return float(tail)
+
+
+@cache
+def _resampled_medians(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The medians that a resample of n ordered values can have: (index, index, probability), of the mean of the two."""
+    share = np.arange(n + 1) / n
+    at_most = stats.binom.sf((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i
+    weights = np.diag(np.diff(at_most))
+    if n % 2 == 0:
+        half = n // 2
+        part = np.diff(share**half)  # half the draws among the first i + 1, one of them the last of these
+        pairs = math.comb(n, half) * np.triu(np.outer(part, part[::-1]), 1)
+        weights += pairs - np.diag(pairs.sum(axis=1))
+    first, second = np.nonzero(weights > 0)
+    return first, second, weights[first, second]

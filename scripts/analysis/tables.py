@@ -1,0 +1,215 @@
+"""Records to data frames: runs, samples and cells of any study.
+
+Nothing here knows a study. Factors are the columns of matrix.csv beside `cell`, `omitted` and `twin_of`; metrics are
+the keys of a record's `seconds`; samples carry their final column names. Levels are text throughout ("3.10" stays
+"3.10"). Rows stand in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
+"""
+
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.analysis import stats
+from scripts.lib.program import Problem, read_json, write_text
+
+# What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
+OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
+# The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
+METRICS = ("total", "open", "first", "rest")
+MIB = 2**20
+_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
+_FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
+
+
+def read_matrix(path: Path | str) -> pd.DataFrame:
+    """Return the cells of matrix.csv that are not left out: cell, factors…, twin_of, all of it text.
+
+    Raises:
+        Problem: the file is missing or is no matrix.
+    """
+    try:
+        matrix = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return matrix[matrix["omitted"] == ""][["cell", *factors(matrix), "twin_of"]].reset_index(drop=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Problem(f"{path} is no matrix of cells ({error}); remove it and run again") from error
+
+
+def factors(matrix: pd.DataFrame) -> list[str]:
+    """Return the factors of a matrix in its order."""
+    return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
+
+
+def read_records(folder: Path | str, matrix: pd.DataFrame, study: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return (runs, samples) of the records `folder`/<cell>/repeat=<n>.json of the matrix's cells.
+
+    Returns:
+        runs: a row a record: cell, repeat, status, ok (done and valid), reasons, `seconds <name>`, work, requests,
+            facts, and the hashes `code` and `data` of what measured and what was read.
+        samples: samples.csv, a row a sample: its own columns, then cell, factors…, repeat, status, valid.
+
+    A record that cannot be read, or whose label is not that of its folder, is named on standard error and counts as
+    failed. Records of cells that are no longer in the matrix are left out, which one line says.
+    """
+    runs, rows = [], []
+    names = factors(matrix)
+    for cell, *levels in matrix[["cell", *names]].itertuples(index=False):
+        label = dict(zip(names, levels, strict=True))
+        for repeat, path in sorted(_repeats(Path(folder, cell)).items()):
+            run, samples = _read(path, label, study)
+            runs.append({"cell": cell, "repeat": repeat, **run})
+            place = {"cell": cell, **label, "repeat": repeat, "status": run["status"], "valid": run["ok"]}
+            rows += [{**sample, **place} for sample in samples]
+    strange = {path.name for path in Path(folder).glob("*/") if path.name not in set(matrix["cell"])}
+    if strange:
+        print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
+    empty = ["cell", *names, "repeat", "status", "valid"]
+    return (
+        pd.DataFrame(runs, columns=None if runs else ["cell", "repeat", "status", "ok", "reasons"]),
+        pd.DataFrame(rows, columns=None if rows else empty),
+    )
+
+
+def metrics(runs: pd.DataFrame) -> list[str]:
+    """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
+    measured = {column.removeprefix("seconds ") for column in runs if column.startswith("seconds ")}
+    found = (measured or set(METRICS)) - set(OVERHEAD)
+    return [name for name in METRICS if name in found] + sorted(found - set(METRICS))
+
+
+def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return cells.csv: a row a cell, summarised over its valid repeats, with failed and invalid ones counted.
+
+    Times: medians in seconds, metrics with the interval of `stats.median`. Throughput (MiB/s) and amplification are
+    totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest, which should be 0.
+    A fact that differs between repeats has all its values, joined by " | ".
+    """
+    timed = metrics(runs)
+    overhead = [name for name in OVERHEAD if f"seconds {name}" in runs] or list(OVERHEAD[:4])
+    parts = dict(list(runs.groupby("cell", sort=False)))
+    rows = []
+    for cell in matrix[["cell", *factors(matrix)]].to_dict("records"):
+        part = parts.get(cell["cell"], runs.iloc[:0])
+        wrong = part[~part["ok"].astype(bool)]
+        counted = {"n": len(part) - len(wrong), "failed": int((wrong["status"] != "done").sum())}
+        summary = _summary(part[part["ok"].astype(bool)], timed, overhead)
+        rows.append(
+            {**cell, **counted, "invalid": len(wrong) - counted["failed"], **summary, "reasons": _reasons(wrong)}
+        )
+    return pd.DataFrame(rows, dtype=object).infer_objects()
+
+
+def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
+    """Write a table as CSV, whole or not at all.
+
+    Numbers have so many significant digits, or the fewest that read back as the same double. What was measured is
+    written in full; what was computed from it with 12 digits: the last bits of a logarithm depend on the processor.
+    """
+    write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
+
+
+def _repeats(folder: Path) -> dict[int, Path]:
+    """The records of a cell by repeat; other files are none."""
+    paths = {path.stem.partition("=")[2]: path for path in folder.glob("repeat=*.json")}
+    return {int(repeat): path for repeat, path in paths.items() if repeat.isdigit()}
+
+
+def _read(path: Path, label: dict[str, str], study: str) -> tuple[dict, list[dict]]:
+    try:
+        record = read_json(path)
+        if record.get("study", study) != study:
+            raise Problem(f"{path} is a record of the study {record['study']}, not of {study}")
+        for name, level in record.get("cell", {}).items():
+            if label.get(name, "") != str(level):
+                raise Problem(f"{path} was measured with {name} {level}, its folder says {label.get(name, '')}")
+        return _run(record), record.get("samples", [])
+    except Problem as problem:
+        reason = str(problem)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{path} is no whole record ({type(error).__name__}: {error}); remove it and run again"
+    print(f"left out: {reason}", file=sys.stderr)
+    return {"status": "failed", "ok": False, "reasons": [reason]}, []
+
+
+def _run(record: dict) -> dict:
+    done = record["status"] == "done"
+    run = {"status": record["status"], "ok": done and record["valid"], "reasons": record.get("reasons", [])}
+    if not done:
+        return run
+    work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
+    requests = record.get("requests", {}).values()
+    facts = {**cache, **record.get("effective", {}), "cache_state": cache.get("state")}
+    return {
+        **run,
+        **{f"seconds {name}": _float(value) for name, value in record["seconds"].items()},
+        "logical_bytes": _float(work["logical_bytes"]),
+        "tasks": _float(work["tasks_done"]),
+        "requests": _sum(requests, "count"),
+        "bytes_offered": _sum(requests, "bytes_offered"),
+        "bytes_delivered": _sum(requests, "bytes_delivered"),
+        **{name: facts.get(name) for name in _FACTS},
+        "resident_before": _float(facts.get("resident_before")),
+        "resident_after": _float(facts.get("resident_after")),
+        "code": provenance.get("code_sha256", ""),
+        "data": provenance.get("data_sha256", ""),
+    }
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _sum(requests: Iterable[dict], key: str) -> float:
+    """NaN where the store is not embedded, or where bytes were offered whose delivery was not measured."""
+    if not requests:
+        return math.nan
+    return sum(_float(method.get(key) if method.get("bytes_offered") else method.get(key) or 0) for method in requests)
+
+
+def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
+    summary: dict = {}
+    for name in timed:
+        middle = stats.median(_column(good, f"seconds {name}"))
+        summary |= {f"{name}_s": middle.value, f"{name}_s_low": middle.low, f"{name}_s_high": middle.high}
+    summary |= {f"{name}_s": _median(good, f"seconds {name}") for name in overhead}
+    logical = _column(good, "logical_bytes")
+    summary["throughput_mib_s"] = stats.rate(logical / MIB, _column(good, "seconds total"))
+    for name in _COUNTS:
+        summary[name] = _whole(_median(good, name))
+        if name == "requests":
+            requests = _column(good, name)
+            summary["requests_spread"] = _whole(float(requests.max() - requests.min()))
+    moved = _column(good, "bytes_delivered").fillna(_column(good, "bytes_offered"))
+    summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
+    summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
+    summary |= {name: _median(good, name) for name in ("resident_before", "resident_after")}
+    return summary | {"cache_state": _one(_column(good, "cache_state"))}
+
+
+def _column(rows: pd.DataFrame, name: str) -> pd.Series:
+    return rows[name] if name in rows else pd.Series(math.nan, index=rows.index, dtype=float)
+
+
+def _median(rows: pd.DataFrame, name: str) -> float:
+    return stats.median(_column(rows, name)).value
+
+
+def _whole(value: float) -> int | float | None:
+    """A count as an integer; medians of an even number of counts may lie between two."""
+    return None if math.isnan(value) else int(value) if value == int(value) else value
+
+
+def _one(values: pd.Series) -> object:
+    found = sorted({value.item() if hasattr(value, "item") else value for value in values.dropna()}, key=str)
+    whole = [int(value) if isinstance(value, float) and value == int(value) else value for value in found]
+    return whole[0] if len(whole) == 1 else " | ".join(map(str, whole)) or None
+
+
+def _reasons(wrong: pd.DataFrame) -> str:
+    repeats: dict[str, list[str]] = {}
+    for repeat, status, reasons in zip(wrong["repeat"], wrong["status"], wrong["reasons"], strict=True):
+        for reason in reasons or [f"{'invalid' if status == 'done' else status} without a reason"]:
+            repeats.setdefault(" ".join(str(reason).split()), []).append(str(repeat))
+    return "; ".join(f"repeat{'s' * (len(some) > 1)} {', '.join(some)}: {reason}" for reason, some in repeats.items())

@@ -1,0 +1,199 @@
+"""What the benchmarks share: rows of the table, rounds taken in turn, and what a command takes of the machine."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from scripts.analysis import stats
+from scripts.lib.program import Problem, read_json
+
+# What a run of the workflow needs of the tree; results and reports of others stay where they are.
+_TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
+_SAMPLE_S = 0.02
+LIBRARIES = {f"hdf5-{version}": {"kind": "source", "hdf5": version} for version in ("1.14.6", "2.0.0")}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        what: what was measured.
+        value: its figure, with its unit.
+        against: what it is compared with, and the figure of that.
+        ratio: median ratio and interval.
+        limit: the limit it should stay within; "" where there is none.
+        within: whether it does; None where there is no limit.
+    """
+
+    what: str
+    value: str
+    against: str = ""
+    ratio: str = ""
+    limit: str = ""
+    within: bool | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a command took: wall and processor seconds, and the peak of its processes' resident bytes together."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def timed(work: Callable[[], object]) -> Callable[[], float]:
+    """Return a function that does `work` and returns the seconds that it took."""
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    return seconds
+
+
+def in_turn(
+    rounds: int, first: Callable[[], float], second: Callable[[], float], say: Say
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of two ways to do something: once each unseen, then in turn, each as often ahead as behind."""
+    first(), second()
+    taken: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        ways = [(taken[0], first), (taken[1], second)]
+        for seconds, way in ways if number % 2 else reversed(ways):
+            seconds.append(way())
+    return taken
+
+
+def compared(
+    what: str, ours: Sequence[float], name: str, others: Sequence[float], limit: float | None = None, note: str = ""
+) -> Row:
+    """Return the row of two ways that were timed in turn: medians, and the ratio by rounds with its 95 % interval."""
+    logs = np.log(np.asarray(ours) / np.asarray(others))
+    low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
+    ratio = float(np.exp(np.median(logs)))
+    interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
+    told, within = ("", None) if limit is None else (f"≤ {limit:g}", ratio <= limit)
+    return Row(
+        what,
+        seconds_of(ours),
+        f"{name}: {seconds_of(others)}{note and f'; {note}'}",
+        f"{ratio:.3f}{interval}",
+        told,
+        within,
+    )
+
+
+def seconds_of(values: Sequence[float]) -> str:
+    """Return the median of some seconds with its unit, and its 95 % interval where there are enough."""
+    middle = stats.median(values)
+    unit, scale = ("s", 1) if middle.value >= 1 else ("ms", 1000)
+    interval = "" if math.isnan(middle.low) else f" ({middle.low * scale:.3g} … {middle.high * scale:.3g})"
+    return f"{middle.value * scale:.3g} {unit}{interval}"
+
+
+def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usage:
+    """Run a command to its end and return what it took.
+
+    The peak is sampled every 20 ms over the command and all that it started. What wait4(2) says will not do: it begins
+    at the size of the process that started the command, and takes the largest process instead of their sum.
+
+    Raises:
+        Problem: it failed; the line has its last words.
+    """
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=cwd, env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=words, stderr=words
+        )
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                sampled = pool.submit(_peak, process.pid)
+                _, status, usage = os.wait4(process.pid, 0)
+                seconds = time.perf_counter() - start
+                process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            words.seek(0)
+            last = [line.strip() for line in words if line.strip()][-1:] or ["it said nothing"]
+            raise Problem(f"{' '.join(command[:8])} ended with status {process.returncode}: {last[0]}")
+    return Usage(seconds, usage.ru_utime + usage.ru_stime, sampled.result())
+
+
+def program(name: str, *arguments: object) -> list[str]:
+    """Return the command of a program of the workflow."""
+    return [sys.executable, "-sE", "-m", name, *map(str, arguments)]
+
+
+def make_data(folder: Path, **settings: object) -> dict:
+    """Generate shots of 61 signals in `folder` and return their manifest; `settings` as scripts.make_shots has them."""
+    complete = {"signals": 61, "page_size": 8_000_000, "paged": True, "deflate": 4, "seed": 1, **settings}
+    out = folder / "manifest.json"
+    used(program("scripts.make_shots", "--dataset", "bench", "--settings", json.dumps(complete), "--out", out))
+    return read_json(out)
+
+
+def environments(folder: Path, say: Say) -> dict[str, dict]:
+    """Return the artefacts of `LIBRARIES` and of the servers, from the cache or built now."""
+    say("libraries and servers, from the cache or built now")
+    artefacts = {}
+    for name, spec in LIBRARIES.items():
+        out = folder / f"{name}.json"
+        used(program("scripts.build_library", "--library", name, "--spec", json.dumps(spec), "--out", out))
+        artefacts[name] = read_json(out)
+    used(program("scripts.build_servers", "--out", folder / "servers.json"))
+    return artefacts | {"servers": read_json(folder / "servers.json")}
+
+
+def copy_tree(folder: Path) -> Path:
+    """Return a copy of the project, without results, in which Snakemake can run."""
+    copy = folder / "tree"
+    copy.mkdir()
+    for name in _TREE:
+        if Path(name).is_dir():
+            shutil.copytree(name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(name, copy / name)
+    return copy
+
+
+def snakemake(config: Path, *arguments: object) -> list[str]:
+    """Return a command of Snakemake with a configuration, on two cores, in plain words."""
+    executable = str(Path(sys.executable).with_name("snakemake"))
+    return [executable, "--cores", "2", "--configfile", str(config), *map(str, arguments)]
+
+
+def _peak(pid: int) -> int:
+    """Return the largest sum of resident bytes of a process and all below it, until it ends."""
+    peak = 0
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        while True:
+            total = root.memory_info().rss
+            for child in root.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    total += child.memory_info().rss
+            peak = max(peak, total)
+            time.sleep(_SAMPLE_S)
+    return peak

@@ -1,0 +1,50 @@
+"""Reads over and over what it is told, in the interpreter of a library under test, and says when it began and ended.
+
+A line of JSON on standard input is a pass, a line on standard output its answer: {"start", "end"} by the monotonic
+clock, which is one for all processes of a machine, and {"bytes"}. A pass is either `batch`, read by the study's own
+loop through HDF5, or `requests`, sent as they are over one connection that is kept open.
+"""
+
+import argparse
+import http.client
+import json
+import sys
+import time
+
+from scripts.lib import hdf5, shot_reader
+from scripts.lib.program import Problem, run
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Answer passes until standard input ends."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args(argv)
+    for line in sys.stdin:
+        told = json.loads(line)
+        start = time.monotonic()
+        size = _through_hdf5(**told["batch"]) if "batch" in told else _bare(told["host"], told["requests"])
+        print(json.dumps({"start": start, "end": time.monotonic(), "bytes": size}), flush=True)
+    return 0
+
+
+def _through_hdf5(url: str, paths: list[str], region: str) -> int:
+    """Return the logical bytes that the study's loop read without a page buffer."""
+    access = hdf5.Access("ros3", 0, 8 << 20, region)
+    return shot_reader.read(shot_reader.Batch(1, "all", ((url, tuple(paths)),), 1, access, False))["bytes"]
+
+
+def _bare(host: str, requests: list[list[str]]) -> int:
+    """Return the bytes of the answers to (method, target, Range header or "") in this order."""
+    connection = http.client.HTTPConnection(host, timeout=60)
+    size = 0
+    for method, target, asked in requests:
+        connection.request(method, target, headers={"Range": asked} if asked else {})
+        answer = connection.getresponse()
+        size += len(answer.read())
+        if answer.status >= 300:
+            raise Problem(f"{method} {asked} was answered with status {answer.status}")
+    connection.close()
+    return size
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,185 @@
+"""The cache of built pieces: a folder each, named by the hash of all that went in; finished, or as good as not there.
+
+A piece is built in its final place, because an environment's scripts and a library's run path name it. What makes it
+count is the file `complete.json`, which is written last; a folder without it is removed and built again. A lock lets
+one process build a piece while others wait. Compilers inherit the lock, so that the next build of a killed one begins
+when its last compiler has ended.
+"""
+
+import fcntl
+import functools
+import hashlib
+import inspect
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.building.shell import Workshop
+from scripts.lib.program import Problem, read_json, write_json
+
+COMPLETE = "complete.json"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build a piece.
+
+    Attributes:
+        name: what it is, in the folder's name and in messages.
+        inputs: all that decides the result (JSON); the file that holds `build` is added.
+        build: fills the folder it is given, has a workshop for the time of the work, and returns facts to keep (JSON).
+        needs: paths in the folder without which it is not whole.
+    """
+
+    name: str
+    inputs: dict
+    build: Callable[[Path, Workshop], dict]
+    needs: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The sha256 of all that goes in."""
+        return digest(
+            {"name": self.name, "inputs": self.inputs, "code": _code_digest(inspect.getsourcefile(self.build))}
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where the piece is, or will be."""
+        return cache_folder() / f"{self.name}-{self.key[:16]}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A finished piece.
+
+    Attributes:
+        name: its recipe's name.
+        key: its recipe's key.
+        folder: where it is.
+        facts: what its recipe returned.
+        seconds: what its build took.
+        cpu_seconds: the same, of the processors, with the pieces that it had to build.
+        cached: whether it was there already.
+    """
+
+    name: str
+    key: str
+    folder: Path
+    facts: dict
+    seconds: float
+    cpu_seconds: float
+    cached: bool
+
+
+def cache_folder() -> Path:
+    """Return the folder of this project in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "storage-benchmarks"
+
+
+def digest(value: object) -> str:
+    """Return the sha256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path | str) -> str:
+    """Return the sha256 of a file.
+
+    Raises:
+        Problem: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+
+
+def finished(recipe: Recipe) -> Piece | None:
+    """Return the piece of `recipe` if it was built to its end and is whole, else None."""
+    folder, key = recipe.folder, recipe.key
+    try:
+        marker = read_json(folder / COMPLETE)
+    except Problem:
+        return None
+    if marker.get("key") != key or not all((folder / need).exists() for need in recipe.needs):
+        return None
+    return Piece(recipe.name, key, folder, marker["facts"], marker["seconds"], marker["cpu_seconds"], cached=True)
+
+
+def provide(recipe: Recipe) -> Piece:
+    """Return the piece of `recipe`, built now if it is not there.
+
+    Raises:
+        Problem: a step of the build failed (the line names it and its log), or the cache cannot be written.
+    """
+    if piece := finished(recipe):
+        return piece
+    try:
+        with _locked(recipe.folder) as lock:
+            return finished(recipe) or _build(recipe, lock)
+    except OSError as error:
+        raise Problem(
+            f"{recipe.name} cannot be built in {recipe.folder.parent}: {error.strerror or error};"
+            " free the disk, or set XDG_CACHE_HOME to a folder that can be written"
+        ) from error
+
+
+def _build(recipe: Recipe, lock: int) -> Piece:
+    """Build a piece whose lock is held; what is left of an earlier attempt is removed first."""
+    folder, key = recipe.folder, recipe.key
+    work, log = (folder.with_name(f"{folder.name}.{ending}") for ending in ("work", "log"))
+    for leftover in (folder, work):
+        shutil.rmtree(leftover, ignore_errors=True)
+        leftover.mkdir()
+    log.unlink(missing_ok=True)
+    start, spent = time.monotonic(), _children_seconds()
+    try:
+        facts = recipe.build(folder, Workshop(recipe.name, work, log, lock))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    seconds, cpu_seconds = round(time.monotonic() - start, 1), round(_children_seconds() - spent, 1)
+    # The marker must not reach the disk before what it vouches for.
+    os.sync()
+    marker = {"key": key, "inputs": recipe.inputs, "facts": facts, "seconds": seconds, "cpu_seconds": cpu_seconds}
+    write_json(folder / COMPLETE, marker)
+    return Piece(recipe.name, key, folder, facts, seconds, cpu_seconds, cached=False)
+
+
+@functools.cache
+def _code_digest(path: str) -> str:
+    """Return the sha256 of a file of code as it was when this process first asked: what runs, whatever it is now."""
+    return file_digest(path)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """Hold the lock of `folder`, waiting for whoever has it; yields its descriptor, for children to inherit."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{folder.name}: another process is building it; waiting", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _children_seconds() -> float:
+    """Return the processor seconds of this process's finished children."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

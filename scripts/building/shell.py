@@ -1,0 +1,114 @@
+"""Runs the steps of a build in an environment free of what would change it unseen."""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.lib.program import Problem
+
+# Variables that would change a build without being in its hash, or lead it to another HDF5.
+_UNWANTED = re.compile(
+    r"PYTHON|HDF5_|H5PY_|CMAKE_|(C|CXX|CPP|LD)FLAGS$|CPATH$|C_INCLUDE_PATH$|(LD_)?LIBRARY_PATH$|LD_PRELOAD$|VIRTUAL_ENV$"
+)
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where a piece is built.
+
+    Attributes:
+        name: the piece's, for messages.
+        work: a folder that is removed at the end.
+        log: the file that takes the output of every step.
+        lock: the descriptor of the piece's lock, which every child inherits.
+    """
+
+    name: str
+    work: Path
+    log: Path
+    lock: int
+
+    def run(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> None:
+        """Run one step in `cwd` (else the work folder), with its output in the log.
+
+        Raises:
+            Problem: the command is missing or failed; the line names the step and the log.
+        """
+        self.say(step)
+        words = [str(word) for word in command]
+        with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
+            print(f"## {step}: {' '.join(words)}", file=log, flush=True)
+            begin = log.seek(0, os.SEEK_END)
+            try:
+                status = subprocess.run(
+                    words,
+                    cwd=cwd or self.work,
+                    env=clean_environment() | variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=[self.lock],
+                    preexec_fn=_end_with_parent,
+                    check=False,
+                ).returncode
+            except OSError as error:
+                raise Problem(f"{self.name}: {step}: {words[0]} cannot be started: {error.strerror}") from error
+            if status:
+                log.seek(begin)
+                print("".join(log.readlines()[-40:]), file=sys.stderr, flush=True)
+                raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
+
+    def say(self, what: str) -> None:
+        """Tell on standard error what is done now."""
+        print(f"{self.name}: {what}", file=sys.stderr, flush=True)
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this child when the program that builds is killed; Ninja then ends its compilers."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without what would change a build unseen."""
+    return {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
+
+
+def cores() -> int:
+    """Return the number of processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def base_python() -> Path:
+    """Return the interpreter that environments are made from: the one below this one's own environment."""
+    return Path(os.path.realpath(sys.executable))
+
+
+def uv() -> Path:
+    """Return the `uv` beside this interpreter, or else on PATH.
+
+    Raises:
+        Problem: there is none.
+    """
+    beside = Path(sys.executable).with_name("uv")
+    found = beside if beside.exists() else shutil.which("uv")
+    if not found:
+        raise Problem("uv is missing; it belongs to the workflow's environment, which `make run` sets up")
+    return Path(found)
+
+
+def make_environment(workshop: Workshop, folder: Path, *locks: Path) -> Path:
+    """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter."""
+    workshop.run("make the Python environment", uv(), "venv", "--no-project", "--python", base_python(), folder)
+    python = folder / "bin" / "python"
+    exact = ("--require-hashes", "--no-build", "--compile-bytecode")
+    workshop.run("install the locked packages", uv(), "pip", "sync", "--python", python, *exact, *locks)
+    return python

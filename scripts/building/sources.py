@@ -1,0 +1,157 @@
+"""Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml)."""
+
+import http.client
+import os
+import shutil
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from scripts.building.cache import file_digest
+from scripts.building.shell import Workshop
+from scripts.lib.program import Problem
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVS = ROOT / "envs"
+REACH_SECONDS = 10
+
+_FETCHING_PACKAGE = """\
+[package]
+name = "fetch"
+version = "0.0.0"
+edition = "2021"
+
+[lib]
+path = "lib.rs"
+
+[dependencies]
+{name} = "={version}"
+"""
+
+
+class Unreachable(Exception):
+    """A source that cannot be had from here; another may be."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """HDF5's source: where it comes from (`tarball <url>`, `crate <name> <version>`, `file <path>`) and its sha256."""
+
+    origin: str
+    sha256: str
+
+
+def pinned() -> dict:
+    """Return envs/sources.yaml."""
+    return yaml.safe_load((ENVS / "sources.yaml").read_text(encoding="utf-8"))
+
+
+def hdf5_archives(version: str, source: str) -> list[Archive]:
+    """Return the archives that `source` (auto, tarball, crate or a path) allows for an HDF5 version, best first.
+
+    Raises:
+        Problem: the version is not pinned; the file is missing or is none of the pinned archives.
+    """
+    known = pinned()["hdf5"]
+    if version not in known:
+        raise Problem(f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(known)}); add it there")
+    entry = known[version]
+    tarball = Archive(f"tarball {entry['tarball']}", entry["tarball_sha256"])
+    crate = Archive(f"crate {entry['crate']}", entry["crate_sha256"])
+    named = {"auto": [tarball, crate], "tarball": [tarball], "crate": [crate]}
+    if source in named:
+        return named[source]
+    path = Path(source).expanduser().absolute()
+    found = file_digest(path)
+    if found not in (tarball.sha256, crate.sha256):
+        raise Problem(
+            f"{path} is not the release of HDF5 {version}: its sha256 is {found},"
+            f" envs/sources.yaml has {tarball.sha256}; download it again"
+        )
+    return [Archive(f"file {path}", found)]
+
+
+def fetch_hdf5(workshop: Workshop, archive: Archive) -> Path:
+    """Return the unpacked source tree of HDF5 in the workshop.
+
+    Raises:
+        Unreachable: the archive cannot be had from here.
+        Problem: it was had and is not the pinned one.
+    """
+    kind, _, where = archive.origin.partition(" ")
+    fetch = {"tarball": _download, "crate": _fetch_crate, "file": lambda _, path: Path(path)}[kind]
+    file = fetch(workshop, where)
+    _check(file, archive)
+    top = _unpack(workshop, file)
+    in_crate = top / "ext" / "hdf5"
+    return in_crate if in_crate.is_dir() else top
+
+
+def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
+    """Return the unpacked source distribution `name`, fetched by the pip of the build tools' interpreter `python`.
+
+    Raises:
+        Problem: it cannot be had or is not the pinned one.
+    """
+    version, sha256 = pinned()["sdists"][name].values()
+    wanted = workshop.work / f"{name}.txt"
+    wanted.write_text(f"{name}=={version} --hash=sha256:{sha256}\n", encoding="utf-8")
+    folder = workshop.work / "sdists"
+    exact = ("--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation")
+    workshop.run(f"fetch {name} {version}", python, "-m", "pip", "download", *exact, "--dest", folder, "-r", wanted)
+    (file,) = folder.iterdir()
+    return _unpack(workshop, file)
+
+
+def _check(file: Path, archive: Archive) -> None:
+    found = file_digest(file)
+    if found != archive.sha256:
+        raise Problem(
+            f"{archive.origin}: its sha256 is {found}, not {archive.sha256} as in envs/sources.yaml;"
+            " nothing was built from it; name another source (from: tarball, crate or a path)"
+        )
+
+
+def _unpack(workshop: Workshop, file: Path) -> Path:
+    """Unpack a gzipped tar archive into the workshop and return its one folder."""
+    folder = workshop.work / "unpacked" / file.name
+    folder.mkdir(parents=True)
+    workshop.run(f"unpack {file.name}", "tar", "--extract", "--gzip", "--file", file, "--directory", folder)
+    (top,) = folder.iterdir()
+    return top
+
+
+def _download(workshop: Workshop, url: str) -> Path:
+    file = workshop.work / url.rpartition("/")[2]
+    workshop.say(f"fetch {url}")
+    try:
+        with urllib.request.urlopen(url, timeout=REACH_SECONDS) as answer, open(file, "wb") as out:
+            shutil.copyfileobj(answer, out)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"{url} cannot be fetched ({getattr(error, 'reason', error)})") from error
+    return file
+
+
+def _fetch_crate(workshop: Workshop, crate: str) -> Path:
+    cargo = os.environ.get("CARGO") or shutil.which("cargo")
+    if not cargo:
+        raise Unreachable(
+            f"the crate {crate} needs cargo, which is not on PATH and not named by $CARGO"
+            " (Debian 12: apt install cargo-web; Ubuntu: apt install cargo; RHEL: dnf install cargo)"
+        )
+    name, version = crate.split()
+    package = workshop.work / "fetch"
+    package.mkdir()
+    (package / "Cargo.toml").write_text(_FETCHING_PACKAGE.format(name=name, version=version), encoding="utf-8")
+    (package / "lib.rs").touch()
+    try:
+        workshop.run(f"fetch the crate {crate}", cargo, "fetch", cwd=package)
+    except Problem as problem:
+        raise Unreachable(str(problem)) from problem
+    home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    found = sorted(home.glob(f"registry/cache/*/{name}-{version}.crate"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise Unreachable(f"cargo fetched the crate {crate}, but not into {home}; set CARGO_HOME to where it puts them")
+    return found[-1]

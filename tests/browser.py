@@ -1,0 +1,108 @@
+"""A headless Chromium that opens a page and tells what it asked for, what went wrong and what it drew."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tornado.websocket import websocket_connect
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0"),
+    *("--window-size=1300,900", "--host-resolver-rules=MAP * ~NOTFOUND"),
+)
+# Scrolls to each figure as a reader would, and waits for the browser's own frames until it is drawn.
+READ_ON = """(async () => {
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  for (const panel of document.querySelectorAll("div.panel")) {
+    panel.scrollIntoView();
+    for (let frames = 0; frames < 3000 && !panel.querySelector(".bk-Figure"); frames += 1) await frame();
+  }
+  await frame();
+  const panels = [...document.querySelectorAll("div.panel > div")];
+  return {panels: panels.length, drawn: panels.filter((one) => one.querySelector(".bk-Figure")).length,
+          tall: panels.every((one) => one.clientHeight > 50)};
+})()"""
+
+
+@dataclass
+class Visit:
+    """What came of one visit."""
+
+    requests: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    seen: dict = field(default_factory=dict)
+
+
+def browser() -> str | None:
+    """Return the path of a Chromium, None where there is none."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def visit(page: Path) -> Visit:
+    """Open `page`, read it to its end and close the browser."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen(
+            [browser(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "HOME": profile},
+        )
+        try:
+            lines = iter(process.stderr.readline, "")
+            address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
+            return asyncio.run(asyncio.wait_for(_read(address, page.resolve().as_uri()), timeout=120))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+async def _read(address: str, url: str) -> Visit:
+    found = Visit()
+    socket = await websocket_connect(address, max_message_size=2**28)
+    number, session = 0, {}
+
+    async def call(method: str, **parameters) -> dict:
+        nonlocal number
+        number += 1
+        await socket.write_message(json.dumps({"id": number, "method": method, "params": parameters, **session}))
+        while True:
+            message = json.loads(await socket.read_message())
+            if message.get("id") == number:
+                return message.get("result", message)
+            _note(message, found)
+
+    target = await call("Target.createTarget", url="about:blank")
+    attached = await call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+    session["sessionId"] = attached["sessionId"]
+    for domain in ("Network", "Page", "Runtime", "Log"):
+        await call(f"{domain}.enable")
+    await call("Page.navigate", url=url)
+    loaded = "new Promise((done) => document.readyState == 'complete' ? done() : addEventListener('load', done))"
+    await call("Runtime.evaluate", expression=loaded, awaitPromise=True)
+    answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
+    found.seen = answer.get("result", {}).get("value", {})
+    socket.close()
+    return found
+
+
+def _note(message: dict, found: Visit) -> None:
+    told = message.get("params", {})
+    match message.get("method"):
+        case "Network.requestWillBeSent":
+            found.requests.append(told["request"]["url"])
+        case "Network.webSocketCreated":
+            found.requests.append(told["url"])
+        case "Runtime.exceptionThrown":
+            found.errors.append(json.dumps(told["exceptionDetails"]))
+        case "Log.entryAdded" if told["entry"]["level"] == "error":
+            found.errors.append(told["entry"]["text"])

@@ -1,0 +1,290 @@
+"""Libraries under test and servers: what is asked is what is built, once, and a user's mistake is one line."""
+
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from scripts.building import sources, toolchain
+from scripts.building.cache import Recipe, finished, provide
+from scripts.building.environments import inspect_python, read_spec, verify
+from scripts.building.shell import Workshop, uv
+from scripts.lib.program import Problem
+
+ROOT = Path(__file__).resolve().parent.parent
+WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
+
+
+def command(out: Path, spec: object, library: str = "lib") -> list[str]:
+    text = spec if isinstance(spec, str) else json.dumps(spec)
+    arguments = ["--library", library, "--spec", text, "--out", str(out)]
+    return [sys.executable, "-sE", "-m", "scripts.build_library", *arguments]
+
+
+def build(out: Path, spec: object, **variables: str) -> subprocess.CompletedProcess:
+    environment = os.environ | variables
+    return subprocess.run(command(out, spec), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def refusal(out: Path, spec: object, **variables: str) -> str:
+    """Return the one line with which a build is refused."""
+    done = build(out, spec, **variables)
+    assert done.returncode == 2, done.stderr
+    assert not out.exists()
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("problem: ")]
+    return line
+
+
+def tools_only(folder: Path, *names: str) -> str:
+    """Return a PATH on which nothing but the named programs is found."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).symlink_to(shutil.which(name))
+    return str(folder)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    with open(tmp_path / "lock", "w") as lock:
+        yield Workshop("test", tmp_path / "work", tmp_path / "log", lock.fileno())
+
+
+@pytest.fixture
+def web(tmp_path: Path):
+    """Serve a folder on loopback; yields the folder and its address."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def release(path: Path) -> str:
+    """Write a small archive that is laid out like a release of HDF5; returns its sha256."""
+    tree = io.BytesIO()
+    with tarfile.open(fileobj=tree, mode="w") as tar:
+        entry = tarfile.TarInfo("hdf5-9.9.9/src/H5public.h")
+        entry.size = 5
+        tar.addfile(entry, io.BytesIO(b"/* */"))
+    path.write_bytes(gzip.compress(tree.getvalue()))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "spec, words",
+    [
+        ("{", "--spec is not JSON"),
+        ([], "its kind is []"),
+        ({"kind": "wheels", "hdf5": "2.0.0"}, "its kind is 'wheels'; it can be wheel, source, conda"),
+        ({"kind": "wheel", "hdf5": 2.0}, 'hdf5 is 2.0; it must be quoted text, such as "2.0.0"'),
+        ({"kind": "source"}, "hdf5 is None"),
+        ({"kind": "wheel", "hdf5": "2.0.0", "from": "auto"}, "from is unknown; kind wheel has the keys kind, hdf5"),
+        ({"kind": "wheel", "hdf5": "1.8.0"}, "no h5py wheel with HDF5 1.8.0"),
+        ({"kind": "source", "hdf5": "1.8.0"}, "HDF5 1.8.0 is not in envs/sources.yaml"),
+        ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "/no/such.tar.gz cannot be read"),
+    ],
+)
+def test_a_wrong_specification_is_one_line(tmp_path, spec, words):
+    assert words in refusal(tmp_path / "out.json", spec)
+
+
+def test_conda_library_without_conda_says_what_to_do(tmp_path):
+    line = refusal(tmp_path / "out.json", {"kind": "conda", "hdf5": "2.0.0"}, CONDA_PREFIX="")
+    assert "--sdm conda" in line
+    assert "envs/lib.yaml" in line
+
+
+def test_a_named_file_that_is_not_the_release_is_refused(tmp_path):
+    archive = tmp_path / "hdf5-2.0.0.tar.gz"
+    sha256 = release(archive)
+    line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.0.0", "from": str(archive)})
+    assert f"{archive} is not the release of HDF5 2.0.0" in line
+    assert sha256 in line
+
+
+def test_without_cargo_and_network_the_line_names_every_way_out(tmp_path):
+    path = tools_only(tmp_path / "bin", "gcc", "tar")
+    offline = {
+        "https_proxy": "http://127.0.0.1:9",
+        "PATH": path,
+        "CARGO": "",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.2.0"}, **offline)
+    assert "hdf5-2.2.0.tar.gz cannot be fetched" in line
+    assert "apt install cargo-web" in line
+    assert "from: /path/to/hdf5-2.2.0.tar.gz" in line
+    assert not list((tmp_path / "cache").glob("storage-benchmarks/*/"))
+
+
+def test_a_missing_compiler_or_header_names_the_package(tmp_path):
+    line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.0.0"}, PATH=tools_only(tmp_path / "bin"))
+    assert "apt install gcc" in line
+    assert "dnf install gcc" in line
+    absent = toolchain.Header("no/such.h", "VERSION", "libno-dev", "no-devel")
+    with pytest.raises(Problem, match=r"no/such\.h missing: apt install libno-dev .* dnf install no-devel"):
+        toolchain.header_versions(toolchain.ZLIB, absent)
+
+
+def test_a_release_is_fetched_checked_and_unpacked(workshop, web):
+    folder, address = web
+    sha256 = release(folder / "hdf5-9.9.9.tar.gz")
+    archive = sources.Archive(f"tarball {address}/hdf5-9.9.9.tar.gz", sha256)
+    assert (sources.fetch_hdf5(workshop, archive) / "src" / "H5public.h").is_file()
+
+
+def test_a_release_with_another_hash_is_not_unpacked(workshop, web):
+    folder, address = web
+    release(folder / "hdf5-9.9.9.tar.gz")
+    with pytest.raises(Problem, match="nothing was built from it"):
+        sources.fetch_hdf5(workshop, sources.Archive(f"tarball {address}/hdf5-9.9.9.tar.gz", "0" * 64))
+    assert not (workshop.work / "unpacked").exists()
+
+
+def test_a_failing_step_is_named_with_its_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def build(folder, workshop):
+        workshop.run("compile it", "sh", "-c", "echo the compiler speaks; exit 3")
+
+    with pytest.raises(Problem, match="thing: the step “compile it” failed; its output is in ") as problem:
+        provide(Recipe("thing", {}, build, ()))
+    assert "the compiler speaks" in Path(str(problem.value).rpartition(" in ")[2]).read_text()
+    assert "the compiler speaks" in capsys.readouterr().err
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    line = refusal(tmp_path / "out.json", WHEEL, XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert "set XDG_CACHE_HOME" in line
+
+
+def test_a_piece_is_built_again_when_an_input_changed_or_a_part_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def build(folder, workshop):
+        (folder / "part").touch()
+        return {}
+
+    first = provide(Recipe("thing", {"flag": 1}, build, ("part",)))
+    again = provide(Recipe("thing", {"flag": 1}, build, ("part",)))
+    other = provide(Recipe("thing", {"flag": 2}, build, ("part",)))
+    assert (first.cached, again.cached, other.cached) == (False, True, False)
+    assert first.folder == again.folder != other.folder
+    (first.folder / "part").unlink()
+    assert finished(Recipe("thing", {"flag": 1}, build, ("part",))) is None
+    assert not provide(Recipe("thing", {"flag": 1}, build, ("part",))).cached
+
+
+def test_variables_of_the_user_do_not_reach_a_build(workshop, monkeypatch):
+    for name in ("CFLAGS", "PYTHONPATH", "LD_LIBRARY_PATH", "HDF5_DIR", "CMAKE_PREFIX_PATH"):
+        monkeypatch.setenv(name, "/elsewhere")
+    workshop.run("look", "env")
+    assert "/elsewhere" not in workshop.log.read_text()
+
+
+@pytest.mark.parametrize("hdf5, h5py", [("1.14.4", "3.12.1"), ("1.14.6", "3.15.1"), ("2.0.0", "3.16.0")])
+def test_a_wheel_library_is_what_its_label_says(tmp_path, hdf5, h5py):
+    out = tmp_path / "out.json"
+    done = build(out, {"kind": "wheel", "hdf5": hdf5})
+    assert done.returncode == 0, done.stderr
+    artefact = json.loads(out.read_text())
+    facts = inspect_python(Path(artefact["python"]))
+    assert (facts["hdf5"], facts["h5py"], facts["ros3"]) == (hdf5, h5py, False)
+    assert artefact | facts == artefact
+
+
+def test_a_label_that_is_not_what_was_built_is_refused():
+    library = read_spec("new", {"kind": "source", "hdf5": "2.0.0"})
+    with pytest.raises(Problem, match=r"library new: its label says HDF5 2\.0\.0, its h5py has 1\.14\.6"):
+        verify(library, {"hdf5": "1.14.6", "ros3": True})
+    with pytest.raises(Problem, match="no ROS3"):
+        verify(library, {"hdf5": "2.0.0", "ros3": False})
+
+
+def test_a_killed_build_is_not_taken_for_finished(tmp_path):
+    out, cache = tmp_path / "out.json", tmp_path / "cache"
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache), "UV_CACHE_DIR": uv_cache()}
+    with subprocess.Popen(command(out, WHEEL), cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if "install the locked packages" in line:
+                process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    (folder,) = cache.glob("storage-benchmarks/wheel-1.14.6-*/bin")
+    assert not out.exists()
+    done = build(out, WHEEL, **environment)
+    assert done.returncode == 0, done.stderr
+    artefact = json.loads(out.read_text())
+    assert artefact["build"]["cached"] is False
+    assert Path(artefact["python"]).parent == folder
+    assert not list(cache.glob("storage-benchmarks/*.work"))
+    again = build(out, WHEEL, **environment)
+    assert json.loads(out.read_text())["build"]["cached"] is True
+    assert again.stderr == ""
+
+
+def test_two_clones_build_a_library_once(tmp_path):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "UV_CACHE_DIR": uv_cache()}
+    outs = [tmp_path / "one.json", tmp_path / "two.json"]
+    running = [subprocess.Popen(command(out, WHEEL), cwd=ROOT, env=os.environ | cache) for out in outs]
+    assert [process.wait() for process in running] == [0, 0]
+    one, two = (json.loads(out.read_text()) for out in outs)
+    assert one["python"] == two["python"]
+    assert sorted(artefact["build"]["cached"] for artefact in (one, two)) == [False, True]
+
+
+def test_source_libraries_differ_in_hdf5_and_its_s3_stack_only(environments):
+    old, new = (json.loads((environments / f"hdf5-{version}.json").read_text()) for version in ("1.14.6", "2.0.0"))
+    assert (old["hdf5"], new["hdf5"]) == ("1.14.6", "2.0.0")
+    assert old["ros3"] is new["ros3"] is True
+    assert old["build"]["s3_stack"].startswith("libcurl-")
+    assert new["build"]["s3_stack"].startswith("awscrt-")
+    for same in ("h5py", "numpy", "dask", "lock_sha256"):
+        assert old[same] == new[same]
+    for same in ("compiler", "flags"):
+        assert old["build"][same] == new["build"][same]
+    frozen = [installed(Path(artefact["python"])) for artefact in (old, new)]
+    assert frozen[0] == frozen[1]
+
+
+def test_a_finished_source_library_needs_neither_network_nor_cargo(tmp_path, environments):
+    path = tools_only(tmp_path / "bin", "gcc")
+    out = tmp_path / "out.json"
+    done = build(out, {"kind": "source", "hdf5": "2.0.0"}, PATH=path, CARGO="", https_proxy="http://127.0.0.1:9")
+    assert (done.returncode, done.stderr) == (0, "")
+    before = json.loads((environments / "hdf5-2.0.0.json").read_text())
+    assert json.loads(out.read_text())["python"] == before["python"]
+
+
+def test_servers_start_and_are_the_pinned_versions(environments):
+    artefact = json.loads((environments / "servers.json").read_text())
+    assert artefact["versions"] == {"versitygw": "1.8.0", "toxiproxy": "2.12.0"}
+    for name, flag in (("versitygw", "--version"), ("toxiproxy", "-version")):
+        assert subprocess.run([artefact[name], flag], capture_output=True, check=False).returncode == 0
+
+
+def installed(python: Path) -> list[str]:
+    """Return name and version of every distribution of an environment."""
+    code = "import importlib.metadata as m; print(*sorted(f'{d.name}=={d.version}' for d in m.distributions()))"
+    return subprocess.run([python, "-sE", "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def uv_cache() -> str:
+    """Return uv's own cache, which a test with another XDG_CACHE_HOME need not fill again."""
+    return subprocess.run([uv(), "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()

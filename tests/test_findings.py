@@ -1,0 +1,279 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scripts import tables as tables_program
+from scripts.analysis import answers, caveats, comparisons, listings, merging, phases, results, scaling
+from scripts.analysis.plot import Look
+from tests import records
+from tests.report_tables import build, default_cells
+
+PRINTED = {
+    8: "488 .251735 .031577 .237753 .242595 .245573 .249351 .513524",
+    16: "974 .258045 .011587 .238073 .250987 .254876 .260530 .320893",
+    24: "1461 .318738 .028183 .241442 .303169 .316548 .331542 .934952",
+    32: "1947 .420436 .054816 .238095 .384260 .415481 .453103 .903244",
+    48: "2801 .629601 .126111 .240100 .546357 .620591 .703173 1.621520",
+    64: "3815 .841275 .192385 .246335 .704887 .825595 .960420 1.944003",
+}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def run(tables: Path) -> results.Results:
+    return results.load(tables, tables / "FACTS.json")
+
+
+def changed(folder: Path, source: Path, table: str, change) -> results.Results:
+    """Return the results of a copy of the tables in which one was changed."""
+    copy = shutil.copytree(source, folder / "changed")
+    frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
+    change(frame).to_csv(copy / table, index=False)
+    return results.load(copy, copy / "FACTS.json")
+
+
+# What people read first
+
+
+def test_opening_gives_verdict_ratio_interval_and_blocks_of_the_tables(run: results.Results):
+    opens = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "open")]
+    slower = opens[opens["verdict"] == "slower"]
+    [answer] = [one for one in answers.secondary(run) if one.metric == "open"]
+    assert answer.comparisons == len(slower) == 8
+    assert f"**{slower['ratio'].min():.2f} to {slower['ratio'].max():.2f} times slower** to open a file" in answer.text
+    assert f"[{slower['ratio_low'].min():.2f}, {slower['ratio_high'].max():.2f}], 6 blocks each" in answer.text
+    assert answer.where == "from S3 (20 ms, 50 MiB/s emulated), cold cache"
+
+
+def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
+    run = changed(
+        tmp_path,
+        tables,
+        "verdicts.csv",
+        lambda rows: rows[(rows["verdict"] == "slower") & (rows["metric"] == "total")].head(1),
+    )
+    row = run.verdicts.iloc[0]
+    [answer] = answers.decided(run)
+    assert answer.text == (
+        f"HDF5 2.0.0 read all signals of a shot **{row.ratio:.2f} times slower** than 1.14.6 "
+        f"[{row.ratio_low:.2f}, {row.ratio_high:.2f}], 6 blocks."
+    )
+
+
+def test_comparisons_that_came_out_alike_are_one_sentence(run: results.Results):
+    told = [one.text for one in answers.decided(run) if one.factor == "page_buffer"]
+    assert len(told) == 2
+    assert any("where access follows the layout, a 64 MiB page buffer was" in one and "faster" in one for one in told)
+    assert any("where access crosses the layout, a 64 MiB page buffer was" in one and "slower" in one for one in told)
+
+
+def test_an_effect_that_only_one_level_has_is_told_apart(run: results.Results):
+    told = [one.text for one in answers.decided(run) if one.factor == "layout" and "all signals of a shot" in one.text]
+    assert len(told) == 2, "with the buffer six times, without five percent: not one range"
+    assert {("without a page buffer" in one, "with a 64 MiB page buffer" in one) for one in told} == {(1, 0), (0, 1)}
+
+
+def test_every_decided_comparison_is_in_one_sentence(run: results.Results):
+    rows = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["role"] == "decides")]
+    for verdict in ("faster", "slower", "same"):
+        told = sum(one.comparisons for one in answers.decided(run) if one.verdict == verdict)
+        assert told == (rows["verdict"] == verdict).sum()
+    others = rows[~rows["verdict"].isin(("faster", "slower", "same"))]
+    assert sum(one.comparisons for one in answers.undecided(run)) == len(others) > 0
+
+
+def test_parts_without_a_common_name_stay_one_sentence():
+    random = np.random.default_rng(1)
+    cells = [cell for cell in default_cells() if cell["store"] == "s3" and not cell["control"]]
+    rows = pd.DataFrame([{**cell, "workers": str(n), "direction": ""} for cell in cells for n in range(8)])
+    rows["ratio"] = 1.1
+    chosen = rows[random.random(len(rows)) < 0.5]
+    [(part, conditions)] = merging.parts(chosen, rows)
+    assert len(part) == len(chosen)
+    assert conditions is None
+
+
+def test_no_evidence_names_the_smallest_difference_that_could_be_seen(tables: Path, tmp_path: Path):
+    def doubt(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[(rows["factor"] == "library") & (rows["metric"] == "total")].head(2)
+        return rows.assign(verdict="no evidence", detectable_ratio=["1.04", "1.09"])
+
+    [answer] = answers.undecided(changed(tmp_path, tables, "verdicts.csv", doubt))
+    assert "**no evidence** that HDF5 2.0.0 and 1.14.6 differ" in answer.text
+    assert "the smallest difference this run could have seen: 1.04 to 1.09 times" in answer.text
+
+
+def test_small_differences_of_parts_are_left_to_the_table(tables: Path, tmp_path: Path):
+    def small(rows: pd.DataFrame) -> pd.DataFrame:
+        opens = (rows["metric"] == "open") & (rows["factor"] == "library")
+        rows.loc[opens, ["verdict", "ratio", "ratio_low", "ratio_high"]] = ["slower", "1.03", "1.01", "1.06"]
+        return rows
+
+    run = changed(tmp_path, tables, "verdicts.csv", small)
+    assert not [one for one in answers.secondary(run) if one.metric == "open"]
+    assert (listings.glance(run).frame["one open"] == "1.03 slower").any()
+
+
+def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
+    def alarm(rows: pd.DataFrame) -> pd.DataFrame:
+        rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
+        return rows
+
+    told = caveats.control(changed(tmp_path, tables, "verdicts.csv", alarm))
+    assert "2 cells measured twice" in told
+    assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in told
+
+
+def test_limits_say_what_was_emulated_and_what_is_missing(run: results.Results):
+    told = " ".join(caveats.limits(run))
+    for part in ("loopback, 20 ms emulated, no TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
+        assert part in told
+
+
+# Figures and tables
+
+
+def test_lines_join_points_of_several_workers_only(run: results.Results):
+    joined = [mark for panel in scaling.runtime_by_workers(run).panels for mark in panel.marks if mark.joined]
+    assert {tuple(mark.points["n"]) for mark in joined} == {(6,), (6, 6)}
+    rows = scaling.runtime_in_rows(run)
+    assert [panel.rows[0] for panel in rows.panels] == ["shot-major · by shot · buffer 0"]
+    assert not any(mark.joined for panel in rows.panels for mark in panel.marks)
+
+
+def test_every_repeat_is_drawn_beside_its_median(run: results.Results):
+    numbers = scaling.runtime_in_rows(run).numbers
+    drawn = sum(len(mark.samples) for panel in scaling.runtime_in_rows(run).panels for mark in panel.marks)
+    assert drawn == (numbers["repeat"] != "").sum() == 16 * 6 - 1
+
+
+def test_performance_ratio_is_the_base_by_this_one(run: results.Results):
+    figure = scaling.speedup(run)
+    numbers = figure.numbers[(figure.numbers["repeat"] == "") & (figure.numbers["library"] == "hdf5-2.0.0")]
+    seconds = run.cells.set_index("cell")["total_s"]
+    expected = numbers["base_total_s"] / numbers["workers"].map(
+        run.cells[(run.cells["store"] == "disk") & (run.cells["library"] == "hdf5-2.0.0")]
+        .drop_duplicates("workers")
+        .set_index("workers")["total_s"]
+    )
+    assert np.allclose(numbers["performance_ratio"], expected)
+    assert np.allclose(numbers["base_total_s"], numbers["base_cell"].map(seconds))
+    assert all(f"{numbers['base_total_s'].iloc[0]:.3f} s" in panel.title for panel in figure.panels)
+
+
+def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: results.Results):
+    [panel] = scaling.runtime_by_workers(run).panels
+    [invalid] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
+    assert len(invalid.points) == 6
+    troubled = listings.troubled(run).frame
+    assert list(troubled[""]) == ["[INVALID]", "failed"]
+    assert "page size" in troubled["reasons"].iloc[0]
+
+
+def test_forest_shows_each_comparison_by_its_verdict(run: results.Results):
+    figure = comparisons.comparisons(run, ["library"])
+    rows = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "total")]
+    drawn = {mark.label: len(mark.points) for panel in figure.panels for mark in panel.marks if len(figure.panels)}
+    assert set(drawn) == set(rows["verdict"])
+    assert sum(len(panel.rows) for panel in figure.panels) == len(rows)
+    assert all(panel.band == (1 / 1.05, 1.05) for panel in figure.panels)
+    assert len({(look.colour, look.marker) for look in comparisons.LOOKS.values()}) == len(comparisons.LOOKS)
+
+
+def test_arms_differ_in_colour_and_in_marker():
+    looks = [Look.of(arm) for arm in range(6)]
+    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 6
+
+
+def test_high_amplification_and_varying_requests_are_marked(run: results.Results):
+    table = listings.requests(run)
+    assert set(table.frame.loc[table.over["amplification"], "amplification"]) == {2.5}
+    assert set(table.frame.loc[table.over["spread over repeats"], "spread over repeats"]) == {2}
+
+
+def test_published_object_times_are_printed_to_all_six_digits(published: Path, tmp_path: Path):
+    shutil.copy(published / "ros3-shots" / "ec2-s3-libaws.csv", tmp_path / "samples.csv")
+    (tmp_path / "FACTS.json").write_text('{"settings": {"page_size": 8000000}}')
+    run = results.load(tmp_path, tmp_path / "FACTS.json")
+    table = phases.object_time_table(run, "signals")
+    assert list(table.index) == [("264MB", str(workers)) for workers in PRINTED]
+    for (_, workers), row in table.iterrows():
+        count, *seconds = PRINTED[int(workers)].split()
+        assert row["count"] == int(count)
+        assert [f"{value:.6f}" for value in row[1:]] == [f"{float(text):.6f}" for text in seconds]
+    printed = listings.described(run, "signals")
+    assert [printed.formats["mean"](value) for value in printed.frame["mean"]][:2] == ["0.251735", "0.258045"]
+
+
+@pytest.mark.parametrize(
+    "size,page_size,label",
+    [
+        (268435456, 8_000_000, "264MB"),
+        (268435456, 0, "256MiB"),
+        (1000, 4 * 2**20, "4MiB"),
+        (0, 8_000_000, "off"),
+        (-1, 8_000_000, "unset"),
+    ],
+)
+def test_page_buffer_is_called_by_its_effective_size(size: int, page_size: int, label: str):
+    assert results.buffer_label(results.effective_buffer(size, page_size)) == label
+
+
+def test_levels_that_look_like_numbers_stay_text(tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables")
+    for name in ("samples", "cells", "verdicts", "matrix"):
+        text = (copy / f"{name}.csv").read_text().replace("hdf5-1.14.6", "3.10")
+        (copy / f"{name}.csv").write_text(text)
+    run = results.load(copy, copy / "FACTS.json")
+    assert run.arms[0] == "3.10"
+    assert "3.10" in scaling.runtime_in_rows(run).panels[0].marks[0].label
+
+
+@pytest.mark.parametrize("absent", ["samples", "cells", "verdicts", "matrix"])
+def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables")
+    (copy / f"{absent}.csv").unlink()
+    run = results.load(copy, copy / "FACTS.json")
+    assert results.ABSENT[absent] in caveats.limits(run)
+    shown = [show(run) for show in (scaling.runtime_by_workers, scaling.runtime_in_rows, scaling.speedup)]
+    shown += [show(run) for show in (phases.object_times, phases.first_access, phases.opening)]
+    shown += [comparisons.comparisons(run, ["library"])]
+    assert sum(bool(figure.panels) for figure in shown) >= 4
+    assert all(figure.panels or figure.numbers.empty for figure in shown)
+    parts = (listings.glance, listings.described, listings.requests, listings.harness, listings.conditions)
+    assert sum(not show(run).frame.empty for show in parts) >= 2
+
+
+def test_a_table_without_verdicts_has_no_marks(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats"))
+    assert {colour for column in listings.glance(run).over.values() for colour in column} == {"unknown"}
+    assert answers.decided(run) == []
+
+
+def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
+    (tmp_path / "FACTS.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
+    run = results.load(tables, tmp_path / "FACTS.json")
+    assert answers.decided(run)[0].where == "from s3, by ros3, cold cache"
+    assert list(listings.attempts(run).frame["reasons"]) == ["a line"]
+    assert listings.machine(run).frame.empty
+
+
+def test_tables_made_of_records_are_understood(tmp_path: Path):
+    cells = records.synthetic_cells()
+    records.write_synthetic_run(tmp_path, cells, ratio=lambda cell: 1.5 if cell["library"] == "hdf5-2.0.0" else 1.0)
+    study = '{"compare": [{"factor": "library", "baseline": "hdf5-1.14.6"}]}'
+    given = ["--matrix", str(tmp_path / "matrix.csv"), "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
+    assert tables_program.main(["--study", "shots", "--config-study", study, *given]) == 0
+    run = results.load(tmp_path)
+    assert run.absent == ()
+    assert sum(one.comparisons for one in answers.decided(run) if one.verdict == "slower") == 24
+    assert len(scaling.where_it_stops(run)) >= 1
+    assert len(scaling.runtime_by_workers(run).panels) == 4
+    assert "1 cell measured twice" in caveats.control(run)

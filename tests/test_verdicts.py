@@ -1,0 +1,137 @@
+"""From records to verdicts.csv, and where an arm stops scaling, on synthetic records."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from scripts.analysis import tables, verdicts
+from scripts.lib.program import Problem
+from tests.records import COMPARE, FEW, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
+
+
+def test_a_slower_library_is_found_and_the_page_buffer_left_alone(tmp_path):
+    run = write_synthetic_run(tmp_path, synthetic_cells(workers=("1",)), repeats=10, ratio=newer_is(1.3))
+    judged = gather(run)[2]
+    library = chosen(judged, factor="library", metric="total")
+    assert len(library) == 8
+    assert set(library["verdict"]) == {"slower"}
+    assert (library["p"] <= 0.05).all()
+    assert library["ratio"].between(1.2, 1.4).all()
+    assert (library["library"] == "").all()
+    assert set(library["page_buffer"]) == {"0", "64MiB"}
+    assert not set(chosen(judged, factor="page_buffer", metric="total")["verdict"]) & {"faster", "slower"}
+
+
+def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), ratio=newer_is(1.3)))[2]
+    assert set(chosen(judged, metric="total", control="")["role"]) <= {"decides", "control"}
+    for metric in ("open", "first", "rest"):
+        rows = chosen(judged, factor="library", metric=metric)
+        assert set(rows["role"]) == {"secondary"}
+        assert set(rows["verdict"]) == {"slower"}
+        assert (rows["p"] == 2 / 64).all()
+
+
+def test_a_family_is_corrected_jointly(tmp_path):
+    run = write_synthetic_run(tmp_path, synthetic_cells(twins=0), repeats=8)
+    matrix = tables.read_matrix(run / "matrix.csv")
+    runs, _ = tables.read_records(run / "records", matrix, "shots")
+    whole = chosen(verdicts.verdicts_table(matrix, runs, COMPARE[:1]), metric="total")
+    alone = pd.concat(
+        verdicts.verdicts_table(part, runs, COMPARE[:1])
+        for _, part in matrix.groupby(["layout", "access", "workers", "page_buffer"], sort=False)
+    )
+    alone = chosen(alone, metric="total")
+    assert len(whole) == len(alone) == 24
+    assert alone["ratio"].tolist() == whole["ratio"].tolist()
+    assert (whole["p"].to_numpy() >= alone["p"].to_numpy()).all()
+    assert whole["p"].min() > alone["p"].min()
+
+
+def test_twins_are_the_control_and_nothing_else(tmp_path):
+    cells = synthetic_cells(twins=3, **FEW)
+    judged = gather(write_synthetic_run(tmp_path, cells))[2]
+    control = chosen(judged, role="control", metric="total")
+    assert set(control["factor"]) == {"control"}
+    assert control["baseline"].tolist() == [cell["twin_of"] for cell in cells if cell["twin_of"]]
+    assert control["contender"].tolist() == [cell["cell"] for cell in cells if cell["twin_of"]]
+    assert set(control["verdict"]) <= {"same", "no evidence"}
+    assert len(chosen(judged, factor="library", metric="total")) == 2
+
+
+@pytest.mark.parametrize(
+    "part, key, value, told",
+    [
+        ("provenance", "code_sha256", "edited", "the measuring code differs"),
+        ("provenance", "data_sha256", "other", "the data differ"),
+        ("work", "logical_bytes", 5, "the amount of data differs"),
+    ],
+)
+def test_arms_of_different_code_or_data_are_not_comparable(tmp_path, part, key, value, told):
+    def change(record):
+        if at(record, 4, library="hdf5-2.0.0", page_buffer="0"):
+            record[part][key] = value
+        return record
+
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), change=change))[2]
+    rows = chosen(judged, factor="library", metric="total").set_index("page_buffer")
+    assert rows.loc["0", "verdict"] == "not comparable"
+    assert rows.loc["0", "note"] == f"{told} between the arms in block 4"
+    assert math.isnan(rows.loc["0", "ratio"])
+    assert rows.loc["64MiB", "verdict"] != "not comparable"
+
+
+def test_blocks_measured_by_new_code_in_both_arms_are_comparable(tmp_path):
+    def change(record):
+        if record["repeat"] > 3:
+            record["provenance"]["code_sha256"] = "edited"
+        return record
+
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), ratio=newer_is(2), change=change))[2]
+    assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
+
+
+@pytest.mark.parametrize(
+    "compare, told",
+    [
+        ({"factor": "libary", "baseline": "hdf5-1.14.6"}, "compare: libary is no factor"),
+        ({"factor": "library", "baseline": "hdf5-9"}, "compare: no cell has the baseline library hdf5-9"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_one_line(tmp_path, compare, told):
+    run = write_synthetic_run(tmp_path, synthetic_cells(**FEW), repeats=1)
+    with pytest.raises(Problem, match=told):
+        gather(run, compare=[compare])
+    assert not (run / "out").exists()
+
+
+def scaling(tmp_path, ratios, repeats=6):
+    """Where two arms stop scaling whose time at each number of workers is told, in units of one worker's."""
+    cells = synthetic_cells(twins=0, **{**FEW, "workers": tuple(map(str, ratios))}, page_buffer=("0",))
+    run = write_synthetic_run(
+        tmp_path, cells, repeats, ratio=lambda cell: ratios[int(cell["workers"])] * int(cell["workers"])
+    )
+    samples = gather(run)[0]
+    return verdicts.stops_scaling(samples, ["library", "layout"], "total-runtime")
+
+
+def test_an_arm_stops_scaling_where_more_workers_take_no_less_time(tmp_path):
+    found = scaling(tmp_path, {1: 1, 2: 0.5, 4: 0.3, 8: 0.3, 10: 0.35})
+    assert list(found["stops_at"]) == [4, 4]
+    assert list(found["next_workers"]) == [8, 8]
+    assert found["words"].str.match(r"beyond 4 workers no less time is shown: 8 take \d\.\d\d \(.* to .*\) times").all()
+    assert ((found["ratio_low"] < 1) & (found["ratio_high"] > 1)).all()
+
+
+def test_an_arm_that_pauses_and_goes_on_has_not_stopped(tmp_path):
+    found = scaling(tmp_path, {1: 1, 2: 0.5, 4: 0.5, 8: 0.2})
+    assert found["stops_at"].isna().all()
+    assert set(found["words"]) == {"still less time at 8 workers, the most measured"}
+
+
+def test_where_few_repeats_leave_scaling_open_it_is_said(tmp_path):
+    found = scaling(tmp_path, {1: 1, 2: 0.5}, repeats=5)
+    assert found["stops_at"].isna().all()
+    assert found["words"].str.startswith("fewer than 6 complete repeats").all()
+    assert set(scaling(tmp_path / "one", {4: 1})["words"]) == {"only 4 workers measured"}
