@@ -5,6 +5,9 @@ export PYTHON
 LAUNCH = .venv/bin/python -sE -m scripts.launch --configfile $(CONFIG) $(if $(CORES),--cores $(CORES)) \
 	$(if $(STUDY),--study $(STUDY)) $(if $(ONLY),--only $(ONLY)) $(if $(YES),--yes)
 
+COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-header --upgrade
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run quick check plan again test bench lock format
 
@@ -38,9 +41,9 @@ test: setup ## lint, format, and all tests on real servers
 bench: setup ## measure the project's own costs and print ratios
 	@.venv/bin/python -sE -m scripts.bench
 
-lock: setup ## resolve the .in files anew
-	@for name in workflow measure; do .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--no-annotate --no-header --upgrade --output-file envs/$$name.lock envs/$$name.in; done
+lock: setup ## resolve the .in files anew; changed locks rebuild the libraries under test
+	@for name in workflow measure build go; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
+	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 
 format: setup ## format all code
 	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format . ; .venv/bin/snakefmt Snakefile rules

@@ -33,6 +33,7 @@ rule facts:
     """Gather what the report says about the run beside its figures."""
     input:
         records=records_of,
+        plan="results/{run}/{study}/plan.json",
     output:
         "results/{run}/{study}/facts.json",
     log:

@@ -7,6 +7,7 @@ figures to keep.
 
 import argparse
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -36,6 +37,7 @@ _ABOUT = {
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.
 _FOLDER = Path("results")
+_WIDTH = 160  # of the table where there is no terminal
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     told = "; ".join(f"{name}: {what}" for name, what in _ABOUT.items())
     parser.add_argument("--only", nargs="+", default=list(BENCHMARKS), choices=BENCHMARKS, metavar="NAME", help=told)
     arguments = parser.parse_args(argv)
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     found: list[Row] = []
     broken = False
     try:

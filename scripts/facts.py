@@ -22,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def facts(config: dict, study: str, results: Path) -> dict:
     """Return what the report of a study says about its run, from the records and artefacts in `results`."""
+    plan = read_json(results / study / "plan.json")
     records = [read_json(path) for path in sorted((results / study / "records").glob("*/repeat=*.json"))]
     measured = [record for record in records if record["status"] == "done"]
     hosts = {json.dumps(_constant(record["host"]), sort_keys=True): _constant(record["host"]) for record in measured}
@@ -36,7 +37,7 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "libraries": {path.stem: read_json(path) for path in sorted((results / "environments").glob("*.json"))},
         "stores": config["stores"],
         "settings": config["studies"][study],
-        "data": {path.parent.name: _data(path) for path in sorted((results / "data").glob(f"{study}-*/manifest.json"))},
+        "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "limits": [line for name in _stores_used(measured) for line in _limits(name, config["stores"][name])],
         "sessions": sorted({record["session"] for record in measured}),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
@@ -72,6 +73,10 @@ def _data(path: Path) -> dict:
         "layout": manifest.get("layout"),
         "bytes": sum(file["bytes"] for file in manifest.get("files", [])),
     }
+
+
+def _datasets(plan: dict) -> set[str]:
+    return {cell["dataset"] for cell in plan["cells"].values()}
 
 
 def _stores_used(records: list[dict]) -> list[str]:

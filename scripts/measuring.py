@@ -180,9 +180,7 @@ class _Child:
                 if served and served.dead():
                     raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
                 if time.monotonic() > deadline:
-                    raise Problem(
-                        f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s if it needs more"
-                    )
+                    raise Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
                 if not selector.select(_POLL_S):
                     continue
                 line = self._process.stdout.readline()

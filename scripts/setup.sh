@@ -59,8 +59,7 @@ python_ready || { say "No Python of at least 3.11 with headers and venv was foun
 stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16)"
 if [ ! -e "$stamp" ]; then
     say "Making .venv from envs/workflow.lock"
-    rm -rf .venv
-    "$python" -m venv .venv
+    .venv/bin/python -c "import ssl" 2>/dev/null || { rm -rf .venv && "$python" -m venv .venv; }
     # uv itself, by its hash in the lock.
     awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement .venv/uv.txt
@@ -69,5 +68,6 @@ if [ ! -e "$stamp" ]; then
     .venv/bin/python -c 'import pathlib, sysconfig
 path = pathlib.Path(sysconfig.get_path("purelib"), "storage-benchmarks.pth")
 path.write_text(str(pathlib.Path("plugins").resolve()) + "\n")'
+    rm -f .venv/.????????????????
     touch "$stamp"
 fi

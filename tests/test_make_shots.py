@@ -16,7 +16,7 @@ import pytest
 from scripts import make_shots
 from scripts.lib.program import Problem
 from scripts.lib.shot_files import SMALL, describe, extents, fingerprint, parts
-from scripts.lib.shots import LAYOUTS, Settings, ordered_pairs, plan, selection, signal_values, table
+from scripts.lib.shots import LAYOUTS, Settings, check, ordered_pairs, plan, selection, signal_values, table
 
 STUDY = Settings("single-shot", shots=500, signals=61, page_size=8_000_000, paged=True, deflate=4, seed=1)
 FEW = replace(STUDY, shots=2, signals=8)
@@ -260,13 +260,23 @@ def test_wrong_settings_are_one_line(tmp_path: Path, change: dict, line: str):
 
 def test_missing_keys_and_wrong_json_are_one_line():
     with pytest.raises(Problem, match="missing key deflate, page_size"):
-        make_shots.parse('{"layout": "single-shot", "shots": 1, "signals": 1, "paged": true, "seed": 1}')
+        check({"layout": "single-shot", "shots": 1, "signals": 1, "paged": True, "seed": 1})
     for text in ("{", "[]"):
         with pytest.raises(Problem, match=r"^settings: not"):
             make_shots.parse(text)
 
 
 # A user's own files.
+
+
+def test_settings_that_name_files_describe_them_instead_of_making_any(tmp_path: Path):
+    made = tmp_path / "made"
+    make_shots.main(["--dataset", "d", "--settings", json.dumps(asdict(FEW)), "--out", str(made / "manifest.json")])
+    settings = json.dumps({**asdict(FEW), "shots": 99, "files": str(made)})
+    make_shots.main(["--dataset", "own", "--settings", settings, "--out", str(tmp_path / "own" / "manifest.json")])
+    generated, own = (json.loads((folder / "manifest.json").read_text()) for folder in (made, tmp_path / "own"))
+    assert own["objects"] == generated["objects"]
+    assert [Path(file["path"]).parent for file in own["files"]] == [made] * len(own["files"])
 
 
 def describe_from(out: Path, *sources: Path) -> dict:

@@ -5,6 +5,7 @@ the keys of a record's `seconds`; samples carry their final column names. Levels
 "3.10"). Rows stand in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
 """
 
+import json
 import math
 import sys
 from collections.abc import Iterable
@@ -144,6 +145,7 @@ def _run(record: dict) -> dict:
     return {
         **run,
         **{f"seconds {name}": _float(value) for name, value in record["seconds"].items()},
+        "read": json.dumps(record.get("read")),
         "logical_bytes": _float(work["logical_bytes"]),
         "tasks": _float(work["tasks_done"]),
         "requests": _sum(requests, "count"),
@@ -179,13 +181,19 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     for name in _COUNTS:
         summary[name] = _whole(_median(good, name))
         if name == "requests":
-            requests = _column(good, name)
-            summary["requests_spread"] = _whole(float(requests.max() - requests.min()))
+            summary["requests_spread"] = _whole(_spread_of_like(good, name))
     moved = _column(good, "bytes_delivered").fillna(_column(good, "bytes_offered"))
     summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
     summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
     summary |= {name: _median(good, name) for name in ("resident_before", "resident_after")}
     return summary | {"cache_state": _one(_column(good, "cache_state"))}
+
+
+def _spread_of_like(rows: pd.DataFrame, name: str) -> float:
+    """The largest difference between repeats that read the same objects; NaN where no two did."""
+    like = _column(rows, name).groupby(_column(rows, "read")).agg(["min", "max", "count"])
+    several = like[like["count"] > 1]
+    return float((several["max"] - several["min"]).max()) if len(several) else math.nan
 
 
 def _column(rows: pd.DataFrame, name: str) -> pd.Series:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from scripts.benchmarks.common import LIBRARIES, Row, Say, program, timed, used
+from scripts.benchmarks.common import LIBRARIES, Row, Say, Usage, program, timed, used
 from scripts.lib import host
 
 LIMIT_S = 360
@@ -13,11 +13,12 @@ LIMIT_S = 360
 
 def rows(folder: Path, say: Say) -> Iterator[Row]:
     """Build all libraries at once with an empty cache, downloads included; then the servers."""
+    cache = str(folder / "cache")
 
-    def build(name: str):
+    def build(name: str) -> Usage:
         spec = json.dumps(LIBRARIES[name])
         command = program("scripts.build_library", "--library", name, "--spec", spec, "--out", folder / f"{name}.json")
-        return used(command, XDG_CACHE_HOME=str(folder / "cache"))
+        return used(command, XDG_CACHE_HOME=cache)
 
     say(f"building {' and '.join(LIBRARIES)} from nothing; this takes minutes")
     usages = []
@@ -33,7 +34,5 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
         seconds <= LIMIT_S,
     )
     say("building the servers from nothing")
-    servers = used(
-        program("scripts.build_servers", "--out", folder / "servers.json"), XDG_CACHE_HOME=str(folder / "cache")
-    )
+    servers = used(program("scripts.build_servers", "--out", folder / "servers.json"), XDG_CACHE_HOME=cache)
     yield Row("servers from nothing", f"{servers.seconds:.0f} s", f"processor time {servers.cpu_seconds:.0f} s")

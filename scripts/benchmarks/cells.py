@@ -1,8 +1,8 @@
 """A cell that reads next to nothing: what the workflow costs around what it measures, part by part."""
 
-import json
 import statistics
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import h5py
@@ -28,7 +28,7 @@ from scripts.stores import servers
 REPEATS = 6
 STARTS = 7
 _LIBRARY = "hdf5-2.0.0"
-_STORES = {"disk": "on disk", "s3": "from S3", "proxied": "from S3 through the proxy"}
+_STORES = ("disk", "s3", "proxied")
 
 
 def rows(folder: Path, say: Say) -> Iterator[Row]:
@@ -36,36 +36,37 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
     artefacts = environments(folder, say)
     tree, config = copy_tree(folder), _config(folder)
     say("making data and putting them into their stores")
-    used(snakemake(config, "results/bench/shots/ready.json"), tree)
+    used(snakemake(config, "--until", "ready"), tree)
     say(f"measuring {REPEATS * len(_STORES)} null cells")
     whole = used(snakemake(config, "--until", "measure"), tree).seconds
     say("starting Snakemake with nothing to do")
     idle = [used(snakemake(config, "--until", "measure"), tree).seconds for _ in range(STARTS)]
     records = _records(tree)
     steps = {store: [record["step_seconds"] for record in found] for store, found in records.items()}
-    a_cell = (whole - statistics.median(idle)) / (REPEATS * len(_STORES))
+    all_steps = list(chain(*steps.values()))
+    a_cell = (whole - statistics.median(idle)) / len(all_steps)
     say("starting each part alone")
     imports = _starts(program("scripts.step", "measure", "--help"))
-    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", "import scripts.measure_shots, distributed"])
-    own = a_cell - statistics.mean(sum(steps.values(), [])) - statistics.median(imports)
+    own = a_cell - statistics.mean(all_steps) - statistics.median(imports)
     yield Row("Snakemake: start, and a plan with nothing to do", seconds_of(idle))
-    yield Row("null cell, mean of all: as Snakemake's clock sees it", seconds_of([a_cell]))
-    yield Row("  of it: Snakemake and the shell", seconds_of([own]), "what the rows below leave over")
-    yield Row("  of it: the step's interpreter and imports", seconds_of(imports))
-    yield Row("  of it: the step", seconds_of(sum(steps.values(), [])))
-    for store, name in _STORES.items():
-        other = {"s3": "disk", "proxied": "s3"}.get(store)
-        what = f"step of a null cell {name}"
-        if other:
-            yield compared(what, steps[store], _STORES[other], steps[other])
-        else:
-            yield Row(what, seconds_of(steps[store]))
-    found = sum(records.values(), [])
-    yield Row("  of it: S3 server, start and end", seconds_of(_served(folder, artefacts, None)))
-    yield Row("  of it: S3 server and proxy, start and end", seconds_of(_served(folder, artefacts, {})))
-    yield Row("  of it: the measuring program's interpreter and imports", seconds_of(reader))
+    yield Row("null cell under Snakemake, mean of all stores", seconds_of([a_cell]))
+    yield Row("  Snakemake and the shell", seconds_of([own]), "what the other parts leave over")
+    yield Row("  interpreter and imports of the step", seconds_of(imports))
+    yield Row("  the step", seconds_of(all_steps))
+    yield from _parts(folder, artefacts, records)
+    yield Row("step of a null cell on disk", seconds_of(steps["disk"]))
+    yield compared("step of a null cell from S3", steps["s3"], "on disk", steps["disk"])
+    yield compared("step of a null cell from S3 behind the proxy", steps["proxied"], "from S3", steps["s3"])
+
+
+def _parts(folder: Path, artefacts: dict, records: dict[str, list[dict]]) -> Iterator[Row]:
+    """Take the step apart: what can be started alone, and what the records say."""
+    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", "import scripts.measure_shots, distributed"])
+    yield Row("    S3 server, start and end", seconds_of(_served(folder, artefacts, None)))
+    yield Row("    S3 server and proxy, start and end", seconds_of(_served(folder, artefacts, {})))
+    yield Row("    interpreter and imports of the measuring program", seconds_of(reader))
     for key, what in (("cluster_start", "Dask cluster start"), ("null", "an empty task"), ("total", "timed window")):
-        yield Row(f"  of it: {what}", seconds_of([record["seconds"][key] for record in found]))
+        yield Row(f"    {what}", seconds_of([record["seconds"][key] for record in chain(*records.values())]))
 
 
 def _config(folder: Path) -> Path:

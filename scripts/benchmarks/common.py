@@ -19,6 +19,7 @@ import psutil
 
 from scripts.analysis import stats
 from scripts.lib.program import Problem, read_json
+from scripts.stores.processes import die_with_parent
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
 _TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
@@ -92,28 +93,24 @@ def compared(
     ratio = float(np.exp(np.median(logs)))
     interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
     told, within = ("", None) if limit is None else (f"≤ {limit:g}", ratio <= limit)
-    return Row(
-        what,
-        seconds_of(ours),
-        f"{name}: {seconds_of(others)}{note and f'; {note}'}",
-        f"{ratio:.3f}{interval}",
-        told,
-        within,
-    )
+    against = f"{name}: {seconds_of(others)}" + (f"; {note}" if note else "")
+    return Row(what, seconds_of(ours), against, f"{ratio:.3f}{interval}", told, within)
 
 
 def seconds_of(values: Sequence[float]) -> str:
     """Return the median of some seconds with its unit, and its 95 % interval where there are enough."""
     middle = stats.median(values)
     unit, scale = ("s", 1) if middle.value >= 1 else ("ms", 1000)
-    interval = "" if math.isnan(middle.low) else f" ({middle.low * scale:.3g} … {middle.high * scale:.3g})"
-    return f"{middle.value * scale:.3g} {unit}{interval}"
+    value, low, high = (
+        f"{seconds * scale:.0f}" if seconds * scale >= 100 else f"{seconds * scale:.3g}" for seconds in middle[:3]
+    )
+    return f"{value} {unit}" + ("" if math.isnan(middle.low) else f" ({low} … {high})")
 
 
 def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usage:
     """Run a command to its end and return what it took.
 
-    The peak is sampled every 20 ms over the command and all that it started. What wait4(2) says will not do: it begins
+    The peak is sampled over the command and all that it started. What wait4(2) says will not do: it begins
     at the size of the process that started the command, and takes the largest process instead of their sum.
 
     Raises:
@@ -122,7 +119,13 @@ def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usa
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
         start = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=cwd, env=os.environ | variables, stdin=subprocess.DEVNULL, stdout=words, stderr=words
+            command,
+            cwd=cwd,
+            env=os.environ | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            preexec_fn=die_with_parent,
         )
         try:
             with ThreadPoolExecutor(1) as pool:

@@ -31,6 +31,7 @@ def rows(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -
         for step, command in zip(_STEPS, _commands(folder, study, config), strict=True):
             taken[step].append(used(command))
     seconds = statistics.median(sum(taken[step][number].seconds for step in _STEPS) for number in range(rounds))
+    cpu = statistics.median(sum(taken[step][number].cpu_seconds for step in _STEPS) for number in range(rounds))
     parts = {step: statistics.median(usage.seconds for usage in taken[step]) for step in _STEPS}
     peaks = {step: max(usage.peak_bytes for usage in taken[step]) for step in _STEPS}
     size = (folder / "reports/shots.html").stat().st_size
@@ -38,7 +39,7 @@ def rows(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -
     yield Row(
         f"{what}, time",
         f"{seconds:.1f} s",
-        ", ".join(f"{step} {part:.1f} s" for step, part in parts.items()),
+        ", ".join(f"{step} {part:.1f} s" for step, part in parts.items()) + f"; processor time {cpu:.1f} s",
         "",
         f"≤ {SECONDS_LIMIT} s",
         seconds <= SECONDS_LIMIT,

@@ -26,7 +26,7 @@ from scripts.lib.program import Problem
 from scripts.stores import servers
 from scripts.stores.processes import owned
 
-ROUNDS = 15
+ROUNDS = 16
 SHOTS = 4
 PROCESSES = (1, 2)
 _BUCKET, _REGION = "bench", "us-east-1"
@@ -54,11 +54,8 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
     manifest = make_data(folder / "data", layout="shot-major", shots=SHOTS)
     with ExitStack() as stack:
         log = stack.enter_context(open(folder / "server.log", "w", encoding="utf-8"))
-        place = _upload(
-            stack.enter_context(servers.s3(artefacts["servers"], folder / "store", None, log)),
-            folder / "data",
-            manifest,
-        )
+        served = stack.enter_context(servers.s3(artefacts["servers"], folder / "store", None, log))
+        place = _upload(served, folder / "data", manifest)
         for library in LIBRARIES:
             for processes in PROCESSES:
                 label = f"{library}, {processes} process{'es' if processes > 1 else ''}"
