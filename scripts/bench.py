@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     told = "; ".join(f"{name}: {what}" for name, what in _ABOUT.items())
     parser.add_argument("--only", nargs="+", default=list(BENCHMARKS), choices=BENCHMARKS, metavar="NAME", help=told)
     arguments = parser.parse_args(argv)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     found: list[Row] = []
     broken = False
     try:
@@ -56,8 +56,10 @@ def main(argv: list[str] | None = None) -> int:
             except Problem as problem:
                 broken = True
                 found.append(Row(_ABOUT[name], f"not run: {problem}", within=False))
-    finally:
-        console.print(_table(found))
+    except KeyboardInterrupt:
+        console.print("interrupted; what was measured until then:")
+        broken = True
+    console.print(_table(found))
     return int(broken)
 
 

@@ -18,7 +18,7 @@ sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("in
 }
 # Cargo is only needed where the official sources of HDF5 cannot be reached: the registry's crate holds them too.
 sources_ready() {
-    have cargo || have curl && curl --silent --fail --location --head --max-time 10 --output /dev/null \
+    have cargo || curl --silent --fail --location --head --max-time 10 --output /dev/null \
         "$(sed -n 's/^ *tarball: //p' envs/sources.yaml | head -n 1)"
 }
 
@@ -60,9 +60,10 @@ stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16
 if [ ! -e "$stamp" ]; then
     say "Making .venv from envs/workflow.lock"
     .venv/bin/python -c "import ssl" 2>/dev/null || { rm -rf .venv && "$python" -m venv .venv; }
-    # uv itself, by its hash in the lock.
-    awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement .venv/uv.txt
+    if [ ! -x .venv/bin/uv ]; then # uv itself, by its hash in the lock
+        awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement .venv/uv.txt
+    fi
     .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes --compile-bytecode envs/workflow.lock
     # The progress display is a plugin of Snakemake that lies in this folder; Snakemake finds plugins by name on the path.
     .venv/bin/python -c 'import pathlib, sysconfig

@@ -52,6 +52,8 @@ class Place:
         study["data"] |= data or {}
         study |= {key: levels.pop(key) for key in [*levels] if key in ("time_limit_s", "read_signals", "read_shots")}
         values["stores"]["s3"] |= levels.pop("s3", {})
+        for key in levels.pop("without", ()):
+            del values["stores"]["s3"][key]
         study["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
         self.config = configuration.resolve(values, [])
         cells, _ = matrix.expand(self.config, "shots")
@@ -62,18 +64,13 @@ class Place:
         self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"
         self.environment = environments / f"{self.cell.levels['library']}.json"
 
-    def make(self) -> "Place":
-        """Generate the data and put them into the store."""
-        step = self._step(
-            self.manifest,
-            "make_shots",
-            "--dataset",
-            self.cell.dataset,
-            "--settings",
-            json.dumps(self.cell.settings["data"]),
-        )
+    def make(self, expect: str = "done", **env: str) -> "Place":
+        """Generate the data and put them into the store; `expect` is the status that the latter should have."""
+        data = json.dumps(self.cell.settings["data"])
+        step = self._step(self.manifest, "make_shots", "--dataset", self.cell.dataset, "--settings", data)
         assert step["status"] == "done", step
-        return self.provide()
+        assert self.provide(**env).provided["status"] == expect, self.provided
+        return self
 
     def provide(self, **env: str) -> "Place":
         """Put the data into the store; the artefact may say that this failed."""

@@ -127,16 +127,16 @@ def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usa
             stderr=words,
             preexec_fn=die_with_parent,
         )
-        try:
-            with ThreadPoolExecutor(1) as pool:
-                sampled = pool.submit(_peak, process.pid)
+        with ThreadPoolExecutor(1) as pool:
+            sampled = pool.submit(_peak, process.pid)
+            try:
                 _, status, usage = os.wait4(process.pid, 0)
                 seconds = time.perf_counter() - start
                 process.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                process.wait()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    process.wait()
         if process.returncode:
             words.seek(0)
             last = [line.strip() for line in words if line.strip()][-1:] or ["it said nothing"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts.benchmarks.common import Row, Say, copy_tree, snakemake, used
+from scripts.benchmarks.common import LIBRARIES, Row, Say, copy_tree, snakemake, used
 
 CELLS = 10_000
 ROUNDS = 3
@@ -49,9 +49,9 @@ def _config(folder: Path, cells: int) -> Path:
     """Write a configuration of so many cells (a multiple of 50 unless there are fewer) that differ in three factors."""
     workers = min(cells, _WORKERS)
     matrix = {
-        "library": ["hdf5-2.0.0"],
-        "store": ["disk"],
-        "driver": ["sec2"],
+        "library": list(LIBRARIES)[:1],
+        "store": ["s3"],
+        "driver": ["ros3"],
         "layout": ["shot-major"],
         "access": ["shots"],
         "workers": list(range(1, workers + 1)),
@@ -61,8 +61,8 @@ def _config(folder: Path, cells: int) -> Path:
     values = {
         "run": "bench",
         "repeats": 1,
-        "libraries": {"hdf5-2.0.0": {"kind": "wheel", "hdf5": "2.0.0"}},
-        "stores": {"disk": {"kind": "posix"}},
+        "libraries": {name: LIBRARIES[name] for name in matrix["library"]},
+        "stores": {"s3": {"kind": "s3", "bucket": "bench", "server": "embedded"}},
         "studies": {"shots": {"control_cells": 0, "matrix": matrix}},
     }
     path = folder / f"{cells}.yaml"

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ from scripts.benchmarks.common import LIBRARIES, Row, Say, compared, environment
 from scripts.benchmarks.recorder import recorder
 from scripts.lib.dask_workers import batches_of
 from scripts.lib.program import Problem
+from scripts.measuring import last_words
 from scripts.stores import servers
 from scripts.stores.processes import owned
 
@@ -34,12 +35,13 @@ _BUCKET, _REGION = "bench", "us-east-1"
 
 @dataclass(frozen=True)
 class _Place:
-    """What is read: `paths` in the object `key` of a server, for which `client` signs."""
+    """What is read: `paths` in the object `key` of a server, for which `client` signs; readers speak to `log`."""
 
     served: servers.Served
     client: BaseClient
     key: str
     paths: list[str]
+    log: IO[str]
 
     @property
     def port(self) -> int:
@@ -55,15 +57,15 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
     with ExitStack() as stack:
         log = stack.enter_context(open(folder / "server.log", "w", encoding="utf-8"))
         served = stack.enter_context(servers.s3(artefacts["servers"], folder / "store", None, log))
-        place = _upload(served, folder / "data", manifest)
+        place = _upload(served, folder / "data", manifest, log)
         for library in LIBRARIES:
             for processes in PROCESSES:
                 label = f"{library}, {processes} process{'es' if processes > 1 else ''}"
                 with ExitStack() as started:
-                    yield _compare(started, place, artefacts[library]["python"], processes, label, log, say)
+                    yield _compare(started, place, artefacts[library]["python"], processes, label, say)
 
 
-def _upload(served: servers.Served, data: Path, manifest: dict) -> _Place:
+def _upload(served: servers.Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
     keys = {
         "aws_access_key_id": served.credentials["access_key"],
         "aws_secret_access_key": served.credentials["secret_key"],
@@ -75,35 +77,38 @@ def _upload(served: servers.Served, data: Path, manifest: dict) -> _Place:
     client.upload_file(str(data / entry["name"]), _BUCKET, entry["name"])
     pairs = [held for signals in manifest["objects"].values() for held in signals.values()]
     paths = dict.fromkeys(path for held in pairs for path, _, _ in held["datasets"])
-    return _Place(served, client, entry["name"], list(paths))
+    return _Place(served, client, entry["name"], list(paths), log)
 
 
-def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label: str, log: IO[str], say: Say) -> Row:
+def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label: str, say: Say) -> Row:
     """Return the row of a library and a number of processes, each with its share of the data sets."""
     say(f"{label}: recording what ROS3 asks for")
     shares = batches_of(place.paths, processes)
-    asked = [_recorded(place, python, share, log) for share in shares]
-    readers = [stack.enter_context(_reader(place, python, place.port, log)) for _ in shares]
+    asked = [_recorded(place, python, share) for share in shares]
+    readers = [stack.enter_context(_reader(place, python, place.port)) for _ in shares]
     ros3 = [_batch(place, place.port, share) for share in shares]
     bare = [_requests(place, requests) for requests in asked]
     sent = []
     for told in (ros3, bare):
         place.served.open_window()
-        _pass(readers, told)
+        _pass(place, readers, told)
         sent.append(
             {method: (one["count"], one["bytes_offered"]) for method, one in place.served.close_window().items()}
         )
     if sent[0] != sent[1]:
         raise Problem(f"{label}: ROS3 and the bare reader did not ask for the same: {sent[0]} and {sent[1]}")
     taken = in_turn(
-        ROUNDS, lambda: _pass(readers, ros3), lambda: _pass(readers, bare), lambda words: say(f"{label}: {words}")
+        ROUNDS,
+        lambda: _pass(place, readers, ros3),
+        lambda: _pass(place, readers, bare),
+        lambda words: say(f"{label}: {words}"),
     )
     count, size = sent[0]["GET"]
     note = f"{count} GETs, {size / 2**20:.0f} MiB"
     return compared(f"ROS3 of {label}", taken[0], "bare ranged GETs", taken[1], None, note)
 
 
-def _reader(place: _Place, python: str, port: int, log: IO[str]) -> AbstractContextManager[subprocess.Popen]:
+def _reader(place: _Place, python: str, port: int) -> AbstractContextManager[subprocess.Popen]:
     """Start a reader (see scripts.benchmarks.reader) that finds S3 at a port of the loopback."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))} | {
         "AWS_ACCESS_KEY_ID": place.served.credentials["access_key"],
@@ -113,13 +118,13 @@ def _reader(place: _Place, python: str, port: int, log: IO[str]) -> AbstractCont
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
     }
     command = [python, "-sE", "-m", "scripts.benchmarks.reader"]
-    return owned(command, log, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return owned(command, place.log, env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _recorded(place: _Place, python: str, share: Sequence[str], log: IO[str]) -> list[tuple[str, str]]:
+def _recorded(place: _Place, python: str, share: Sequence[str]) -> list[tuple[str, str]]:
     """Return the (method, Range header) that ROS3 sends for a share, in order."""
-    with recorder(place.port) as relay, _reader(place, python, relay.port, log) as reader:
-        _pass([reader], [_batch(place, relay.port, share)])
+    with recorder(place.port) as relay, _reader(place, python, relay.port) as reader:
+        _pass(place, [reader], [_batch(place, relay.port, share)])
         return list(relay.requests)
 
 
@@ -140,14 +145,15 @@ def _requests(place: _Place, asked: list[tuple[str, str]]) -> dict:
     return {"host": address, "requests": [[method, targets[method], asked_for] for method, asked_for in asked]}
 
 
-def _pass(readers: list[subprocess.Popen], told: list[dict]) -> float:
+def _pass(place: _Place, readers: list[subprocess.Popen], told: list[dict]) -> float:
     """Tell each reader its part; return the seconds from the first one's start to the last one's end."""
     for reader, part in zip(readers, told, strict=True):
-        print(json.dumps(part), file=reader.stdin, flush=True)
+        with suppress(BrokenPipeError):
+            print(json.dumps(part), file=reader.stdin, flush=True)
     answers = []
     for reader in readers:
         line = reader.stdout.readline()
         if not line:
-            raise Problem(f"a reader ended with status {reader.wait()}; a library's build may be broken")
+            raise Problem(f"a reader ended with status {reader.wait()}: {last_words(Path(place.log.name))}")
         answers.append(json.loads(line))
     return max(answer["end"] for answer in answers) - min(answer["start"] for answer in answers)

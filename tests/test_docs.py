@@ -1,0 +1,206 @@
+"""What the documents say can be done: commands, options, targets, paths, links, cited tests and configurations."""
+
+import re
+import shlex
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import yaml
+from conftest import ROOT, program
+
+from scripts.analysis import config as configuration
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = DOCUMENTS[0].read_text(encoding="utf-8")
+BIN = Path(sys.executable).parent
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+# Where a path that a document names begins; what a run writes is not there before it.
+FOLDERS = ("config", "docs", "envs", "notebooks", "plugins", "rules", "scripts", "tests")
+TOP = ("Makefile", "Snakefile", *(f"{folder}/" for folder in FOLDERS))
+PROGRAMS = sorted(
+    path.stem for path in (ROOT / "scripts").glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")
+)
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return [body for name, body in FENCE.findall(document.read_text(encoding="utf-8")) if name == language]
+
+
+COMMANDS = [
+    pytest.param(line, id=f"{document.name}: {line}")
+    for document in DOCUMENTS
+    for body in blocks(document, "sh")
+    for line in body.splitlines()
+    if line.strip()
+]
+EXAMPLES = [pytest.param(body, id=body.partition("\n")[0]) for path in DOCUMENTS for body in blocks(path, "yaml")]
+
+
+def dry(line: str) -> list[str]:
+    """Return the form of a command that measures, builds and changes nothing, but fails where the command would."""
+    words = shlex.split(line)
+    name, *arguments = words
+    if name == "make":
+        # Snakemake is not reached by make's dry run, so what make would start is looked at by `launched`.
+        return ["make", "--dry-run", *arguments]
+    if name == ".venv/bin/snakemake":
+        return [str(BIN / "snakemake"), *arguments, *([] if "--lint" in arguments else ["--dry-run"])]
+    if name == ".venv/bin/python" and arguments[:2] == ["-m", "pytest"]:
+        return [sys.executable, *arguments, "--collect-only", "-q", "-p", "no:cacheprovider"]
+    if name == ".venv/bin/ruff":
+        # Whether all code is clean is not for the documents to say.
+        arguments.append("--show-files")
+    if name.startswith(".venv/bin/"):
+        return [str(BIN / name.removeprefix(".venv/bin/")), *arguments]
+    return words
+
+
+def launched(recipe: str) -> list[list[str]]:
+    """Return the calls of scripts.launch in what make would run, as plans that only print."""
+    found = []
+    for line in recipe.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True) if "scripts.launch" in line else []
+        if words:
+            arguments = words[words.index("scripts.launch") + 1 :]
+            # A plan measures nothing; to move records aside there must be some.
+            before = arguments[: arguments.index("--again")] if "--again" in arguments else arguments
+            found.append([sys.executable, "-sE", "-m", "scripts.launch", *before, "--plan"])
+    return found
+
+
+def call(command: list[str], cwd: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.fail(f"{shlex.join(command)}: {error}")
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    for more in launched(done.stdout) if command[0] == "make" else []:
+        call(more, cwd)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_works_in_its_dry_form(line: str, clone: Path):
+    call(dry(line), clone)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make rnu",
+        "make run STUDY=shot",
+        "make run ONLY='library=hdf5-3.0.0'",
+        "make plan CONFIG=config/none.yaml",
+        ".venv/bin/snakemake --cores 2 --configfile config/none.yaml",
+        ".venv/bin/snakemake --coers 2",
+        ".venv/bin/python -m pytest tests/test_none.py",
+        ".venv/bin/none",
+        "none",
+    ],
+)
+def test_a_command_that_does_not_exist_is_caught(line: str, clone: Path):
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        call(dry(line), clone)
+
+
+def test_there_are_commands_and_examples_to_look_at():
+    assert {"make run", "make test"} <= {param.values[0] for param in COMMANDS}
+    assert EXAMPLES
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_explains_itself(name: str):
+    done = program(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage:")
+
+
+def test_the_options_that_the_readme_gives_a_program_exist():
+    named = [text for text in CODE.findall(README) if text.startswith("--")]
+    called = re.findall(r"-m scripts\.(\w+)((?: [^`\n]+)?)", README)
+    options = {option for _, rest in called for option in re.findall(r"--[\w-]+", rest)} | set(named)
+    helps = "".join(program(name, "--help").stdout for name in PROGRAMS)
+    snakemake = subprocess.run([BIN / "snakemake", "--help"], capture_output=True, text=True, check=True).stdout
+    known = set(re.findall(r"--[\w-]+", helps + snakemake))
+    assert {name for name, _ in called} <= set(PROGRAMS)
+    assert {option.split()[0] for option in options} - {"--"} - known == set()
+
+
+def test_the_targets_in_the_readme_are_those_of_the_makefile():
+    told = re.findall(r"^\| `make (\w+)` \|", README.partition("## What else there is")[2], re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
+    assert sorted(told) == sorted(targets) == sorted(phony)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path):
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    missing = [link for link in links if not (document.parent / unquote(link.partition("#")[0])).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_paths_that_are_named_exist(document: Path):
+    named = [text.split("`")[0] for text in CODE.findall(document.read_text(encoding="utf-8"))]
+    paths = [text for text in named if text.startswith(TOP) and not re.search(r"[<{ ]", text)]
+    missing = [path for path in paths if not (list(ROOT.glob(path)) if "*" in path else (ROOT / path).exists())]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_names_that_are_cited_exist(document: Path):
+    """A test by its name; a name that stands before "in `scripts/….py`" by its definition there."""
+    text = document.read_text(encoding="utf-8")
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    cited = [name for name in CODE.findall(text) if re.fullmatch(r"test_\w+", name)]
+    files = {path.stem for path in (ROOT / "tests").glob("test_*.py")}
+    assert [name for name in cited if name not in files and f"def {name}(" not in tests] == []
+    for names, path in re.findall(r"((?:`[\w.]+`(?:, | and )?)+) in `((?:scripts|rules)/[\w/]+\.(?:py|smk))`", text):
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for name in re.findall(r"`([\w.]+)`", names):
+            assert name.rpartition(".")[2] in source, f"{document.name}: {name} is not in {path}"
+
+
+def test_every_rule_of_the_method_is_there_and_no_other_is_cited():
+    numbers = re.findall(r"^\*\*(\d+)\. ", (ROOT / "docs/method.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [int(number) for number in numbers] == list(range(1, 24))
+    sources = [path for folder in ("scripts", "tests", "rules", "notebooks") for path in (ROOT / folder).rglob("*.*")]
+    sources = [path for path in sources if path.suffix in (".py", ".smk", ".ipynb")]
+    cited = {
+        int(number)
+        for path in sources
+        for numbers in re.findall(r"METHOD ([\d, -]*\d)", path.read_text(encoding="utf-8"))
+        for number in re.findall(r"\d+", numbers)
+    }
+    assert cited <= set(range(1, 24))
+
+
+def merged(base: dict, part: dict) -> dict:
+    """Return `base` with the mappings of `part` merged into it."""
+    result = deepcopy(base)
+    for key, value in part.items():
+        nested = isinstance(value, dict) and isinstance(result.get(key), dict) and key not in ("disk", "s3")
+        result[key] = merged(result[key], value) if nested else value
+    return result
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_examples_of_configurations_are_valid(text: str):
+    base = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    configuration.resolve(merged(base, yaml.safe_load(text)), [])
+
+
+def test_the_citation_is_complete():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    required = {"cff-version": "1.2.0", "title": "storage-benchmarks", "type": "software", "license": "MIT"}
+    assert required.items() <= citation.items()
+    assert citation["message"]
+    assert all(set(author) == {"name"} for author in citation["authors"])
+    assert f'version = "{citation["version"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,0 +1,270 @@
+"""Stores: an S3 service that is not the workflow's own, signed and anonymous, and what is said when it fails."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import boto3
+import pytest
+from cells import ROS3, Place
+from conftest import artefact, program
+
+from scripts.lib import cache
+from scripts.lib.program import Problem
+from scripts.stores import processes, servers
+
+KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
+
+
+@pytest.fixture
+def outside(tmp_path: Path, environments: Path):
+    """Start an S3 server as its owner would, with a bucket in it, and return its URL."""
+    port, folder = processes.free_port(), tmp_path / "outside"
+    folder.mkdir()
+    command = [
+        artefact(environments / "servers.json")["versitygw"],
+        "--port",
+        f"127.0.0.1:{port}",
+        "posix",
+        str(folder),
+    ]
+    env = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
+    with open(tmp_path / "outside.log", "w", encoding="utf-8") as log, processes.owned(command, log, env) as server:
+        processes.wait_for_port(port, server, "versitygw", log.name)
+        url = f"http://127.0.0.1:{port}"
+        client(url).create_bucket(Bucket="elsewhere")
+        yield url
+
+
+def client(url: str):
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def elsewhere(url: str, **more: object) -> dict:
+    store = {"endpoint": url, "bucket": "elsewhere", "prefix": "some/folder", **more}
+    return {**ROS3, "cache": "any", "layout": "shot-major", "access": "signals", "s3": {"server": None, **store}}
+
+
+def at(folder: Path, environments: Path, url: str, **more: object) -> Place:
+    levels = elsewhere(url, **more)
+    levels["s3"] = {key: value for key, value in levels["s3"].items() if value is not None}
+    folder.mkdir(exist_ok=True)
+    return Place(folder, environments, without=("server",), **levels)
+
+
+def with_keys(**other: str) -> dict[str, str]:
+    return {**{key: value for key, value in os.environ.items() if not key.startswith("AWS_")}, **KEYS, **other}
+
+
+def test_a_bucket_elsewhere_is_filled_verified_and_read_signed_and_then_anonymously(tmp_path, environments, outside):
+    here = at(tmp_path / "signed", environments, outside).make(**KEYS)
+    assert here.provided["upload"]["uploaded"] == 1
+    record = here.measure(env=with_keys())
+    assert record["valid"], record["reasons"]
+    assert record["requests"] == {}
+    assert record["cache"]["state"] == "unverified"
+    assert here.provide(**KEYS).provided["upload"] == {"uploaded": 0, "found": 1, "retries": 0}
+
+    everybody = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"]}
+    statement = {**everybody, "Resource": ["arn:aws:s3:::elsewhere", "arn:aws:s3:::elsewhere/*"]}
+    client(outside).put_bucket_policy(
+        Bucket="elsewhere", Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    )
+    there = at(tmp_path / "anonymous", environments, outside, anonymous=True).make()
+    assert there.provided["upload"] == {"uploaded": 0, "found": 1, "retries": 0}
+    record = there.measure(env={key: value for key, value in with_keys().items() if key not in KEYS})
+    assert record["valid"], record["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("change", "keys", "line"),
+    [
+        ({}, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "answers SignatureDoesNotMatch to GetObject; check AWS_ACCESS_KEY_ID"),
+        ({}, {"AWS_ACCESS_KEY_ID": "nobody"}, "answers InvalidAccessKeyId to GetObject; check AWS_ACCESS_KEY_ID"),
+        ({"bucket": "no-such-bucket"}, {}, "answers NoSuchBucket to GetObject; make the bucket, or correct its name"),
+        ({"endpoint": "http://127.0.0.1:9"}, {}, "127.0.0.1:9 cannot be reached"),
+        ({"anonymous": True}, {}, "answers AccessDenied"),
+    ],
+    ids=["wrong secret", "unknown key", "missing bucket", "unreachable", "not public"],
+)  # fmt: skip
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside, change, keys, line):
+    here = at(tmp_path / "here", environments, change.pop("endpoint", outside), **change)
+    here.make(expect="failed", **{**KEYS, **keys})
+    assert line in here.provided["reasons"][0]
+    assert "\n" not in here.provided["reasons"][0]
+    record = here.measure(env=with_keys())
+    assert record["status"] == "failed"
+    assert line in record["reasons"][0]
+
+
+def test_no_credentials_at_all_are_one_line(tmp_path, environments, outside):
+    here = at(tmp_path / "here", environments, outside)
+    nothing = {
+        "AWS_CONFIG_FILE": "/nowhere",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    here.make(expect="failed", **nothing)
+    assert "no S3 credentials: set AWS_ACCESS_KEY_ID" in here.provided["reasons"][0]
+
+
+def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caught(tmp_path, environments, outside):
+    here = at(tmp_path / "here", environments, outside).make(**KEYS)
+    key = f"some/folder/{here.cell.dataset}/shots.h5"
+    original = client(outside).get_object(Bucket="elsewhere", Key=key)["Body"].read()
+    client(outside).put_object(Bucket="elsewhere", Key=key, Body=original[:5000])
+    record = here.measure(env=with_keys())
+    assert record["status"] == "failed"
+    assert here.provide(**KEYS).provided["upload"]["uploaded"] == 1
+    assert here.measure(env=with_keys())["valid"]
+
+
+def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside):
+    good = tmp_path / "good.yaml"
+    store = {"kind": "s3", "endpoint": outside, "bucket": "elsewhere"}
+    base = (Path(__file__).parent.parent / "config/smoke.yaml").read_text(encoding="utf-8").splitlines()
+    good.write_text(
+        "\n".join(f"  s3: {json.dumps(store)}" if line.startswith("  s3:") else line for line in base), encoding="utf-8"
+    )
+    done = program("preflight", "--configfile", good, env=with_keys())
+    assert "bucket elsewhere at" in done.stdout
+    assert done.returncode == 0, done.stdout
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(good.read_text(encoding="utf-8").replace('"elsewhere"', '"no-such-bucket"'), encoding="utf-8")
+    done = program("preflight", "--configfile", bad, env=with_keys())
+    assert done.returncode == 1
+    assert "AMISS  store s3 bucket: bucket no-such-bucket" in done.stdout
+
+
+def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [taken.getsockname()[1], processes.free_port(), processes.free_port()]
+        monkeypatch.setattr(servers, "free_port", lambda: ports.pop(0))
+        binaries = artefact(environments / "servers.json")
+        with (
+            open(tmp_path / "log", "w", encoding="utf-8") as log,
+            servers.s3(binaries, tmp_path / "s", None, log) as served,
+        ):
+            assert client_of(served).list_buckets()["Buckets"] == []
+            assert not served.dead()
+
+
+def client_of(served: servers.Served):
+    keys = served.credentials
+    return boto3.client(
+        "s3",
+        endpoint_url=served.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=keys["access_key"],
+        aws_secret_access_key=keys["secret_key"],
+    )
+
+
+def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_delivered(tmp_path, environments):
+    binaries = artefact(environments / "servers.json")
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, servers.s3(binaries, tmp_path / "s", {}, log) as served:
+        s3 = client_of(served)
+        s3.create_bucket(Bucket="counted")
+        s3.put_object(Bucket="counted", Key="object", Body=b"x" * 1_000_000)
+        served.open_window()
+        for _ in range(7):
+            s3.get_object(Bucket="counted", Key="object", Range="bytes=0-99999")["Body"].read()
+        s3.head_object(Bucket="counted", Key="object")
+        with contextlib.suppress(s3.exceptions.NoSuchKey):
+            s3.get_object(Bucket="counted", Key="absent")
+        s3.close()
+        requests = served.close_window()
+    assert {method: requests[method]["count"] for method in requests} == {"GET": 8, "HEAD": 1}
+    assert requests["GET"]["failed"] == 1
+    assert requests["GET"]["bytes_offered"] == 700_000
+    assert 700_000 < requests["GET"]["bytes_delivered"] < 720_000
+
+
+def test_an_emulated_network_delays_and_limits(tmp_path, environments):
+    import time
+
+    binaries = artefact(environments / "servers.json")
+    seconds = {}
+    for name, network in {"bare": {}, "slow": {"latency_ms": 50, "bandwidth_mib_s": 10}}.items():
+        with (
+            open(tmp_path / "log", "w", encoding="utf-8") as log,
+            servers.s3(binaries, tmp_path / name, network, log) as served,
+        ):
+            s3 = client_of(served)
+            s3.create_bucket(Bucket="slow")
+            s3.put_object(Bucket="slow", Key="object", Body=b"x" * (4 << 20))
+            start = time.perf_counter()
+            s3.get_object(Bucket="slow", Key="object")["Body"].read()
+            seconds[name] = time.perf_counter() - start
+    # 4 MiB at 10 MiB/s and a delay: a lower bound that no busy machine can break.
+    assert seconds["slow"] > 0.4
+
+
+def test_what_a_process_owned_is_gone_after_it(tmp_path):
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, processes.owned(["sleep", "600"], log, {}) as process:
+        assert process.poll() is None
+    assert process.poll() is not None
+
+
+def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
+    with (
+        open(tmp_path / "log", "w", encoding="utf-8") as log,
+        processes.owned(["false"], log, dict(os.environ)) as process,
+    ):
+        process.wait()
+        with pytest.raises(Problem, match="ended with status 1 as it started; its words are in"):
+            processes.wait_for_port(processes.free_port(), process, "false", log.name)
+
+
+def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
+    files = [tmp_path / name for name in ("a", "b")]
+    for file in files:
+        file.write_bytes(os.urandom(3_000_000))
+    assert cache.prepare("cold", files) == {"asked": "cold", "state": "cold", "resident_before": 0.0}
+    assert cache.prepare("warm", files)["state"] == "warm"
+    cache.evict(files[:1])
+    assert cache.verified_state(cache.resident(files)) == "mixed"
+    (tmp_path / "empty").touch()
+    assert cache.resident([tmp_path / "empty"]) is None
+
+
+def test_the_state_of_files_in_memory_cannot_be_verified():
+    folder = Path("/dev/shm")
+    if cache.file_system_type(folder) != "tmpfs":
+        pytest.skip("/dev/shm is not a tmpfs here")
+    file = folder / f"cache-test-{os.getpid()}"
+    file.write_bytes(b"x" * 10_000)
+    try:
+        assert cache.prepare("cold", [file]) == {"asked": "cold", "state": "unverified", "resident_before": None}
+    finally:
+        file.unlink()
+
+
+def test_what_was_started_ends_with_whoever_started_it(tmp_path):
+    """A parent killed with -9 takes its servers along: the kernel sees to it."""
+    code = (
+        "import sys, time\nfrom scripts.stores.processes import owned\n"
+        "with owned(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
+    )
+    command = [os.sys.executable, "-c", code]
+    parent = subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    for _ in range(200):
+        if not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][:4]:
+            break
+        processes.time.sleep(0.02)
+    else:
+        pytest.fail("the child outlived its parent")
