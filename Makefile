@@ -31,6 +31,7 @@ plan: setup ## list the cells, what is left out and why, and what it costs
 	@$(LAUNCH) --plan
 
 again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
+	@test -n "$(CELL)" || { echo "Say which: make again CELL=<beginning of a name that make plan lists>"; exit 2; }
 	@$(LAUNCH) --again $(CELL) --
 
 test: setup ## lint, format, and all tests on real servers

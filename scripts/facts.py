@@ -34,7 +34,7 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(hosts.values()), {}),
         "machines": list(hosts.values()),
-        "libraries": {path.stem: read_json(path) for path in sorted((results / "environments").glob("*.json"))},
+        "libraries": {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]},
         "stores": config["stores"],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
@@ -64,6 +64,10 @@ def failed_attempts(results: Path) -> list[dict]:
 
 def _constant(host: dict) -> dict:
     return {key: value for key, value in host.items() if not key.startswith("load_")}
+
+
+def _library(path: Path) -> dict:
+    return read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
 
 
 def _data(path: Path) -> dict:

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
+from scripts.analysis.stats import MIN_BLOCKS
 from scripts.lib import host
 from scripts.lib.program import Problem, read_json, run
 
@@ -125,19 +125,19 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
     console = Console(stderr=not cells, highlight=False)
     for study, one in costs.items():
         if cells:
-            table = Table(
-                "cell", "to do", "s each", title=f"{study}: {len(one['cells'])} cells × {config['repeats']} repeats"
-            )
+            width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)
             for cell, missing, seconds, known in one["cells"]:
-                table.add_row(cell.name, str(missing), f"{seconds:.1f}" + ("" if known else " (estimated)"))
-            console.print(table)
+                each = f"{seconds:5.1f} s each{'' if known else ' (estimated)'}"
+                console.print(f"{cell.name:{width}}  {missing:3} to do  {each}", soft_wrap=True)
             for left_out in one["omitted"]:
-                console.print(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
+                levels = " ".join(filter(None, left_out.levels.values()))
+                console.print(f"left out: {levels}: {left_out.reason}", soft_wrap=True)
         console.print(
             f"{config['run']}/{study}: {len(one['cells'])} cells, {len(one['omitted'])} left out, "
             f"{one['records']} records to measure: about {_duration(one['seconds'])}, "
             f"{one['bytes'] / 2**30:.2f} GiB to read, {one['requests']:.0f} requests to stores elsewhere, "
-            f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate",
+            f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate"
+            + ("" if config["repeats"] >= MIN_BLOCKS else "; exploratory: too few repeats for a verdict"),
             soft_wrap=True,
         )
 

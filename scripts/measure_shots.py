@@ -105,15 +105,14 @@ class _Plan:
         workers: int,
         verify: bool,
     ) -> None:
-        self._by, self._manifest, self._location = by, manifest, location
-        self._access, self._workers, self._verify = access, workers, verify
-        self.objects = objects
+        self.by, self.objects, self.access = by, objects, access
+        self._manifest, self._location, self._workers, self._verify = manifest, location, workers, verify
 
     def batches(self, object_id: str) -> list[shot_reader.Batch]:
         """Cut an object into batches: a shot into groups of signals, a signal into groups of shots."""
         pairs = self._pairs(object_id)
         return [
-            shot_reader.Batch(number, object_id, self._files(batch), self._units(batch), self._access, self._verify)
+            shot_reader.Batch(number, object_id, self._files(batch), self._units(batch), self.access, self._verify)
             for number, batch in enumerate(dask_workers.batches_of(pairs, self._workers), start=1)
         ]
 
@@ -129,7 +128,7 @@ class _Plan:
 
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
         known = self._manifest["objects"]
-        if self._by == "shots":
+        if self.by == "shots":
             return [(object_id, signal) for signal in known[object_id]]
         return [(shot, object_id) for shot in self._manifest["shots"] if object_id in known[shot]]
 
@@ -178,6 +177,7 @@ def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
             "first": max(row["first"] for row in rows if row["object_id"] == plan.objects[0]),
             "rest": sum(row["rest"] for row in rows),
             "verify": sum(row["verify"] for row in rows),
+            "gather": total - planning - _slowest(rows),
             "total": total,
         },
     }
@@ -194,6 +194,14 @@ def _read_all(cluster: dask_workers.Workers, plan: _Plan) -> tuple[list[dict], f
         planning += time.perf_counter() - before
         rows += cluster.map(shot_reader.read, batches)
     return rows, planning, time.perf_counter() - start
+
+
+def _slowest(rows: list[dict]) -> float:
+    """Return the seconds of the slowest task of each object, summed; what is left of the total is the harness's."""
+    slowest: dict[str, float] = {}
+    for row in rows:
+        slowest[row["object_id"]] = max(slowest.get(row["object_id"], 0.0), row["seconds"] + row["verify"])
+    return sum(slowest.values())
 
 
 def _null_cost(cluster: dask_workers.Workers, plan: _Plan, empty: list[shot_reader.Batch]) -> float:
@@ -231,7 +239,8 @@ def _accounts(
         "effective": {
             **library[0],
             **facts[0],
-            "page_buffer_asked": plan._access.page_buffer,
+            "page_buffer_asked": plan.access.page_buffer,
+            "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
             "workers_asked": workers,
             "workers": len(library),
             "idle_workers": workers - busy,
@@ -256,9 +265,9 @@ def _sample(row: dict, plan: _Plan, rows: list[dict], workers: int, total: float
         "mean-obj-time": row["seconds"] / row["units"],
         "num-dsets": row["datasets"],
         "mean-dset-time": row["seconds"] / row["datasets"],
-        "pb-size": plan._access.page_buffer,
+        "pb-size": plan.access.page_buffer,
         "num-workers": workers,
-        "obj-type": plan._by,
+        "obj-type": plan.by,
         "tot-num-obj": len(plan.objects),
         "total-runtime": total,
         "open-time": sum(row["opens"]),

@@ -28,7 +28,11 @@ def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
     assert work["logical_bytes"] == sum(row["bytes"] for row in record["samples"]) > 0
     assert record["effective"]["hdf5"] == "2.0.0"
     assert record["cache"] == {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
-    assert record["seconds"]["total"] >= max(row["open+read-data-time"] for row in record["samples"])
+    seconds = record["seconds"]
+    assert seconds["total"] >= max(row["open+read-data-time"] for row in record["samples"])
+    assert 0 < seconds["null"] < seconds["total"]
+    assert 0 <= seconds["gather"] < seconds["total"]
+    assert record["verified"] in ("within the timed pass", "in a pass of its own")
     assert record["host"]["affinity"] == sorted(os.sched_getaffinity(0))
     assert record["provenance"]["data_sha256"] == artefact(here.provision)["data_sha256"]
 

@@ -81,6 +81,8 @@ def requests(results: Results) -> Table:
     frame["delivered / MiB"] = cells["bytes_delivered"] / MIB
     frame["amplification"] = cells["amplification"]
     frame["throughput / MiB/s"] = cells["throughput_mib_s"]
+    moved = cells["bytes_delivered"].fillna(cells["bytes_offered"]) / MIB / cells["total_s"]
+    frame["moved / MiB/s"], frame["bound / MiB/s"] = moved, _bound(cells, results)
     over = {
         "amplification": cells["amplification"] > HIGH_AMPLIFICATION,
         "spread over repeats": cells["requests_spread"].fillna(0) > 0,
@@ -91,12 +93,20 @@ def requests(results: Results) -> Table:
     return Table(
         "requests",
         "Requests and bytes that reached the store within the timed window, medians over the repeats. Amplification: "
-        "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed.",
+        "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed. Moved: the "
+        "bytes / total runtime; bound: what the emulated network lets through, a connection a worker.",
         frame,
         formats,
         over,
         f"amplification above {HIGH_AMPLIFICATION:g}, and requests that differ between repeats of one cell",
     )
+
+
+def _bound(cells: pd.DataFrame, results: Results) -> pd.Series:
+    """The emulated network's limit, MiB/s: that of a connection times the workers; NaN where there is none."""
+    stores = results.facts.get("stores") or {}
+    limits = {name: ((store.get("network") or {}).get("bandwidth_mib_s") or np.nan) for name, store in stores.items()}
+    return cells["store"].map(limits).astype(float) * numbers(cells["workers"])
 
 
 def troubled(results: Results) -> Table:
@@ -188,6 +198,7 @@ def conditions(results: Results) -> Table:
         frame[f"{_plain(column)} / %"] = 100 * cells[column]
     frame["idle workers"] = cells["idle_workers"]
     frame["oversubscribed"] = np.where(is_true(cells["oversubscribed"]), "yes", "")
+    frame["outlying repeats"] = cells.get("outlying_repeats", pd.Series("", index=cells.index)).fillna("").astype(str)
     one = "{:.1f}".format
     formats = {
         "page buffer in force / MiB": lambda value: value if isinstance(value, str) else f"{value:g}",
@@ -198,15 +209,16 @@ def conditions(results: Results) -> Table:
         "cache state": cells["cache_state"] != cells["cache"],
         "idle workers": ~cells["idle_workers"].astype(str).isin(["0", "0.0", "nan"]),
         "oversubscribed": frame["oversubscribed"] == "yes",
+        "outlying repeats": frame["outlying repeats"] != "",
     }
     return Table(
         "conditions",
         "What was in force, as read back from library and system; resident: share of the files in this machine's page "
-        "cache.",
+        "cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is flagged, not removed.",
         frame,
         formats,
         over,
-        "another cache state than asked, workers without work, more workers than cores",
+        "another cache state than asked, workers without work, more workers than cores, outlying repeats",
     )
 
 

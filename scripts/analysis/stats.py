@@ -151,7 +151,7 @@ def judge(d: np.ndarray, equivalence_percent: float = 5.0, seed: int = 1) -> lis
     family's critical |t|, or the reach of the comparison's interval in standard errors where that is larger (the
     minimum detectable effect of Bloom, Evaluation Review 19, 1995, with the exact noncentral t). Infinite where no |t|
     would have done. It is a plan and takes noise as normal, which no verdict does: simulated power at that ratio is 0.7
-    to 0.95 for normal noise, 0.6 to 0.8 with rare large spikes.
+    to 0.95 for normal noise, 0.57 to 0.8 with rare large spikes.
     """
     d = np.where(np.isfinite(d), d, math.nan)
     n = np.isfinite(d).sum(axis=0)

@@ -186,7 +186,21 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
     summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
     summary |= {name: _median(good, name) for name in ("resident_before", "resident_after")}
+    summary["outlying_repeats"] = _outlying(good)
     return summary | {"cache_state": _one(_column(good, "cache_state"))}
+
+
+def _outlying(good: pd.DataFrame, least: int = 6) -> str:
+    """The repeats whose total lies outside Tukey's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
+
+    They are flagged, not removed: every figure and verdict has them.
+    """
+    total = _column(good, "seconds total")
+    if len(total) < least:
+        return ""
+    low, high = total.quantile([0.25, 0.75])
+    reach = 1.5 * (high - low)
+    return " ".join(str(repeat) for repeat in good["repeat"][(total < low - reach) | (total > high + reach)])
 
 
 def _spread_of_like(rows: pd.DataFrame, name: str) -> float:

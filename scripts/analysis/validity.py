@@ -79,6 +79,8 @@ def _settings(effective: dict) -> list[str]:
         asked, got = effective["page_buffer_asked"], effective["page_buffer_bytes"]
         if reason := hdf5.ignored_page_buffer(asked, got, effective["page_size"]):
             reasons.append(reason)
+    if (asked := effective.get("rdcc_nbytes_asked")) != effective.get("rdcc_nbytes"):
+        reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {asked}")
     if effective.get("workers") != effective.get("workers_asked"):
         reasons.append(f"{effective['workers']} workers were alive, {effective['workers_asked']} asked")
     return reasons

@@ -97,12 +97,8 @@ def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label
         )
     if sent[0] != sent[1]:
         raise Problem(f"{label}: ROS3 and the bare reader did not ask for the same: {sent[0]} and {sent[1]}")
-    taken = in_turn(
-        ROUNDS,
-        lambda: _pass(place, readers, ros3),
-        lambda: _pass(place, readers, bare),
-        lambda words: say(f"{label}: {words}"),
-    )
+    ways = [lambda told=told: _pass(place, readers, told) for told in (ros3, bare)]
+    taken = in_turn(ROUNDS, *ways, lambda words: say(f"{label}: {words}"))
     count, size = sent[0]["GET"]
     note = f"{count} GETs, {size / 2**20:.0f} MiB"
     return compared(f"ROS3 of {label}", taken[0], "bare ranged GETs", taken[1], None, note)

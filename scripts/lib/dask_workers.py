@@ -17,6 +17,8 @@ _SETTINGS = {
     "distributed.comm.retry.count": 0,
     "distributed.admin.log-format": "%(name)s: %(message)s",
 }
+# How often the living workers are counted while tasks run.
+_LOOK_S = 1.0
 _executed = 0
 
 
@@ -38,7 +40,7 @@ class Workers:
         Raises:
             Problem: a worker was lost, or `function` raised it.
         """
-        from distributed import KilledWorker
+        from distributed import KilledWorker, wait
         from distributed.client import FutureCancelledError
 
         futures = [
@@ -48,9 +50,23 @@ class Workers:
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
         try:
+            while not self._finished(wait, futures):
+                # A task is bound to its worker, so one whose worker is gone would wait for ever.
+                if gone := set(self.addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"]):
+                    raise Problem(
+                        f"{len(gone)} of {len(self.addresses)} Dask workers were lost while tasks were running"
+                    )
             return self._client.gather(futures)
         except (KilledWorker, FutureCancelledError) as error:
             raise Problem("a Dask worker was killed in the middle of its task; its words are in the log") from error
+
+    @staticmethod
+    def _finished(wait: Callable, futures: list) -> bool:
+        try:
+            wait(futures, timeout=_LOOK_S)
+        except TimeoutError:
+            return False
+        return True
 
     def each(self, function: Callable, *arguments: Any) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""

@@ -62,16 +62,26 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int, process: subprocess.Popen, name: str, log: Path | str, limit_s: float = 20.0) -> None:
-    """Wait until `process` accepts connections on 127.0.0.1:`port`.
+    """Wait until `process` itself listens on `port`; that somebody else does is no answer.
 
     Raises:
-        Problem: it ended, or did not answer within `limit_s` seconds.
+        Problem: it ended, or did not listen within `limit_s` seconds.
     """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise Problem(f"{name} ended with status {process.returncode} as it started; its words are in {log}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        if listens(process.pid, port):
             return
         time.sleep(0.005)
-    raise Problem(f"{name} did not answer on 127.0.0.1:{port} within {limit_s:g} s; its words are in {log}")
+    raise Problem(f"{name} did not listen on 127.0.0.1:{port} within {limit_s:g} s; its words are in {log}")
+
+
+def listens(pid: int, port: int) -> bool:
+    """Say whether the process holds a TCP socket that listens on `port` (proc(5): net/tcp, fd)."""
+    wanted, listening = f":{port:04X}", "0A"
+    with contextlib.suppress(OSError):
+        rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
+        sockets = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(wanted) and row[3] == listening}
+        return any(os.readlink(link) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False

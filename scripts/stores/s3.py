@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from scripts.lib.program import Problem
 
 _BLOCK = 1 << 22
+_CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None):
@@ -163,8 +164,9 @@ def _explain(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
     remedy = {
         "NoSuchBucket": "make the bucket, or correct its name in the configuration",
-        "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        "SignatureDoesNotMatch": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "InvalidAccessKeyId": _CHECK_KEYS,
+        "XAdminUserNotFound": _CHECK_KEYS,
+        "SignatureDoesNotMatch": _CHECK_KEYS,
         "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
         "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
     }.get(code, "see the service's documentation of this code")
