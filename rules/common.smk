@@ -142,10 +142,7 @@ def pages_of(wildcards) -> list[str]:
 
 def servers_of(wildcards) -> list[str]:
     """Return the artefact of the embedded servers where a store needs one."""
-    if "cell" in wildcards.keys():
-        store = cells_of(wildcards.study)[wildcards.cell].settings["store"]
-    else:
-        store = CONFIG["stores"][wildcards.store]
+    store = CONFIG["stores"][wildcards.store]
     return (
         [f"results/{RUN}/environments/servers.json"]
         if store.get("server") == "embedded"

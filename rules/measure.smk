@@ -30,7 +30,6 @@ rule measure:
         plan=ancient("results/{run}/{study}/plan.json"),
         environment=ancient(environment_of),
         provision=ancient(provision_of),
-        servers=ancient(servers_of),
     output:
         "results/{run}/{study}/records/{cell}/repeat={repeat}.json",
     log:
@@ -45,4 +44,4 @@ rule measure:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{CONFIG[repeats]}"
     shell:
         "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
-        " --environment {input.environment} --provision {input.provision} --servers {input.servers} --out {output} --log {log}"
+        " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log}"

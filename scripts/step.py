@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     cell.add_argument("--repeat", required=True, type=int, help="number of the repeat, from 1")
     cell.add_argument("--environment", required=True, type=Path, help="artefact of the library under test")
     cell.add_argument("--provision", required=True, type=Path, help="artefact of the data in their store")
-    cell.add_argument("--servers", nargs="?", type=Path, help="artefact of the servers' build")
+    cell.add_argument("--servers", type=Path, help="artefact of the servers' build, read if the store is embedded")
     cell.set_defaults(step=measuring.measure)
     arguments = parser.parse_args(argv)
     arguments.log.parent.mkdir(parents=True, exist_ok=True)
