@@ -23,7 +23,7 @@ from scripts.lib import host
 from scripts.lib.program import Problem, read_json, run
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
-_CELL_OVERHEAD_S = 2.0
+_CELL_OVERHEAD_S = 1.6
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -60,6 +60,10 @@ def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
     """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
     access = settings["cell"]["access"]
     wanted, known = settings[f"read_{access}"], manifest[access]
+    if isinstance(wanted, list):
+        if absent := [name for name in wanted if name not in known]:
+            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data, which have {', '.join(known)}")
+        return wanted
     if wanted == 0 or wanted >= len(known):
         return list(known)
     return random.Random(f"{settings['seed']} {access} {repeat}").sample(known, wanted)
@@ -71,10 +75,12 @@ def estimate(settings: dict) -> dict:
     Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
     """
     cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
+    shots, signals = data["shots"], data["signals"]
     if cell["access"] == "shots":
-        shots, signals = settings["read_shots"] or data["shots"], data["signals"]
+        shots = settings["read_shots"] or shots
     else:
-        shots, signals = data["shots"], settings["read_signals"] or data["signals"]
+        named = settings["read_signals"]
+        signals = len(named) if isinstance(named, list) else named or signals
     datasets = 2 * shots * signals
     opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
     size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
@@ -83,7 +89,7 @@ def estimate(settings: dict) -> dict:
     return {
         "requests": requests,
         "bytes": size,
-        "seconds": 2 + size / rate + requests * network.get("latency_ms", 0) / 1000,
+        "seconds": size / rate + requests * network.get("latency_ms", 0) / 1000,
     }
 
 

@@ -5,6 +5,11 @@ set -eu
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*" >&2; }
+[ "$(uname -s)" = Linux ] || {
+    say "Only Linux is supported: the page cache, processes and host facts are read there. Finished reports open anywhere;"
+    say "to measure from $(uname -s), use a Linux machine or a virtual machine with Debian 12."
+    exit 2
+}
 have() { command -v "$1" >/dev/null 2>&1; }
 header() { printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
 python_ready() {

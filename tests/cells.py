@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -84,15 +85,19 @@ class Place:
     def measure(self, repeat: int = 1, env: dict | None = None) -> dict:
         """Measure the cell once and return its record."""
         out = self.folder / f"repeat={repeat}.json"
-        done = program(
-            "step", "measure", "--plan", self.plan, "--cell", self.cell.name, "--repeat", repeat,
-            "--environment", self.environment, "--provision", self.provision,
-            "--servers", self.environments / "servers.json", "--out", out, "--log", self.folder / "step.log",
-            env=env,
-        )  # fmt: skip
+        done = self.step(out, repeat, env)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         return artefact(out)
+
+    def step(self, out: Path, repeat: int = 1, env: dict | None = None) -> subprocess.CompletedProcess:
+        """Run the step that measures, with its record at `out`."""
+        return program(
+            *("step", "measure", "--plan", self.plan, "--cell", self.cell.name, "--repeat", repeat),
+            *("--environment", self.environment, "--provision", self.provision),
+            *("--servers", self.environments / "servers.json", "--out", out, "--log", self.folder / "step.log"),
+            env=env,
+        )
 
     def pretend(self, prelude: str) -> None:
         """Let the library's interpreter run `prelude` before the measuring program: a fault planted where it counts."""

@@ -98,6 +98,14 @@ def test_the_control_repeats_cells_under_another_name(config):
         assert twin.dataset == original.dataset
 
 
+def test_a_setting_of_the_data_may_depend_on_the_layout(config):
+    cells, _ = matrix.expand(config, "shots")
+    sizes = {cell.levels["layout"]: cell.settings["data"]["page_size"] for cell in cells}
+    assert sizes == {"shot-major": 16_777_216, "single-shot": 8_000_000}
+    config["studies"]["shots"]["data"]["page_size"] = 4096
+    assert {cell.settings["data"]["page_size"] for cell in matrix.expand(config, "shots")[0]} == {4096}
+
+
 def test_only_selects_by_level_and_leaves_the_matrix_alone(config):
     cells, _ = matrix.expand(config, "shots")
     some = matrix.selected(cells, {"library": ["hdf5-1.14.6"], "page_buffer": ["0"]})

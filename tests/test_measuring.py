@@ -2,11 +2,14 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 from cells import ROS3, Place
 from conftest import artefact, processes_of
+
+from scripts.analysis import validity
 
 
 @pytest.fixture
@@ -16,6 +19,11 @@ def place(tmp_path: Path, environments: Path):
         return found.make() if make else found
 
     return build
+
+
+@pytest.fixture(scope="module")
+def good_record(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> dict:
+    return Place(tmp_path_factory.mktemp("good"), environments).make().measure()
 
 
 def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
@@ -81,7 +89,7 @@ def test_no_page_buffer_and_the_default_are_two_things(place, tmp_path, environm
         effective[level] = record["effective"]["page_buffer_bytes"]
     assert effective["0"] == 0
     assert effective["unset"] > 0
-    assert effective["16MiB"] == 16_000_000
+    assert effective["16MiB"] == 16 * 2**20
 
 
 def test_a_buffer_that_the_library_ignores_makes_the_record_invalid(place):
@@ -113,7 +121,7 @@ def test_a_file_that_is_not_what_its_label_says_fails_the_cell(place, tmp_path, 
     (here.data / "shots.h5").write_bytes((other.data / "shots.h5").read_bytes())
     record = here.measure()
     assert record["status"] == "failed"
-    assert record["reasons"] == ["the files that were read have page_size 4096, the manifest says 8000000"]
+    assert record["reasons"] == ["the files that were read have page_size 4096, the manifest says 16777216"]
 
 
 def test_corrupted_values_make_the_record_invalid(place):
@@ -257,3 +265,47 @@ def test_something_that_failed_before_fails_the_cell_with_its_reason(place):
     record = here.measure()
     assert record["status"] == "failed"
     assert "no compiler" in record["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    "block, key, value, reason",
+    [
+        ("effective", "rdcc_nbytes", 1, "the library made a chunk cache of 1 bytes out of 8388608"),
+        ("effective", "workers", 0, "0 workers were alive, 1 asked"),
+        ("work", "datasets", 0, "0 data sets were done"),
+        ("work", "logical_bytes", 1, "1 logical bytes were done"),
+        ("cache", "state", "mixed", "the page cache was mixed (100.0% resident), warm was asked"),
+        ("cache", "resident_after", 0.5, "the page cache lost pages while the cell ran (50.0% resident after)"),
+    ],
+)
+def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, key, value, reason):
+    changed = {**good_record, block: {**good_record[block], key: value}}
+    assert [line for line in validity.faults(changed) if line.startswith(reason)]
+    assert validity.faults(good_record) == []
+
+
+def test_workers_may_be_a_multiple_of_the_cores(place):
+    record = place(data={"signals": 8}, workers="2x").measure()
+    assert record["valid"], record["reasons"]
+    assert record["effective"]["workers"] == 2 * record["effective"]["usable_cores"]
+    assert record["effective"]["oversubscribed"]
+
+
+def test_a_record_that_cannot_be_written_is_one_line_and_no_half_file(place, tmp_path):
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(full)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a full file system needs the right to mount one")
+    try:
+        (full / "filler").write_bytes(b"x" * 8192)
+        here = place()
+        done = here.step(full / "repeat=1.json")
+        assert done.returncode == 2
+        assert "repeat=1.json cannot be written: No space left on device; free the disk" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert [path.name for path in full.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", str(full)], check=True)

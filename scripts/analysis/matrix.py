@@ -111,7 +111,8 @@ def datasets(cells: list[Cell]) -> dict[str, dict]:
 def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, dict], twin_of: str) -> Cell:
     section = config["studies"][study]
     data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
-    data = {**section["data"], **data_levels, "seed": config["seed"]}
+    data = {key: _for_level(value, data_levels) for key, value in section["data"].items()}
+    data |= {**data_levels, "seed": config["seed"]}
     levels = {**levels, "control": "twin" if twin_of else ""}
     settings = {
         "study": study,
@@ -126,6 +127,13 @@ def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, d
     readable = "_".join([*(_short(factor, level) for factor, level in levels.items() if level)])
     dataset = "-".join([study, *data_levels.values(), digest(data)])
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
+
+
+def _for_level(value: object, data_levels: dict[str, str]) -> object:
+    """A setting of the data may be a mapping from the levels of a factor that describes them."""
+    if not isinstance(value, dict):
+        return value
+    return next(value[level] for level in data_levels.values() if level in value)
 
 
 def _short(factor: str, level: str) -> str:
