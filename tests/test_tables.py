@@ -17,7 +17,7 @@ CELLS = (
     "cell,{levels},n,failed,invalid,total_s,total_s_low,total_s_high,open_s,open_s_low,open_s_high,first_s,first_s_low,"
     "first_s_high,rest_s,rest_s_low,rest_s_high,plan_s,null_s,cluster_start_s,verify_s,throughput_mib_s,logical_bytes,tasks,"
     "requests,requests_spread,bytes_offered,bytes_delivered,amplification,page_buffer_bytes,hdf5,h5py,oversubscribed,"
-    "idle_workers,resident_before,resident_after,cache_state,reasons"
+    "idle_workers,resident_before,resident_after,outlying_repeats,cache_state,reasons"
 )
 VERDICTS = (
     "factor,baseline,contender,{levels},metric,role,blocks,baseline_s,contender_s,ratio,ratio_low,ratio_high,p,verdict,"
@@ -212,3 +212,14 @@ def test_a_run_without_records_or_comparisons_has_its_tables(tmp_path):
     samples, cells, judged = gather(run, compare=[])
     assert (len(samples), set(cells["n"]), len(judged)) == (0, {0}, 0)
     assert "verdict" in judged
+
+
+def test_an_outlying_repeat_is_named_and_stays(tmp_path):
+    def slow(record: dict) -> dict:
+        factor = 10 if record["repeat"] == 4 else 1
+        return record | {"seconds": {name: factor * value for name, value in record["seconds"].items()}}
+
+    _, cells, _ = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), repeats=8, change=slow))
+    assert all("4" in repeats.split() for repeats in cells["outlying_repeats"].astype(str))
+    assert not any("5" in repeats.split() for repeats in cells["outlying_repeats"].astype(str))
+    assert set(cells["n"]) == {8}
