@@ -1,7 +1,5 @@
 # The two commands: `make run` and `make test`. `make help` lists the rest.
 CONFIG ?= config/config.yaml
-PYTHON ?= python3
-export PYTHON
 LAUNCH = .venv/bin/python -sE -m scripts.launch --configfile $(CONFIG) $(if $(CORES),--cores $(CORES)) \
 	$(if $(STUDY),--study $(STUDY)) $(if $(ONLY),--only $(ONLY)) $(if $(YES),--yes)
 

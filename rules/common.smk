@@ -6,12 +6,12 @@ Writes: nothing
 
 import json
 import os
+import re
 import sys
 from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-from snakemake.settings.types import DeploymentMethod
 
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
@@ -22,7 +22,10 @@ def resolved(values: dict) -> dict:
     """Return the configuration with its defaults; a mistake in it stops here in one line."""
     files = workflow.config_settings.configfiles or ["config/config.yaml"]
     try:
-        return configuration.resolve(dict(values), files)
+        complete = configuration.resolve(dict(values), files)
+        for study in complete["studies"]:
+            matrix.expand(complete, study)
+        return complete
     except Problem as problem:
         raise WorkflowError(str(problem)) from None
 
@@ -39,16 +42,11 @@ def expect_folders(*names: str) -> None:
             )
 
 
-def with_conda() -> bool:
-    """Say whether environments come from conda (`--sdm conda`)."""
-    return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-
-
 CONFIG = resolved(config)
 expect_folders("results", "reports")
 RUN = CONFIG["run"]
 # Relative, so that a clone that was moved does not look like changed parameters.
-PYTHON = "python" if with_conda() else os.path.relpath(sys.executable)
+PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
 REPEATS = range(1, CONFIG["repeats"] + 1)
 
@@ -56,8 +54,8 @@ REPEATS = range(1, CONFIG["repeats"] + 1)
 wildcard_constraints:
     run=RUN,
     study="|".join(STUDIES),
-    library="|".join(CONFIG["libraries"]),
-    store="|".join(CONFIG["stores"]),
+    library="|".join(map(re.escape, CONFIG["libraries"])),
+    store="|".join(map(re.escape, CONFIG["stores"])),
     dataset="[a-z][A-Za-z0-9-]*",
     cell="[^/]+",
     repeat="[0-9]+",
@@ -185,7 +183,11 @@ def verdict_settings(wildcards) -> str:
 
 
 def study_config(wildcards) -> str:
-    """Return the configuration without what changes no record of a study, as JSON."""
-    return json.dumps(
-        {**CONFIG, "studies": {wildcards.study: CONFIG["studies"][wildcards.study]}}
-    )
+    """Return what the plan and the facts of a study depend on, as JSON: not which part of it is asked for now."""
+    kept = {
+        key: value
+        for key, value in CONFIG.items()
+        if key not in ("only", "ask_above", "studies")
+    }
+    study = {wildcards.study: CONFIG["studies"][wildcards.study]}
+    return json.dumps({**kept, "only": {}, "studies": study})

@@ -18,7 +18,7 @@ rule environment:
     conda:
         conda_of
     params:
-        python=os.path.relpath(sys.executable),
+        python=PYTHON,
         spec=library_spec,
     message:
         "build library {wildcards.library}"

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from scripts.lib.program import read_json, run, write_json, write_text
+from scripts.lib.program import Problem, read_json, run, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,7 +44,10 @@ def failures(results: Path) -> dict[Path, dict]:
     found = {}
     for pattern in patterns:
         for path in sorted(results.glob(pattern)):
-            artefact = read_json(path)
+            try:
+                artefact = read_json(path)
+            except Problem as problem:
+                artefact = {"status": "failed", "reasons": [str(problem)]}
             if artefact.get("status") == "failed":
                 found[path] = artefact
     return found

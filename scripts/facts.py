@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from scripts.analysis import config as configuration
-from scripts.lib.program import read_json, run, write_json
+from scripts.lib.program import Problem, read_json, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,7 +23,10 @@ def main(argv: list[str] | None = None) -> int:
 def facts(config: dict, study: str, results: Path) -> dict:
     """Return what the report of a study says about its run, from the records and artefacts in `results`."""
     plan = read_json(results / study / "plan.json")
-    records = [read_json(path) for path in sorted((results / study / "records").glob("*/repeat=*.json"))]
+    folders = [results / study / "records" / cell for cell in plan["cells"]]
+    records = [
+        record for folder in folders for path in sorted(folder.glob("repeat=*.json")) if (record := _whole(path))
+    ]
     measured = [record for record in records if record["status"] == "done"]
     hosts = {json.dumps(_constant(record["host"]), sort_keys=True): _constant(record["host"]) for record in measured}
     return {
@@ -64,6 +67,14 @@ def failed_attempts(results: Path) -> list[dict]:
 
 def _constant(host: dict) -> dict:
     return {key: value for key, value in host.items() if not key.startswith("load_")}
+
+
+def _whole(path: Path) -> dict | None:
+    """Return a record, or None where it is broken, which `scripts.tables` says and counts as failed."""
+    try:
+        return read_json(path)
+    except Problem:
+        return None
 
 
 def _library(path: Path) -> dict:

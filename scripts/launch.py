@@ -32,8 +32,10 @@ def main(argv: list[str] | None = None) -> int:
     config = configuration.load(arguments.configfile)
     config["only"] = chosen(config, arguments.study, arguments.only)
     studies = config["only"].get("study", list(config["studies"]))
-    for word in arguments.again:
-        _move_aside(config, studies, word)
+    if arguments.again and not arguments.plan:
+        _expect_alone()
+        for word in arguments.again:
+            _move_aside(config, studies, word)
     costs = {study: cost(config, study) for study in studies}
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
@@ -47,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         "--configfile",
         arguments.configfile,
     ]
-    _expect_alone(command)
+    _expect_alone()
+    _unlock(command)
     if config["only"]:
         command += ["--config", f"only={json.dumps(config['only'])}"]
     os.execv(command[0], [*command, *arguments.snakemake])
@@ -179,23 +182,29 @@ def _move_aside(config: dict, studies: list[str], word: str) -> None:
         print(f"moved {folder} to {target}", file=sys.stderr)
 
 
-def _expect_alone(command: list[str]) -> None:
-    """Take away the lock of a run that was killed.
+def _unlock(command: list[str]) -> None:
+    """Take away the lock of a run that was killed."""
+    if any(Path(".snakemake/locks").glob("*")):
+        subprocess.run([*command, "--unlock"], capture_output=True, check=True)
+
+
+def _expect_alone() -> None:
+    """See that no other run is going on in this folder.
 
     Raises:
-        Problem: another run is going on in this folder.
+        Problem: one is.
     """
     if not any(Path(".snakemake/locks").glob("*")):
         return
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes()
-                if b"snakemake" in words and b"--unlock" not in words and (entry / "cwd").resolve() == Path.cwd():
+                words = (entry / "cmdline").read_bytes().split(b"\0")[:2]
+                programs = {os.path.basename(word) for word in words}
+                if b"snakemake" in programs and (entry / "cwd").resolve() == Path.cwd():
                     raise Problem(
                         f"another run is going on in this folder (process {entry.name}): wait, or use another clone"
                     )
-    subprocess.run([*command, "--unlock"], capture_output=True, check=True)
 
 
 def _duration(seconds: float) -> str:

@@ -165,7 +165,7 @@ def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
         cluster.each(dask_workers.forget_executed)
         if timed:
             step.open_window()
-        rows, planning, total = _read_all(cluster, plan)
+        rows, planning, elapsed = _read_all(cluster, plan)
         executed = cluster.each(dask_workers.executed)
         lines = [line for taken in cluster.each(shot_reader.lines) for line in taken]
         replaced = cluster.replaced()
@@ -173,6 +173,10 @@ def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
         step.close_window()
     if replaced:
         raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+    slowest = _slowest(rows)
+    # The clock stops for checksums: those of the slowest task of each object are what the elapsed time has of them.
+    stopped = sum(row["verify"] for row in slowest)
+    total = elapsed - stopped
     return _accounts(plan, rows, library, sum(executed), lines, workers) | {
         "samples": [_sample(row, plan, rows, workers, total) for row in rows],
         "seconds": {
@@ -182,8 +186,8 @@ def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
             "open": statistics.median(seconds for row in rows for seconds in row["opens"]),
             "first": max(row["first"] for row in rows if row["object_id"] == plan.objects[0]),
             "rest": sum(row["rest"] for row in rows),
-            "verify": sum(row["verify"] for row in rows),
-            "gather": total - planning - _slowest(rows),
+            "verify": stopped,
+            "gather": total - planning - sum(row["seconds"] for row in slowest),
             "total": total,
         },
     }
@@ -202,12 +206,14 @@ def _read_all(cluster: dask_workers.Workers, plan: _Plan) -> tuple[list[dict], f
     return rows, planning, time.perf_counter() - start
 
 
-def _slowest(rows: list[dict]) -> float:
-    """Return the seconds of the slowest task of each object, summed; what is left of the total is the harness's."""
-    slowest: dict[str, float] = {}
+def _slowest(rows: list[dict]) -> list[dict]:
+    """Return the row of the slowest task of each object, which is what the next object waits for."""
+    slowest: dict[str, dict] = {}
     for row in rows:
-        slowest[row["object_id"]] = max(slowest.get(row["object_id"], 0.0), row["seconds"] + row["verify"])
-    return sum(slowest.values())
+        known = slowest.get(row["object_id"])
+        if known is None or row["seconds"] + row["verify"] > known["seconds"] + known["verify"]:
+            slowest[row["object_id"]] = row
+    return list(slowest.values())
 
 
 def _null_cost(cluster: dask_workers.Workers, plan: _Plan, empty: list[shot_reader.Batch]) -> float:

@@ -17,6 +17,8 @@ from scripts.stores import s3, servers
 from scripts.stores.processes import owned
 
 _POLL_S = 1.0
+# What would change a measurement unseen: settings of the user's own Python, Dask, HDF5 and linker.
+_NOT_INHERITED = ("AWS_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 def require(path: Path) -> dict:
@@ -77,7 +79,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     failed = validity.failures(record, settings, manifest)
     if failed:
         raise Problem("; ".join(failed))
-    faults = validity.faults(record)
+    faults, modules = validity.faults(record), record.pop("modules")
     write_json(
         arguments.out,
         {
@@ -91,7 +93,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             **record,
             "host": facts,
             "provenance": {
-                **provenance.facts([*provenance.loaded(), *record.pop("modules")]),
+                **provenance.facts([*provenance.loaded(), *modules]),
                 "data_sha256": provision["data_sha256"],
                 "lock_sha256": environment["lock_sha256"],
                 "build": environment["build"],
@@ -104,8 +106,8 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
 
 def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: Path | None, log: IO[str]):
     """Return the embedded server if there is one, the place of the files, and the reader's environment."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PYTHON"))}
-    env["AWS_EC2_METADATA_DISABLED"] = "true"
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
+    env |= {"AWS_EC2_METADATA_DISABLED": "true", "DASK_CONFIG": os.devnull}
     if store["kind"] == "posix":
         return None, provision["location"], env
     served, endpoint = None, store.get("endpoint")
@@ -114,6 +116,7 @@ def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: 
             servers.s3(read_json(binaries), Path(provision["folder"]), store.get("network"), log)
         )
         endpoint = served.endpoint
+        env = {key: value for key, value in env.items() if not key.lower().endswith("_proxy")}
         env |= {
             "AWS_ACCESS_KEY_ID": served.credentials["access_key"],
             "AWS_SECRET_ACCESS_KEY": served.credentials["secret_key"],

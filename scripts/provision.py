@@ -28,6 +28,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     manifest = read_json(arguments.manifest)
     files = [(entry, Path(entry.get("path", arguments.manifest.parent / entry["name"]))) for entry in manifest["files"]]
+    if gone := [path for _, path in files if not path.exists()]:
+        raise Problem(f"{gone[0]} is gone; remove {arguments.manifest} and run again")
     provide = _posix if arguments.store["kind"] == "posix" else _s3
     artefact = provide(arguments.store, manifest["dataset"], files, arguments)
     artefact |= {

@@ -54,14 +54,14 @@ install() {
 }
 
 [ -z "$debian" ] || install "$debian" "$redhat"
-if ! sources_ready; then
+stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16)"
+if [ ! -e "$stamp" ] && ! sources_ready; then
     package=cargo
     ! have apt-cache || [ -z "$(apt-cache policy cargo-web 2>/dev/null)" ] || package=cargo-web
     install " $package" " cargo"
 fi
 python_ready || { say "No Python of at least 3.11 with headers and venv was found; name one: make PYTHON=/path/to/python3.12"; exit 2; }
 
-stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16)"
 if [ ! -e "$stamp" ]; then
     say "Making .venv from envs/workflow.lock"
     .venv/bin/python -c "import ssl" 2>/dev/null || { rm -rf .venv && "$python" -m venv .venv; }

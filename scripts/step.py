@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import IO
 
@@ -50,6 +51,10 @@ def main(argv: list[str] | None = None) -> int:
         except Problem as problem:
             print(problem, file=log)
             _fail(arguments, str(problem))
+        except Exception as error:
+            # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
+            traceback.print_exc(file=log)
+            _fail(arguments, f"{type(error).__name__}: {' '.join(str(error).split())}")
         except KeyboardInterrupt:
             print("interrupted; nothing was written", file=log)
             return 130

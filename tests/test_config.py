@@ -67,6 +67,15 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: c["stores"]["s3"].update(kind="s4"), "stores.s3.kind: 's4' is none of posix, s3"),
         (lambda c: c["stores"]["s3"].update(buket="b"), "stores.s3.buket: unknown key; did you mean bucket?"),
         (lambda c: c["stores"]["s3"]["network"].update(latency_ms="20"), "latency_ms: '20' is not of type integer"),
+        (
+            lambda c: c["stores"]["s3"].update(endpoint="http://a"),
+            "stores.s3: server and endpoint exclude each other; drop one",
+        ),
+        (lambda c: c["stores"]["s3"].pop("server"), "stores.s3: 'server' is a dependency of 'network'"),
+        (
+            lambda c: c["libraries"].update(servers={"kind": "wheel", "hdf5": "2.0.0"}),
+            "libraries: 'servers' is taken; choose another name",
+        ),
         (lambda c: c["stores"]["disk"].pop("kind"), "stores.disk: kind is missing"),
         (lambda c: c["libraries"]["hdf5-2.0.0"].update(hdf5=2.0), "hdf5: 2.0 is not of type string; quote it"),
         (lambda c: c.update(seed="a"), "seed: 'a' is not of type integer"),

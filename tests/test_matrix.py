@@ -7,6 +7,7 @@ from conftest import ROOT
 
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
+from scripts.lib.program import Problem
 
 
 @pytest.fixture(autouse=True)
@@ -111,3 +112,14 @@ def test_only_selects_by_level_and_leaves_the_matrix_alone(config):
     some = matrix.selected(cells, {"library": ["hdf5-1.14.6"], "page_buffer": ["0"]})
     assert {(cell.levels["library"], cell.levels["page_buffer"]) for cell in some} == {("hdf5-1.14.6", "0")}
     assert matrix.selected(cells, {"pattern": ["broadcast"]}) == cells
+
+
+def test_a_matrix_or_a_baseline_of_which_nothing_is_left_is_refused_before_anything_runs(config):
+    config["studies"]["shots"]["compare"] = [{"factor": "driver", "baseline": "ros3"}]
+    only_disk = {"store": ["disk"], "driver": ["sec2", "ros3"]}
+    config["studies"]["shots"]["matrix"] = [config["studies"]["shots"]["matrix"][1] | only_disk]
+    with pytest.raises(Problem, match="no cell has the baseline driver ros3"):
+        matrix.expand(config, "shots")
+    config["studies"]["shots"]["matrix"][0]["driver"] = ["ros3"]
+    with pytest.raises(Problem, match="no cell of it can exist"):
+        matrix.expand(config, "shots")

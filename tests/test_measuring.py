@@ -10,6 +10,7 @@ from cells import ROS3, Place
 from conftest import artefact, processes_of
 
 from scripts.analysis import validity
+from scripts.lib import provenance
 
 
 @pytest.fixture
@@ -248,14 +249,21 @@ def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(pla
     assert processes_of(str(here.folder)) == []
 
 
-def test_changed_code_changes_the_hash_of_what_measured(place):
-    here = place()
-    before = here.measure()["provenance"]["code_sha256"]
-    assert before == here.measure()["provenance"]["code_sha256"]
-    here.pretend(
-        "from scripts.lib import provenance\nprovenance.loaded = lambda: ['scripts.lib.shot_reader', 'scripts.report']"
-    )
-    assert here.measure()["provenance"]["code_sha256"] != before
+def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").mkdir()
+    for name in ("reader", "report"):
+        (tmp_path / "scripts" / f"{name}.py").write_text("pass\n", encoding="utf-8")
+    before = provenance.code_sha256(["scripts.reader"])
+    (tmp_path / "scripts/report.py").write_text("changed\n", encoding="utf-8")
+    assert provenance.code_sha256(["scripts.reader"]) == before
+    (tmp_path / "scripts/reader.py").write_text("changed\n", encoding="utf-8")
+    assert provenance.code_sha256(["scripts.reader"]) != before
+
+
+def test_a_record_names_the_code_that_measured_it(good_record, place):
+    assert place().measure()["provenance"]["code_sha256"] == good_record["provenance"]["code_sha256"]
+    assert "modules" not in good_record
 
 
 def test_something_that_failed_before_fails_the_cell_with_its_reason(place):

@@ -73,6 +73,9 @@ def test_a_bucket_elsewhere_is_filled_verified_and_read_signed_and_then_anonymou
     assert record["requests"] == {}
     assert record["cache"]["state"] == "unverified"
     assert here.provide(**KEYS).provided["upload"] == {"uploaded": 0, "found": 1, "retries": 0}
+    told = [path for path in (tmp_path / "signed").rglob("*") if path.suffix in (".json", ".log")]
+    assert len(told) > 3
+    assert [path for path in told if KEYS["AWS_SECRET_ACCESS_KEY"] in path.read_text(encoding="utf-8")] == []
 
     everybody = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"]}
     statement = {**everybody, "Resource": ["arn:aws:s3:::elsewhere", "arn:aws:s3:::elsewhere/*"]}

@@ -145,6 +145,10 @@ def _explain(error: jsonschema.ValidationError, root: dict) -> str:
             return f"{place}: {error.instance!r} is not of type {wanted}{quote}{_told(told)}"
         case "pattern" | "anyOf" | "oneOf":
             return f"{place}: {error.instance!r} is not understood{_told(told)}"
+        case "not" if isinstance(error.instance, dict):
+            return f"{place}: {' and '.join(error.validator_value['required'])} exclude each other; drop one"
+        case "not":
+            return f"{place}: {error.instance!r} is taken; choose another name"
         case _:
             return f"{place or 'the file'}: {error.message}{_told(told)}"
 

@@ -206,7 +206,7 @@ def conditions(results: Results) -> Table:
         "resident after / %": one,
     }
     over = {
-        "cache state": cells["cache_state"] != cells["cache"],
+        "cache state": (cells["cache_state"] != cells["cache"]) & (cells["cache"] != "any"),
         "idle workers": ~cells["idle_workers"].astype(str).isin(["0", "0.0", "nan"]),
         "oversubscribed": frame["oversubscribed"] == "yes",
         "outlying repeats": frame["outlying repeats"] != "",

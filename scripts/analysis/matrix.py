@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from scripts.analysis import config as configuration
+from scripts.lib.program import Problem
 
 # What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
 _STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
@@ -55,6 +56,9 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
 
     Returns:
         Cells in the order of the matrix, then the A/A twins; each combination once, however often it is named.
+
+    Raises:
+        Problem: nothing is left of the matrix, or of the baseline of a comparison.
     """
     section = config["studies"][study]
     mappings = section["matrix"] if isinstance(section["matrix"], list) else [section["matrix"]]
@@ -70,9 +74,21 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
             cell = _cell(config, study, levels, factors, "")
             cells.setdefault(cell.name, cell)
     originals = list(cells.values())
+    _check_left(config, study, originals, omitted)
     chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
     twins = [_cell(config, study, _without_control(cell.levels), factors, cell.name) for cell in chosen]
     return originals + twins, list(omitted.values())
+
+
+def _check_left(config: dict, study: str, cells: list[Cell], omitted: dict[str, Omitted]) -> None:
+    """Refuse a matrix of which nothing is left, and a baseline of which nothing is left."""
+    reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
+    if not cells:
+        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
+    for comparison in config["studies"][study]["compare"]:
+        factor, baseline = comparison["factor"], str(comparison["baseline"])
+        if not any(cell.levels[factor] == baseline for cell in cells):
+            raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({reasons})")
 
 
 def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:

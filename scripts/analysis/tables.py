@@ -156,6 +156,8 @@ def _run(record: dict) -> dict:
         "resident_after": _float(facts.get("resident_after")),
         "code": provenance.get("code_sha256", ""),
         "data": provenance.get("data_sha256", ""),
+        "packages": provenance.get("lock_sha256", ""),
+        "machine": json.dumps([record.get("host", {}).get(key) for key in ("cpu", "affinity", "kernel")]),
     }
 
 

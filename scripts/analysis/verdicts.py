@@ -15,6 +15,8 @@ _SAME = {
     "code": "the measuring code differs",
     "data": "the data differ",
     "logical_bytes": "the amount of data differs",
+    "packages": "the Python packages differ",
+    "machine": "the machine differs",
 }
 _JUDGEMENT = (
     *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "verdict"),

@@ -31,6 +31,7 @@ def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None
         options["signature_version"] = UNSIGNED
     keys = {}
     if credentials:
+        options["proxies"] = {}
         keys = {"aws_access_key_id": credentials["access_key"], "aws_secret_access_key": credentials["secret_key"]}
     return boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
 
