@@ -292,6 +292,15 @@ def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, ke
     assert validity.faults(good_record) == []
 
 
+def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record):
+    here = place(**ROS3, layout="shot-major", make=False)
+    manifest = {"dataset": "d", "layout": {}}
+    settings = {**here.cell.settings, "cell": {**here.cell.settings["cell"], "driver": None}}
+    for requests, many in (({}, 1), ({"GET": {"count": 3}}, 0)):
+        reasons = validity.failures({**good_record, "requests": requests}, settings, manifest)
+        assert len([reason for reason in reasons if "no request reached the embedded server" in reason]) == many
+
+
 def test_workers_may_be_a_multiple_of_the_cores(place):
     record = place(data={"signals": 8}, workers="2x").measure()
     assert record["valid"], record["reasons"]

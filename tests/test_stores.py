@@ -14,7 +14,7 @@ from conftest import artefact, program
 
 from scripts.lib import cache
 from scripts.lib.program import Problem
-from scripts.stores import processes, servers
+from scripts.stores import processes, servers, statsd
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 
@@ -192,6 +192,24 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
     assert requests["GET"]["failed"] == 1
     assert requests["GET"]["bytes_offered"] == 700_000
     assert 700_000 < requests["GET"]["bytes_delivered"] < 720_000
+
+
+def test_reports_of_requests_that_were_lost_are_noticed():
+    counter = statsd.RequestCounter()
+    host, port = counter.address.split(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
+        counter.settle()
+        assert counter.read() == {"GET": {"count": 1, "failed": 0, "bytes_offered": 0}}
+        assert counter.dropped() == 0
+        # Hold the lock that the receiver needs, so that the kernel's buffer runs over.
+        with counter._lock:
+            for _ in range(300_000):
+                sender.sendto(b"versitygw.success_count,method=GET:1|c" + b"x" * 900, (host, int(port)))
+                if counter.dropped():
+                    break
+        assert counter.dropped() > 0
+    counter.close()
 
 
 def test_an_emulated_network_delays_and_limits(tmp_path, environments):

@@ -20,6 +20,8 @@ def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
             reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
         if driver == "ros3" and not effective.get("ros3"):
             reasons.append("the library has no ROS3")
+    if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
+        reasons.append("no request reached the embedded server, or none was counted")
     reasons += mislabelled(manifest, settings["data"])
     layout = manifest["layout"]
     for key in ("paged", "page_size"):

@@ -34,12 +34,16 @@ def usable_cores() -> int:
 
 
 def cpu_quota() -> float | None:
-    """Return the CPU quota of this control group in cores, None where there is no limit."""
-    line = _read("/sys/fs/cgroup/cpu.max")
-    if line and not line.startswith("max"):
-        quota, period = line.split()
-        return int(quota) / int(period)
-    return None
+    """Return the CPU quota of this control group in cores, the smallest up to its root; None: no limit."""
+    own = next((line[3:] for line in (_read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "/")
+    group = Path("/sys/fs/cgroup") / own.lstrip("/")
+    quotas = []
+    for folder in (group, *group.parents):
+        line = _read(str(folder / "cpu.max"))
+        if line and not line.startswith("max"):
+            quota, period = line.split()
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
 
 
 def mount(path: Path | str) -> dict:

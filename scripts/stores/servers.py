@@ -50,8 +50,13 @@ class Served:
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
         reader, headers included; None where no proxy stands between.
+
+        Raises:
+            Problem: not all requests could be counted.
         """
         self.counter.settle()
+        if lost := self.counter.dropped():
+            raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
         requests: dict[str, dict[str, int | None]] = {**self.counter.read()}
         delivered = self._delivered() - self._delivered_at_open if self._metrics else None
         for method in requests:

@@ -6,10 +6,11 @@ import socket
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 # Influx flavour: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
-_QUIET_S = 0.15
+_QUIET_S = 0.1
 
 
 class RequestCounter:
@@ -39,9 +40,10 @@ class RequestCounter:
             self.offered: Counter[str] = Counter()
 
     def settle(self) -> None:
-        """Wait until no packet has come for a while: UDP packets may trail their requests."""
-        while time.monotonic() - self._last < _QUIET_S:
-            time.sleep(0.01)
+        """Wait until no packet has come for a while from now on: UDP packets trail their requests."""
+        called = time.monotonic()
+        while time.monotonic() - max(called, self._last) < _QUIET_S:
+            time.sleep(0.005)
 
     def read(self) -> dict[str, dict[str, int]]:
         """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes the failed."""
@@ -54,6 +56,12 @@ class RequestCounter:
                 }
                 for method in sorted(self.counts)
             }
+
+    def dropped(self) -> int:
+        """Return how many packets the kernel has dropped since this counter was made (proc(5), net/udp, drops)."""
+        port = f":{int(self.address.rpartition(':')[2]):04X}"
+        rows = (line.split() for line in Path("/proc/self/net/udp").read_text(encoding="utf-8").splitlines()[1:])
+        return sum(int(row[-1]) for row in rows if row[1].endswith(port))
 
     def close(self) -> None:
         """Stop listening."""
