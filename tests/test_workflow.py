@@ -225,3 +225,56 @@ def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny):
     words, _ = first.communicate()
     assert first.returncode == 0, words
     assert len(records(tiny)) == 4
+
+
+def launch(clone: Path, *arguments: object, **options: object) -> subprocess.CompletedProcess:
+    return program("launch", "--cores", 2, *arguments, cwd=clone, **options)
+
+
+def test_a_subset_by_levels_and_one_cell_again_on_purpose(tiny):
+    done = launch(tiny, "--only", "access=shots")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {record["cell"]["access"] for record in records(tiny).values()} == {"shots"}
+    assert launch(tiny).returncode == 0
+    before = records(tiny)
+    assert len(before) == 4
+    name = next(record["name"] for record in before.values() if record["cell"]["access"] == "signals")
+    assert launch(tiny, "--again", name[:-3], "--plan").returncode == 0
+    assert records(tiny) == before
+    done = launch(tiny, "--again", name[:-3])
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = records(tiny)
+    assert {key for key in after if after[key] != before[key]} == {f"{name}/repeat={n}.json" for n in (1, 2)}
+    assert len(list((tiny / "results/tiny/again").rglob("repeat=*.json"))) == 2
+    wrong = launch(tiny, "--again", "no-such-cell")
+    assert wrong.returncode == 2
+    assert "no measured cell of results/tiny begins with 'no-such-cell'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        (["--only", "acces=shots"], "only.acces: no study of this run has this factor"),
+        (["--only", "access=shot"], "only.access: 'shot' is no level of it"),
+        (["--only", "access"], "'access' is not FACTOR=LEVEL"),
+        (["--study", "shot"], "only.study: 'shot' is no level of it; known: shots"),
+    ],
+)
+def test_a_subset_that_does_not_exist_is_one_line(tiny, arguments, line):
+    done = launch(tiny, *arguments)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tiny / "results").exists()
+
+
+def test_a_dear_run_is_asked_about_before_it_starts(tiny):
+    write(tiny, TINY | {"ask_above": {"hours": 0.0001}})
+    refused = launch(tiny, stdin=subprocess.DEVNULL)
+    assert refused.returncode == 2
+    assert "above the limits of ask_above: hours" in refused.stderr
+    assert "say YES=1 (--yes)" in refused.stderr
+    assert records(tiny) == {}
+    assert launch(tiny, "--plan").returncode == 0
+    assert launch(tiny, "--yes", stdin=subprocess.DEVNULL).returncode == 0
+    assert len(records(tiny)) == 4
