@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from scripts.lib.program import Problem, run, write_json
+from scripts.lib.program import Problem, run, sync, write_json
 from scripts.lib.shot_files import SMALL, describe, extents, fingerprint, reason
 from scripts.lib.shots import Settings, axis_values, check, ordered_pairs, plan, selection, signal_values, table
 
@@ -253,15 +253,6 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
             for name, *read in parts_of["datasets"]:
                 if tuple(read) != written[name]:
                     raise Problem(f"{parts_of['file']}: {name} does not read back as written; check the disk")
-
-
-def sync(path: Path) -> None:
-    """Force a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ import argparse
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
-from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.lib.program import Problem, read_json, run, sync, write_json
 from scripts.stores import s3, servers
 
 
@@ -68,7 +67,7 @@ def _posix(store: dict, dataset: str, files: list[tuple[dict, Path]], arguments:
             folder.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(path, part)
-            _fsync(part)
+            sync(part)
             part.replace(target)
         except OSError as error:
             raise Problem(
@@ -106,14 +105,6 @@ def _s3(store: dict, dataset: str, files: list[tuple[dict, Path]], arguments: ar
 def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 if __name__ == "__main__":
