@@ -29,23 +29,16 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True, help="the data set's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
+    parser.add_argument(
         "--settings",
+        required=True,
         help='make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
-        '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each',
-    )
-    source.add_argument(
-        "--from",
-        dest="files",
-        nargs="+",
-        type=Path,
-        help="describe files, or all HDF5 files in folders",
+        '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
+        'or {"files": "folder"}: describe one\'s own files',
     )
     options = parser.parse_args(argv)
-    settings = {} if options.files else parse(options.settings)
-    own = options.files or ([Path(settings["files"])] if "files" in settings else [])
-    found = existing(own) if own else make(check(settings), options.out)
+    settings = parse(options.settings)
+    found = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
     write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **found})
     layout = found["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} data set reads")
@@ -63,14 +56,14 @@ def parse(text: str) -> dict:
     return settings
 
 
-def existing(sources: Iterable[Path]) -> dict:
-    """Return the manifest's facts about a user's own files, which are only read; each has its absolute `path`."""
-    paths: dict[str, Path] = {}
-    for source in sources:
-        inside = sorted(path for path in source.glob("*") if path.suffix in (".h5", ".hdf5"))
-        for path in inside if source.is_dir() else [source]:
-            if paths.setdefault(path.name, path.absolute()) != path.absolute():
-                raise Problem(f"{path} and {paths[path.name]} have one name; rename one of them")
+def existing(source: Path) -> dict:
+    """Return the manifest's facts about a user's own files, which are only read; each has its absolute `path`.
+
+    Args:
+        source: a file, or a folder whose HDF5 files are meant.
+    """
+    inside = sorted(path for path in source.glob("*") if path.suffix in (".h5", ".hdf5"))
+    paths = {path.name: path.absolute() for path in (inside if source.is_dir() else [source])}
     facts = describe(paths.values())
     for file in facts["files"]:
         file["path"] = str(paths[file["name"]])

@@ -94,7 +94,9 @@ def estimate(settings: dict) -> dict:
 
 
 def data_bytes(data: dict) -> int:
-    """Estimate the bytes of a generated data set: 16 MB a shot as a file of its own, half of that in one file."""
+    """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
+    if "files" in data:
+        return 0
     return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
 
 

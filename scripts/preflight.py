@@ -7,6 +7,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -45,11 +46,8 @@ def findings(config: dict) -> Iterator[Finding]:
         else "only Linux is supported",
     )
     yield from _tools(config)
-    yield from _disk(config)
-    folders = {"results": Path("results")}
-    folders |= {f"store {name}": Path(store["path"]) for name, store in config["stores"].items() if "path" in store}
-    for name, folder in folders.items():
-        yield from _folder(name, folder)
+    for folder, use in _uses(config).items():
+        yield from _folder(folder, use)
     for name, store in config["stores"].items():
         if store["kind"] == "s3":
             yield from _s3(name, store)
@@ -70,35 +68,58 @@ def _tools(config: dict) -> Iterator[Finding]:
         )
 
 
-def _disk(config: dict) -> Iterator[Finding]:
-    needed = _SPARE_BYTES
+@dataclass
+class _Use:
+    """What a run does in a folder: the bytes it writes there, and whether it sets the cache state or attributes."""
+
+    size: int = 0
+    cache: bool = False
+    attributes: bool = False
+
+
+def _uses(config: dict) -> dict[Path, _Use]:
+    """Return the folders that a run of `config` writes to and what it does there.
+
+    Generated data lie in results/, where a posix store without a path reads them; a store with a path and an embedded
+    server have a copy.
+    """
+    uses = {Path("results"): _Use(_SPARE_BYTES)}
     for study in config["studies"]:
         program = importlib.import_module(f"scripts.measure_{study}")
         cells, _ = matrix.expand(config, study)
-        embedded = any(cell.settings["store"].get("server") == "embedded" for cell in cells)
-        needed += sum(program.data_bytes(data) for data in matrix.datasets(cells).values()) * (2 if embedded else 1)
-    free = shutil.disk_usage(".").free
-    enough = free >= needed
-    yield (
-        "free disk",
-        enough,
-        f"{free / 2**30:.1f} GiB, {needed / 2**30:.1f} needed"
-        + ("" if enough else "; free some or make the data smaller"),
-    )
+        sizes = {name: program.data_bytes(data) for name, data in matrix.datasets(cells).items()}
+        uses[Path("results")].size += sum(sizes.values())
+        for name in {cell.levels["store"] for cell in cells}:
+            store, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
+            embedded = store.get("server") == "embedded"
+            if store["kind"] != "posix" and not embedded:
+                continue
+            use = uses.setdefault(Path(store.get("path", "results")), _Use())
+            if embedded or "path" in store:
+                use.size += sum(sizes[dataset] for dataset in {cell.dataset for cell in of_store})
+            use.cache |= any(cell.levels["cache"] in ("cold", "warm") for cell in of_store)
+            use.attributes |= embedded
+    return uses
 
 
-def _folder(name: str, folder: Path) -> Iterator[Finding]:
-    """Write a file there and see whether its cache state can be set and verified, and whether it takes attributes."""
+def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
+    """Write a file there and see whether what a run does with such files works."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".preflight-") as file:
             file.write(os.urandom(1 << 20))
             file.flush()
-            yield f"{name} writable", True, str(folder)
-            yield _try(f"{name} page cache", lambda: _cache_state(Path(file.name)))
-            yield _try(f"{name} attributes", lambda: _attributes(Path(file.name)))
+            yield f"{folder} writable", True, host.mount(folder)["file_system"]
+            if use.cache:
+                yield _try(f"{folder} page cache", lambda: _cache_state(Path(file.name)))
+            if use.attributes:
+                yield _try(f"{folder} attributes", lambda: _attributes(Path(file.name)))
     except OSError as error:
-        yield f"{name} writable", False, f"{folder}: {error.strerror}; make it writable or name another folder"
+        yield f"{folder} writable", False, f"{error.strerror}; make it writable or name another folder"
+        return
+    free = shutil.disk_usage(folder).free
+    remedy = "" if free >= use.size else "; free some or make the data smaller"
+    yield f"{folder} free", free >= use.size, f"{free / 2**30:.1f} GiB, {use.size / 2**30:.1f} needed{remedy}"
 
 
 def _cache_state(path: Path) -> str:

@@ -17,13 +17,11 @@ NOT_SHOWN = {"parameters", "injected-parameters"}
 def main(argv: list[str] | None = None) -> int:
     """Write the page `--out`, beside it the same as Markdown, a folder of pictures and numbers, and the answers."""
     given = _arguments(argv)
-    parameters = dict(_parameter(text) for text in given.parameter)
-    out = given.out.resolve()
     if given.index:
-        parameters |= {"answers": [str(path) for path in given.answers], "facts": str(given.facts or "")}
+        parameters = {"answers": [str(path) for path in given.answers]}
     else:
-        parameters |= {"tables": str(given.tables), "facts": str(given.facts or ""), "study": given.study}
-    build(given.notebook, parameters, out)
+        parameters = {"tables": str(given.tables), "facts": str(given.facts or ""), "study": given.study}
+    build(given.notebook, parameters, given.out.resolve())
     return 0
 
 
@@ -59,22 +57,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--facts", type=Path, help="JSON: run, machine, libraries, stores, settings, question, limits")
     parser.add_argument("--index", action="store_true", help="build the page that opens with all studies' answers")
     parser.add_argument("--answers", type=Path, nargs="+", default=[], help="with --index: a JSON a study")
-    parser.add_argument(
-        "--parameter", action="append", default=[], metavar="NAME=VALUE", help="a parameter more for the notebook"
-    )
     given = parser.parse_args(argv)
     if given.index and not given.answers:
         parser.error("--index needs --answers")
     if not given.index and not given.tables:
         parser.error("--tables is missing")
     return given
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise Problem(f"--parameter {text}: write it as NAME=VALUE")
-    return name, value
 
 
 def _execute(notebook: Path, parameters: dict):

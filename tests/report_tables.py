@@ -57,7 +57,7 @@ def many_cells(records: int, repeats: int) -> list[dict]:
 
 
 def build(folder: Path, cells: list[dict] | None = None, repeats: int = 6, tasks: int = 4, seed: int = 1) -> Path:
-    """Write the five tables and FACTS.json; return the folder that holds them."""
+    """Write the five tables and facts.json; return the folder that holds them."""
     random = np.random.default_rng(seed)
     cells = cells or default_cells()
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def build(folder: Path, cells: list[dict] | None = None, repeats: int = 6, tasks
         )
     pd.DataFrame(matrix).to_csv(folder / "matrix.csv", index=False)
     verdicts(cells, totals, repeats, {invalid}, random).to_csv(folder / "verdicts.csv", index=False)
-    (folder / "FACTS.json").write_text(json.dumps(facts(), indent=1), encoding="utf-8")
+    (folder / "facts.json").write_text(json.dumps(facts(), indent=1), encoding="utf-8")
     return folder
 
 

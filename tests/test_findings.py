@@ -28,7 +28,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tables: Path) -> results.Results:
-    return results.load(tables, tables / "FACTS.json")
+    return results.load(tables, tables / "facts.json")
 
 
 def changed(folder: Path, source: Path, table: str, change) -> results.Results:
@@ -36,7 +36,7 @@ def changed(folder: Path, source: Path, table: str, change) -> results.Results:
     copy = shutil.copytree(source, folder / "changed")
     frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
     change(frame).to_csv(copy / table, index=False)
-    return results.load(copy, copy / "FACTS.json")
+    return results.load(copy, copy / "facts.json")
 
 
 # What people read first
@@ -200,8 +200,8 @@ def test_high_amplification_and_varying_requests_are_marked(run: results.Results
 
 def test_published_object_times_are_printed_to_all_six_digits(published: Path, tmp_path: Path):
     shutil.copy(published / "ros3-shots" / "ec2-s3-libaws.csv", tmp_path / "samples.csv")
-    (tmp_path / "FACTS.json").write_text('{"settings": {"page_size": 8000000}}')
-    run = results.load(tmp_path, tmp_path / "FACTS.json")
+    (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
+    run = results.load(tmp_path, tmp_path / "facts.json")
     table = phases.object_time_table(run, "signals")
     assert list(table.index) == [("264MB", str(workers)) for workers in PRINTED]
     for (_, workers), row in table.iterrows():
@@ -231,7 +231,7 @@ def test_levels_that_look_like_numbers_stay_text(tables: Path, tmp_path: Path):
     for name in ("samples", "cells", "verdicts", "matrix"):
         text = (copy / f"{name}.csv").read_text().replace("hdf5-1.14.6", "3.10")
         (copy / f"{name}.csv").write_text(text)
-    run = results.load(copy, copy / "FACTS.json")
+    run = results.load(copy, copy / "facts.json")
     assert run.arms[0] == "3.10"
     assert "3.10" in scaling.runtime_in_rows(run).panels[0].marks[0].label
 
@@ -240,7 +240,7 @@ def test_levels_that_look_like_numbers_stay_text(tables: Path, tmp_path: Path):
 def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Path, tmp_path: Path):
     copy = shutil.copytree(tables, tmp_path / "tables")
     (copy / f"{absent}.csv").unlink()
-    run = results.load(copy, copy / "FACTS.json")
+    run = results.load(copy, copy / "facts.json")
     assert results.ABSENT[absent] in caveats.limits(run)
     shown = [show(run) for show in (scaling.runtime_by_workers, scaling.runtime_in_rows, scaling.speedup)]
     shown += [show(run) for show in (phases.object_times, phases.first_access, phases.opening)]
@@ -258,8 +258,8 @@ def test_a_table_without_verdicts_has_no_marks(tables: Path, tmp_path: Path):
 
 
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
-    (tmp_path / "FACTS.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
-    run = results.load(tables, tmp_path / "FACTS.json")
+    (tmp_path / "facts.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
+    run = results.load(tables, tmp_path / "facts.json")
     assert answers.decided(run)[0].where == "from s3, by ros3, cold cache"
     assert list(listings.attempts(run).frame["reasons"]) == ["a line"]
     assert listings.machine(run).frame.empty

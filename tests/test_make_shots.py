@@ -279,8 +279,8 @@ def test_settings_that_name_files_describe_them_instead_of_making_any(tmp_path: 
     assert [Path(file["path"]).parent for file in own["files"]] == [made] * len(own["files"])
 
 
-def describe_from(out: Path, *sources: Path) -> dict:
-    make_shots.main(["--dataset", "own", "--from", *map(str, sources), "--out", str(out)])
+def describe_from(out: Path, source: Path) -> dict:
+    make_shots.main(["--dataset", "own", "--settings", json.dumps({"files": str(source)}), "--out", str(out)])
     return json.loads(out.read_text())
 
 

@@ -26,7 +26,7 @@ def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(tables: Path, out: Path) -> Path:
-    facts = ["--facts", str(tables / "FACTS.json")]
+    facts = ["--facts", str(tables / "facts.json")]
     arguments = ["--study", "shots", "--notebook", NOTEBOOK, "--tables", str(tables), *facts, "--out", str(out)]
     assert report.main(arguments) == 0
     return out
@@ -107,7 +107,7 @@ def test_code_is_there_and_folded(page: Path):
 
 def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: Path):
     shutil.copy(published / "ros3-shots" / "ec2-s3.csv", tmp_path / "samples.csv")
-    (tmp_path / "FACTS.json").write_text('{"settings": {"page_size": 8000000}}')
+    (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
     text = write(tmp_path, tmp_path / "shots.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "There are no verdicts" in text
     assert "By signal (base: 8 workers" in text
@@ -118,7 +118,7 @@ def test_index_opens_with_the_answers_and_leads_to_the_page(page: Path, tables: 
     index = page.with_name("index.html")
     told = page.with_name("shots_answers.json")
     arguments = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", str(told)]
-    assert report.main([*arguments, "--facts", str(tables / "FACTS.json"), "--out", str(index)]) == 0
+    assert report.main([*arguments, "--out", str(index)]) == 0
     text = index.with_suffix(".md").read_text(encoding="utf-8")
     assert text.startswith("# What was found on laptop\n\n## Reading shot files\n\n> Does HDF5 2.0.0's")
     for answer in json.loads(told.read_text(encoding="utf-8"))["answers"]:
@@ -130,16 +130,15 @@ def test_index_opens_with_the_answers_and_leads_to_the_page(page: Path, tables: 
 
 
 def test_unknown_parameter_is_named(tables: Path, tmp_path: Path):
-    arguments = ["--notebook", NOTEBOOK, "--tables", str(tables), "--out", str(tmp_path / "shots.html")]
     with pytest.raises(Problem, match=r"notebooks/shots.ipynb: unknown parameter shot; known: tables, facts"):
-        report.main([*arguments, "--parameter", "shot=1"])
+        report.build(Path(NOTEBOOK), {"tables": str(tables), "shot": "1"}, tmp_path / "shots.html")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failure_leaves_the_earlier_report(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     folder = shutil.copytree(page.parent, tmp_path / "reports")
     (tmp_path / "samples.csv").write_text("worker#,obj-id\n1,2\n")
-    (tmp_path / "FACTS.json").write_text("{}")
+    (tmp_path / "facts.json").write_text("{}")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(Problem, match=r"^\S+samples.csv lacks the column obj-type$"):
         write(tmp_path, folder / "shots.html")

@@ -6,12 +6,15 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import boto3
 import pytest
+import yaml
 from cells import ROS3, Place
-from conftest import artefact, program
+from conftest import ROOT, artefact, program
 
+from scripts import preflight
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import processes, servers, statsd
@@ -146,6 +149,26 @@ def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside
     done = program("preflight", "--configfile", bad, env=with_keys())
     assert done.returncode == 1
     assert "AMISS  store s3 bucket: bucket no-such-bucket" in done.stdout
+
+
+def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp_path, monkeypatch, capsys):
+    for name in ("quick", "smoke"):
+        values = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text(encoding="utf-8"))
+        values["stores"]["disk"]["path"] = str(tmp_path / "data")
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 0
+    told = capsys.readouterr().out
+    assert f"{tmp_path}/data page cache: can be made cold and warm" in told
+    assert "results writable" in told
+    assert "results page cache" not in told
+    assert "attributes" not in told
+    assert preflight.main(["--configfile", str(tmp_path / "smoke.yaml")]) == 0
+    told = capsys.readouterr().out
+    assert "results page cache" in told
+    assert "results attributes" in told
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
+    assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 1
+    assert "AMISS  results free: 0.0 GiB, 2.1 needed; free some or make the data smaller" in capsys.readouterr().out
 
 
 def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):

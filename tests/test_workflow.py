@@ -196,6 +196,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny,
         [SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
     wait_for(lambda: len(records(tiny)) >= 3, process)
+    wait_for(lambda: any("multiprocessing" in line for line in processes_of(str(tiny))), process)
     if number == signal.SIGINT:
         os.killpg(process.pid, number)
     else:

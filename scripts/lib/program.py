@@ -12,11 +12,19 @@ class Problem(Exception):
 
 
 def run(main: Callable[[], int | None]) -> None:
-    """Call `main` and leave the process with its status; a `Problem` ends in one line on standard error, status 2."""
+    """Call `main` and leave the process with its status.
+
+    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2.
+    """
     try:
         status = main()
     except Problem as problem:
         print(f"problem: {problem}", file=sys.stderr)
+        status = 2
+    except OSError as error:
+        if not error.filename:
+            raise
+        print(f"problem: {error.filename}: {error.strerror}", file=sys.stderr)
         status = 2
     sys.exit(status)
 
