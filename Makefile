@@ -7,7 +7,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 	--no-annotate --no-header --upgrade
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick check plan again test bench lock format
+.PHONY: help setup run quick import check plan again test bench lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -21,6 +21,9 @@ run: setup ## measure and report: reports/<run>/index.html
 
 quick: setup ## an answer in 3 minutes: h5py's wheels on disk
 	@$(LAUNCH) --configfile config/quick.yaml
+
+import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or JSON files'
+	@$(LAUNCH) --configfile config/import.yaml $(if $(FROM),--imports $(FROM))
 
 check: setup ## look before building: tools, credentials, buckets, disk, page cache
 	@.venv/bin/python -sE -m scripts.preflight --configfile $(CONFIG)

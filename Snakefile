@@ -18,6 +18,7 @@ include: "rules/environments.smk"
 include: "rules/provision.smk"
 include: "rules/measure.smk"
 include: "rules/shots.smk"
+include: "rules/volumes.smk"
 include: "rules/report.smk"
 
 

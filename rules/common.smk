@@ -13,6 +13,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from scripts import import_fio
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.lib.program import Problem
@@ -42,13 +43,23 @@ def expect_folders(*names: str) -> None:
             )
 
 
+def files_of(imports: list[dict]) -> list[str]:
+    """Return the files that are imported; what is not there stops here in one line."""
+    try:
+        return list(map(str, import_fio.sources(imports)))
+    except Problem as problem:
+        raise WorkflowError(str(problem)) from None
+
+
 CONFIG = resolved(config)
 expect_folders("results", "reports")
 RUN = CONFIG["run"]
 # Relative, so that a clone that was moved does not look like changed parameters.
 PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
-REPEATS = range(1, CONFIG["repeats"] + 1)
+BLOCK_STUDIES = [study for study in STUDIES if not configuration.is_series(study)]
+IMPORTS = configuration.imports(CONFIG) if "volumes" in STUDIES else []
+IMPORT_FILES = files_of(IMPORTS)
 
 
 wildcard_constraints:
@@ -74,39 +85,46 @@ def positions_of(study: str) -> dict:
 
 
 def cell_priority(wildcards, attempt=None) -> int:
-    """Later positions have lower priority; all are below that of provisioning, which is 0."""
-    return -1 - positions_of(wildcards.study)[wildcards.cell, int(wildcards.repeat)]
-
-
-def environment_of(wildcards) -> str:
-    """Return the artefact of the library that a cell measures with."""
-    levels = cells_of(wildcards.study)[wildcards.cell].levels
-    return f"results/{RUN}/environments/{levels['library']}.json"
-
-
-def provision_of(wildcards) -> str:
-    """Return the artefact of a cell's data in its store."""
-    cell = cells_of(wildcards.study)[wildcards.cell]
-    return f"results/{RUN}/data/{cell.dataset}/{cell.levels['store']}.json"
-
-
-def provisions_of(wildcards) -> list[str]:
-    """Return the artefacts of all data of a study in all their stores."""
-    cells = cells_of(wildcards.study).values()
-    return sorted(
-        {
-            f"results/{RUN}/data/{cell.dataset}/{cell.levels['store']}.json"
-            for cell in cells
-        }
+    """Later positions have lower priority, study after study; all are below that of provisioning, which is 0."""
+    before = STUDIES[: STUDIES.index(wildcards.study)]
+    first = sum(len(positions_of(study)) for study in before)
+    return (
+        -1
+        - first
+        - positions_of(wildcards.study)[wildcards.cell, int(wildcards.repeat)]
     )
+
+
+def environments_for(cells) -> list[str]:
+    """Return the artefacts of the libraries that cells measure with; none where no library is under test."""
+    libraries = {cell.levels["library"] for cell in cells if "library" in cell.levels}
+    return [f"results/{RUN}/environments/{name}.json" for name in sorted(libraries)]
+
+
+def provisions_for(cells) -> list[str]:
+    """Return the artefacts of the data of cells in their stores; none where a study has no data."""
+    places = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
+    return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(places)]
+
+
+def environment_of(wildcards) -> list[str]:
+    """Return the artefact of the library that a cell measures with."""
+    return environments_for([cells_of(wildcards.study)[wildcards.cell]])
+
+
+def provision_of(wildcards) -> list[str]:
+    """Return the artefact of a cell's data in its store."""
+    return provisions_for([cells_of(wildcards.study)[wildcards.cell]])
 
 
 def environments_of(wildcards) -> list[str]:
     """Return the artefacts of all libraries of a study."""
-    cells = cells_of(wildcards.study).values()
-    return sorted(
-        {f"results/{RUN}/environments/{cell.levels['library']}.json" for cell in cells}
-    )
+    return environments_for(cells_of(wildcards.study).values())
+
+
+def provisions_of(wildcards) -> list[str]:
+    """Return the artefacts of all data of a study in all their stores."""
+    return provisions_for(cells_of(wildcards.study).values())
 
 
 def records_of_study(study: str) -> list[str]:
@@ -114,13 +132,18 @@ def records_of_study(study: str) -> list[str]:
     return [
         f"results/{RUN}/{study}/records/{cell.name}/repeat={repeat}.json"
         for cell in matrix.selected(cells_of(study).values(), CONFIG["only"])
-        for repeat in REPEATS
+        for repeat in matrix.repeats(CONFIG, study)
     ]
 
 
 def records_of(wildcards) -> list[str]:
     """Return the records of the study that a rule is about."""
     return records_of_study(wildcards.study)
+
+
+def repeats_of(wildcards) -> int:
+    """Return how often the cells of a study are measured."""
+    return len(matrix.repeats(CONFIG, wildcards.study))
 
 
 def all_records(wildcards) -> list[str]:
@@ -180,6 +203,26 @@ def verdict_settings(wildcards) -> str:
     compare = CONFIG["studies"][wildcards.study]["compare"]
     keys = ("equivalence_percent", "seed")
     return json.dumps({"compare": compare, **{key: CONFIG[key] for key in keys}})
+
+
+def volumes_settings(wildcards) -> str:
+    """Return what the verdicts about volumes depend on, as JSON."""
+    section = CONFIG["studies"]["volumes"]
+    kept = {key: section[key] for key in ("compare", "limits")}
+    return json.dumps(
+        {
+            **kept,
+            "stores": CONFIG["stores"],
+            "seed": CONFIG["seed"],
+            "equivalence_percent": CONFIG["equivalence_percent"],
+        }
+    )
+
+
+def imported_of(wildcards) -> list[str]:
+    """Return the artefact of imported results where the configuration names some."""
+    asked = wildcards.study == "volumes" and IMPORTS
+    return [f"results/{RUN}/volumes/imported.json"] if asked else []
 
 
 def study_config(wildcards) -> str:

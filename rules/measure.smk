@@ -40,8 +40,9 @@ rule measure:
     threads: workflow.cores
     params:
         python=PYTHON,
+        repeats=repeats_of,
     message:
-        "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{CONFIG[repeats]}"
+        "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{params.repeats}"
     shell:
         "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
         " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log}"

@@ -17,6 +17,8 @@ rule tables:
         verdicts="results/{run}/{study}/verdicts.csv",
     log:
         "results/{run}/logs/{study}/tables.log",
+    wildcard_constraints:
+        study="|".join(BLOCK_STUDIES) or "none",
     conda:
         "../envs/workflow.yaml"
     params:
@@ -33,6 +35,7 @@ rule facts:
     """Gather what the report says about the run beside its figures."""
     input:
         records=records_of,
+        imported=imported_of,
         plan="results/{run}/{study}/plan.json",
     output:
         "results/{run}/{study}/facts.json",

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import builds, cells, planning, reading, reporting, ros3
+from scripts.benchmarks import builds, cells, fio, importing, planning, reading, reporting, ros3
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
@@ -25,6 +25,8 @@ BENCHMARKS = {
     "cell": cells.rows,
     "plan": planning.rows,
     "report": reporting.rows,
+    "fio": fio.rows,
+    "import": importing.rows,
     "builds": builds.rows,
 }
 _ABOUT = {
@@ -33,6 +35,8 @@ _ABOUT = {
     "cell": "a cell that reads next to nothing, and what it spends its time on",
     "plan": "Snakemake's plan of 10,000 cells",
     "report": "2,000 records of 46 samples to tables and report",
+    "fio": "fio started by the workflow against fio by hand",
+    "import": "200 and 2,000 JSON files of fio to tables and report",
     "builds": "both libraries from nothing; takes minutes",
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

@@ -1,11 +1,10 @@
 """Builds one library under test, or finds it in the cache, and writes which interpreter has it."""
 
 import argparse
-import json
 from pathlib import Path
 
 from scripts.building.environments import provide_library
-from scripts.lib.program import Problem, run, write_json
+from scripts.lib.program import json_object, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,17 +18,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--spec",
         required=True,
+        type=json_object,
         metavar="JSON",
         help="kind (wheel, source or conda), hdf5 (version) and, for source, from (auto, tarball, crate or a path);"
         ' such as \'{"kind": "source", "hdf5": "2.0.0"}\'',
     )
     parser.add_argument("--out", required=True, type=Path, metavar="PATH", help="the artefact to write (JSON)")
     args = parser.parse_args(argv)
-    try:
-        spec = json.loads(args.spec)
-    except ValueError as error:
-        raise Problem(f"library {args.library}: --spec is not JSON ({error})") from error
-    write_json(args.out, provide_library(args.library, spec))
+    write_json(args.out, provide_library(args.library, args.spec))
     return 0
 
 

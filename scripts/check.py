@@ -40,7 +40,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def failures(results: Path) -> dict[Path, dict]:
     """Return the artefacts of a run that say they failed."""
-    patterns = ("environments/*.json", "data/*/*.json", "*/ready.json", "*/records/*/repeat=*.json")
+    patterns = (
+        "environments/*.json",
+        "data/*/*.json",
+        "*/ready.json",
+        "*/imported.json",
+        "*/records/*/repeat=*.json",
+    )
     found = {}
     for pattern in patterns:
         for path in sorted(results.glob(pattern)):

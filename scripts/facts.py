@@ -5,13 +5,14 @@ import json
 from pathlib import Path
 
 from scripts.analysis import config as configuration
-from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.analysis import matrix
+from scripts.lib.program import Problem, json_object, read_json, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write facts.json."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", required=True, type=json.loads, help="the resolved configuration, JSON")
+    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--results", required=True, type=Path, help="the run's folder in results/")
     parser.add_argument("--out", required=True, type=Path, help="facts.json to write")
@@ -28,12 +29,13 @@ def facts(config: dict, study: str, results: Path) -> dict:
         record for folder in folders for path in sorted(folder.glob("repeat=*.json")) if (record := _whole(path))
     ]
     measured = [record for record in records if record["status"] == "done"]
+    imported = _whole(results / study / "imported.json") or {}
     hosts = {json.dumps(_constant(record["host"]), sort_keys=True): _constant(record["host"]) for record in measured}
     return {
         "run": config["run"],
         "study": study,
         "question": configuration.schema()["properties"]["studies"]["properties"][study]["x-question"],
-        "repeats": config["repeats"],
+        "repeats": len(matrix.repeats(config, study)),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(hosts.values()), {}),
         "machines": list(hosts.values()),
@@ -42,6 +44,8 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "limits": [line for name in _stores_used(measured) for line in _limits(name, config["stores"][name])],
+        "batteries": [_battery(record) for record in [*records, *imported.get("records", [])] if "battery" in record],
+        "left_out": imported.get("left_out", []),
         "sessions": sorted({record["session"] for record in measured}),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
         "git": sorted({record["provenance"]["git"] or "no clone" for record in measured}),
@@ -63,6 +67,19 @@ def failed_attempts(results: Path) -> list[dict]:
             }
         )
     return attempts
+
+
+def _battery(record: dict) -> dict:
+    """Return what a report says about one battery of fio jobs, measured here or imported."""
+    return {
+        **record["battery"],
+        **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
+        "position": record.get("position"),
+        "fio": record.get("fio"),
+        "volume": record.get("volume") or {},
+        "options": record.get("job_options", {}),
+        "reasons": record.get("reasons", []),
+    }
 
 
 def _constant(host: dict) -> dict:
@@ -91,7 +108,7 @@ def _data(path: Path) -> dict:
 
 
 def _datasets(plan: dict) -> set[str]:
-    return {cell["dataset"] for cell in plan["cells"].values()}
+    return {cell["dataset"] for cell in plan["cells"].values() if cell["dataset"]}
 
 
 def _stores_used(records: list[dict]) -> list[str]:

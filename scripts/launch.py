@@ -5,7 +5,6 @@ Everything after -- goes to Snakemake. Without it: .venv/bin/snakemake --cores 2
 
 import argparse
 import contextlib
-import importlib
 import json
 import os
 import statistics
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scripts import import_fio, studies
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.analysis.stats import MIN_BLOCKS
@@ -30,13 +30,17 @@ def main(argv: list[str] | None = None) -> int:
     """Print the plan; then become Snakemake, unless only the plan was asked."""
     arguments = _parser().parse_args(argv)
     config = configuration.load(arguments.configfile)
+    if arguments.imports:
+        if "volumes" not in config["studies"]:
+            raise Problem(f"{arguments.configfile} has no study volumes, which imports results of fio")
+        config["studies"]["volumes"]["imports"] = list(map(os.path.abspath, arguments.imports))
     config["only"] = chosen(config, arguments.study, arguments.only)
-    studies = config["only"].get("study", list(config["studies"]))
+    chosen_studies = config["only"].get("study", list(config["studies"]))
     if arguments.again and not arguments.plan:
         _expect_alone()
         for word in arguments.again:
-            _move_aside(config, studies, word)
-    costs = {study: cost(config, study) for study in studies}
+            _move_aside(config, chosen_studies, word)
+    costs = {study: cost(config, study) for study in chosen_studies}
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
         return 0
@@ -51,8 +55,13 @@ def main(argv: list[str] | None = None) -> int:
     ]
     _expect_alone()
     _unlock(command)
-    if config["only"]:
-        command += ["--config", f"only={json.dumps(config['only'])}"]
+    if "volumes" in chosen_studies:
+        import_fio.sources(configuration.imports(config))
+    changed = {"only": config["only"]} if config["only"] else {}
+    if arguments.imports:
+        changed["studies"] = {"volumes": {"imports": config["studies"]["volumes"]["imports"]}}
+    if changed:
+        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changed.items())]
     os.execv(command[0], [*command, *arguments.snakemake])
 
 
@@ -68,6 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--again", nargs="*", default=[], metavar="CELL", help="measure the cells again whose name begins so"
+    )
+    parser.add_argument(
+        "--imports",
+        nargs="*",
+        default=[],
+        metavar="PATH",
+        help="results of fio to report, in place of the configured ones",
     )
     parser.add_argument("--plan", action="store_true", help="print the plan, cell by cell, and stop")
     parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
@@ -100,14 +116,14 @@ def cost(config: dict, study: str) -> dict:
         {"cells": [(cell, records to do, seconds each, known)], "omitted", "records", "seconds", "bytes", "requests",
         "disk_bytes"}; `known` says that the seconds come from earlier records of the cell, not from a formula.
     """
-    program = importlib.import_module(f"scripts.measure_{study}")
+    program = studies.of(study)
     everything, omitted = matrix.expand(config, study)
     cells = matrix.selected(everything, config["only"])
     rows, totals = [], {"records": 0, "seconds": 0.0, "bytes": 0.0, "requests": 0.0}
     for cell in cells:
         folder = Path("results", config["run"], study, "records", cell.name)
         done = {path.name for path in folder.glob("repeat=*.json")}
-        missing = [n for n in range(1, config["repeats"] + 1) if f"repeat={n}.json" not in done]
+        missing = [n for n in matrix.repeats(config, study) if f"repeat={n}.json" not in done]
         guess = program.estimate(cell.settings)
         before = [read_json(folder / name).get("step_seconds") for name in sorted(done)]
         before = [seconds for seconds in before if seconds]
@@ -140,9 +156,13 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
             f"{one['records']} records to measure: about {_duration(one['seconds'])}, "
             f"{one['bytes'] / 2**30:.2f} GiB to read, {one['requests']:.0f} requests to stores elsewhere, "
             f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate"
-            + ("" if config["repeats"] >= MIN_BLOCKS else "; exploratory: too few repeats for a verdict"),
+            + ("; exploratory: too few repeats for a verdict" if _exploratory(config, study) else ""),
             soft_wrap=True,
         )
+
+
+def _exploratory(config: dict, study: str) -> bool:
+    return not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
 
 
 def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
@@ -169,10 +189,10 @@ def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
         raise Problem("nothing was started")
 
 
-def _move_aside(config: dict, studies: list[str], word: str) -> None:
+def _move_aside(config: dict, names: list[str], word: str) -> None:
     """Move the records of the cells whose names begin with `word` aside, so that they are measured again."""
     base = Path("results", config["run"])
-    folders = [folder for study in studies for folder in (base / study / "records").glob(f"{word}*") if folder.is_dir()]
+    folders = [folder for study in names for folder in (base / study / "records").glob(f"{word}*") if folder.is_dir()]
     if not folders:
         raise Problem(f"no measured cell of {base} begins with {word!r}; make plan lists the names")
     for folder in folders:

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from scripts.lib.program import Problem, run, sync, write_json
+from scripts.lib.program import Problem, json_object, run, sync, write_json
 from scripts.lib.shot_files import SMALL, describe, extents, fingerprint, reason
 from scripts.lib.shots import Settings, axis_values, check, ordered_pairs, plan, selection, signal_values, table
 
@@ -32,28 +31,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--settings",
         required=True,
+        type=json_object,
         help='make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
         '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
         'or {"files": "folder"}: describe one\'s own files',
     )
     options = parser.parse_args(argv)
-    settings = parse(options.settings)
+    settings = options.settings
     found = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
     write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **found})
     layout = found["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} data set reads")
     return 0
-
-
-def parse(text: str) -> dict:
-    """Return the settings in JSON; `files` among them names a user's own. Raise `Problem` if there are none."""
-    try:
-        settings = json.loads(text)
-    except ValueError as error:
-        raise Problem(f"settings: not JSON ({error})") from error
-    if not isinstance(settings, dict):
-        raise Problem("settings: not a JSON object")
-    return settings
 
 
 def existing(source: Path) -> dict:

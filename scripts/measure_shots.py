@@ -69,37 +69,6 @@ def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
     return random.Random(f"{settings['seed']} {access} {repeat}").sample(known, wanted)
 
 
-def estimate(settings: dict) -> dict:
-    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
-
-    Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
-    """
-    cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
-    shots, signals = data["shots"], data["signals"]
-    if cell["access"] == "shots":
-        shots = settings["read_shots"] or shots
-    else:
-        named = settings["read_signals"]
-        signals = len(named) if isinstance(named, list) else named or signals
-    datasets = 2 * shots * signals
-    opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
-    size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
-    requests = opens * 3 + datasets
-    rate = (network.get("bandwidth_mib_s") or 500) * 2**20
-    return {
-        "requests": requests,
-        "bytes": size,
-        "seconds": size / rate + requests * network.get("latency_ms", 0) / 1000,
-    }
-
-
-def data_bytes(data: dict) -> int:
-    """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
-    if "files" in data:
-        return 0
-    return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
-
-
 class _Plan:
     """The batches of each object, and what the manifest says that they must give."""
 

@@ -5,12 +5,14 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import IO
 
-from scripts.analysis import validity
+from scripts import studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.stores import s3, servers
@@ -19,6 +21,11 @@ from scripts.stores.processes import owned
 _POLL_S = 1.0
 # What would change a measurement unseen: settings of the user's own Python, Dask, HDF5 and linker.
 _NOT_INHERITED = ("AWS_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+# A study without a library under test is measured with the workflow's own interpreter; one without data has none.
+_OWN = {"python": sys.executable, "lock_sha256": None, "build": None}
+_NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
 def require(path: Path) -> dict:
@@ -55,31 +62,35 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     base = failed_base(arguments)
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
-    settings = cell["settings"]
-    environment, provision = require(arguments.environment), require(arguments.provision)
-    manifest = read_json(provision["manifest"])
+    settings, study = cell["settings"], studies.of(plan["study"])
+    environment = require(arguments.environment) if arguments.environment else _OWN
+    provision = require(arguments.provision) if arguments.provision else _NO_DATA
+    manifest = read_json(provision["manifest"]) if provision["manifest"] else {}
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    facts = host.facts(files[0] if files else ".")
+    facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
         served, location, env = _serve(stack, settings["store"], provision, arguments.servers, log)
         job = {
             "settings": settings,
+            "run": plan["run"],
             "repeat": arguments.repeat,
             "manifest": provision["manifest"],
             "location": location,
+            "time_limit_s": cell["time_limit_s"],
+            "scratch": str(_scratch(stack, arguments.out)),
         }
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
-        window = _Window(settings["cell"]["cache"], files, served)
+        window = _Window(settings["cell"].get("cache", "any"), files, served)
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache, "requests": window.requests}
     facts["load_after"] = list(os.getloadavg())
-    failed = validity.failures(record, settings, manifest)
+    failed = study.failures(record, settings, manifest)
     if failed:
         raise Problem("; ".join(failed))
-    faults, modules = validity.faults(record), record.pop("modules")
+    faults, modules = study.faults(record, settings), record.pop("modules")
     write_json(
         arguments.out,
         {
@@ -102,6 +113,15 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             "reasons": faults,
         },
     )
+
+
+def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
+    """Return a folder for what the measuring program leaves behind, which is removed with the step."""
+    folder = out.with_name(f".{out.stem}.scratch")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder.absolute()
 
 
 def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: Path | None, log: IO[str]):

@@ -3,24 +3,24 @@
 import argparse
 import csv
 import io
-import json
 from pathlib import Path
 
+from scripts.analysis import config as configuration
 from scripts.analysis import matrix
-from scripts.lib.program import run, write_json, write_text
+from scripts.lib.program import json_object, run, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write matrix.csv (for people and the report) and plan.json (for the steps that measure)."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", required=True, type=json.loads, help="the resolved configuration, JSON")
+    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")
     parser.add_argument("--matrix", required=True, type=Path, help="matrix.csv to write")
     parser.add_argument("--out", required=True, type=Path, help="plan.json to write")
     arguments = parser.parse_args(argv)
     config, study = arguments.config, arguments.study
     cells, omitted = matrix.expand(config, study)
-    write_text(arguments.matrix, matrix_csv(cells, omitted))
+    write_text(arguments.matrix, matrix_csv([*configuration.factors(study), "control"], cells, omitted))
     write_json(arguments.out, plan(config, study, cells))
     return 0
 
@@ -37,16 +37,15 @@ def plan(config: dict, study: str, cells: list[matrix.Cell]) -> dict:
                 "settings": cell.settings,
                 "dataset": cell.dataset,
                 "time_limit_s": config["studies"][study]["time_limit_s"],
-                "positions": {n: positions[cell.name, n] for n in range(1, config["repeats"] + 1)},
+                "positions": {n: positions[cell.name, n] for n in matrix.repeats(config, study)},
             }
             for cell in cells
         },
     }
 
 
-def matrix_csv(cells: list[matrix.Cell], omitted: list[matrix.Omitted]) -> str:
+def matrix_csv(factors: list[str], cells: list[matrix.Cell], omitted: list[matrix.Omitted]) -> str:
     """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
-    factors = list((cells or omitted)[0].levels)
     text = io.StringIO()
     writer = csv.DictWriter(text, ["cell", *factors, "omitted", "twin_of"], lineterminator="\n")
     writer.writeheader()

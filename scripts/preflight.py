@@ -1,7 +1,6 @@
 """Looks, before anything is built, whether a run can work here: a line for each thing, with its remedy."""
 
 import argparse
-import importlib
 import os
 import platform
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scripts import studies
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.lib import cache, host
@@ -59,6 +59,9 @@ def _tools(config: dict) -> Iterator[Finding]:
         for tool, package in {"gcc": "gcc", "g++": "g++", "make": "make"}.items():
             found = shutil.which(tool)
             yield f"tool {tool}", bool(found), found or f"apt install {package}, or dnf install {package}"
+    if "volumes" in config["studies"]:
+        found = shutil.which("fio")
+        yield "tool fio", bool(found), found or "apt install fio, or dnf install fio"
     if "conda" in kinds:
         found = shutil.which("conda") or shutil.which("mamba")
         yield (
@@ -85,19 +88,20 @@ def _uses(config: dict) -> dict[Path, _Use]:
     """
     uses = {Path("results"): _Use(_SPARE_BYTES)}
     for study in config["studies"]:
-        program = importlib.import_module(f"scripts.measure_{study}")
+        program = studies.of(study)
         cells, _ = matrix.expand(config, study)
         sizes = {name: program.data_bytes(data) for name, data in matrix.datasets(cells).items()}
         uses[Path("results")].size += sum(sizes.values())
         for name in {cell.levels["store"] for cell in cells}:
             store, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
             embedded = store.get("server") == "embedded"
-            if store["kind"] != "posix" and not embedded:
+            if (store["kind"] != "posix" and not embedded) or "device" in store:
                 continue
             use = uses.setdefault(Path(store.get("path", "results")), _Use())
             if embedded or "path" in store:
-                use.size += sum(sizes[dataset] for dataset in {cell.dataset for cell in of_store})
-            use.cache |= any(cell.levels["cache"] in ("cold", "warm") for cell in of_store)
+                use.size += sum(sizes[dataset] for dataset in {cell.dataset for cell in of_store} if dataset)
+            use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
+            use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
             use.attributes |= embedded
     return uses
 

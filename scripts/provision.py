@@ -12,14 +12,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from scripts.lib.program import Problem, read_json, run, sync, write_json
+from scripts.lib.program import Problem, json_object, read_json, run, sync, write_json
 from scripts.stores import s3, servers
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write the provision's artefact."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", required=True, type=json.loads, help="the store's entry in the configuration, JSON")
+    parser.add_argument("--store", required=True, type=json_object, help="the store's entry in the configuration, JSON")
     parser.add_argument("--manifest", required=True, type=Path, help="manifest of the data set")
     parser.add_argument("--servers", nargs="?", type=Path, help="artefact of build_servers, for an embedded server")
     parser.add_argument("--folder", required=True, type=Path, help="where an embedded server keeps its files")

@@ -11,9 +11,7 @@ from scripts.lib.program import read_json, run, write_json
 def main(argv: list[str] | None = None) -> int:
     """Read what lies on this machine; a provision that failed is left to the cells that need it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--provisions", nargs="+", type=Path, required=True, help="artefacts of the data in their stores"
-    )
+    parser.add_argument("--provisions", nargs="*", type=Path, default=[], help="artefacts of the data in their stores")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     arguments = parser.parse_args(argv)
     read = {}

@@ -34,6 +34,7 @@ have curl || { debian="$debian curl" redhat="$redhat curl"; }
 header curl/curl.h || { debian="$debian libcurl4-openssl-dev" redhat="$redhat libcurl-devel"; }
 header openssl/ssl.h || { debian="$debian libssl-dev" redhat="$redhat openssl-devel"; }
 header zlib.h || { debian="$debian zlib1g-dev" redhat="$redhat zlib-devel"; }
+have fio || { debian="$debian fio" redhat="$redhat fio"; }
 python_ready || { debian="$debian python3 python3-venv python3-dev" redhat="$redhat python3.11 python3.11-devel"; }
 
 install() {
@@ -60,6 +61,7 @@ if [ ! -e "$stamp" ] && ! sources_ready; then
     ! have apt-cache || [ -z "$(apt-cache policy cargo-web 2>/dev/null)" ] || package=cargo-web
     install " $package" " cargo"
 fi
+have fio || { debian="$debian fio" redhat="$redhat fio"; }
 python_ready || { say "No Python of at least 3.11 with headers and venv was found; name one: make PYTHON=/path/to/python3.12"; exit 2; }
 
 if [ ! -e "$stamp" ]; then

@@ -1,11 +1,10 @@
 """Gather the records of a study into samples.csv, cells.csv and verdicts.csv."""
 
 import argparse
-import json
 from pathlib import Path
 
 from scripts.analysis import tables, verdicts
-from scripts.lib.program import Problem, run
+from scripts.lib.program import json_object, run
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -15,6 +14,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--config-study",
         required=True,
+        type=json_object,
         metavar="JSON",
         help='the study\'s settings: {"compare": [{"factor": …, "baseline": …}], "equivalence_percent": 5, "seed": 1}',
     )
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--records", required=True, type=Path, help="folder of <cell>/repeat=<n>.json")
     parser.add_argument("--out", required=True, type=Path, help="folder for the tables")
     arguments = parser.parse_args(argv)
-    settings = _settings(arguments.config_study)
+    settings = arguments.config_study
     matrix = tables.read_matrix(arguments.matrix)
     runs, samples = tables.read_records(arguments.records, matrix, arguments.study)
     judged = verdicts.verdicts_table(
@@ -33,16 +33,6 @@ def main(argv: list[str] | None = None) -> int:
     tables.write(cells, arguments.out / "cells.csv", digits=12)
     tables.write(judged, arguments.out / "verdicts.csv", digits=12)
     return 0
-
-
-def _settings(text: str) -> dict:
-    try:
-        settings = json.loads(text)
-    except ValueError as error:
-        raise Problem(f"--config-study is not JSON ({error}); give the study's section of the configuration") from error
-    if not isinstance(settings, dict):
-        raise Problem("--config-study holds no JSON object; give the study's section of the configuration")
-    return settings
 
 
 if __name__ == "__main__":

@@ -89,8 +89,8 @@ def release(path: Path) -> str:
 @pytest.mark.parametrize(
     "spec, words",
     [
-        ("{", "--spec is not JSON"),
-        ([], "its kind is []"),
+        ("{", "'{' is not JSON"),
+        ([], "'[]' is no JSON object"),
         ({"kind": "wheels", "hdf5": "2.0.0"}, "its kind is 'wheels'; it can be wheel, source, conda"),
         ({"kind": "wheel", "hdf5": 2.0}, 'hdf5 is 2.0; it must be quoted text, such as "2.0.0"'),
         ({"kind": "source"}, "hdf5 is None"),

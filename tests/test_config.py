@@ -29,6 +29,10 @@ def row(values: dict) -> dict:
     return values["studies"]["shots"]["matrix"][0]
 
 
+def volumes(values: dict) -> dict:
+    return values["studies"]["volumes"]
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_every_shipped_configuration_obeys_the_schema(path):
     assert configuration.load(path)["run"]
@@ -88,6 +92,27 @@ def test_every_key_of_the_schema_is_described():
         (
             lambda c: c["studies"]["shots"].update(compare=[{"factor": "workers", "baseline": 7}]),
             "compare[0].baseline: 7 is no level of workers in the matrix",
+        ),
+        (
+            lambda c: volumes(c)["matrix"].update(job=["etc"]),
+            "studies.volumes.matrix[0].job: there is no config/fio/etc.fio: ",
+        ),
+        (lambda c: volumes(c).update(limits=["etc"]), "studies.volumes.limits[0]: 'etc' is not in config/facts/limits"),
+        (lambda c: volumes(c).update(limits=[{"name": "own", "p99_ms": 5}]), "limits[0]: source is missing"),
+        (
+            lambda c: c["stores"]["disk"].update(volume={"type": "gp4"}),
+            "stores.disk.volume.type: 'gp4' is not in config/facts/volume_types.yaml: ",
+        ),
+        (lambda c: c["stores"]["disk"].update(volume={"size_gib": 1}), "stores.disk.volume: type is missing"),
+        (
+            lambda c: volumes(c)["matrix"].update(background=["none", "other"]),
+            "studies.volumes.other: name the store for the background load: disk, s3",
+        ),
+        (lambda c: volumes(c).update(background_job="x"), "background_job: there is no config/fio/x.fio"),
+        (lambda c: volumes(c).pop("matrix"), "studies.volumes"),
+        (
+            lambda c: c["stores"].update(raw={"kind": "posix", "device": "/dev/vdb"}),
+            "stores.raw: 'erase' is a dependency of 'device'",
         ),
         (lambda c: c.update(only={"libary": ["x"]}), "only.libary: no study of this run has this factor"),
         (lambda c: c.update(only={"library": ["x"]}), "only.library: 'x' is no level of it"),

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from scripts import tables as tables_program
-from scripts.analysis import answers, caveats, comparisons, listings, merging, phases, results, scaling
 from scripts.analysis.plot import Look
+from scripts.analysis.shots import answers, caveats, comparisons, listings, merging, phases, results, scaling
 from tests import records
 from tests.report_tables import build, default_cells
 

@@ -123,3 +123,64 @@ def test_a_matrix_or_a_baseline_of_which_nothing_is_left_is_refused_before_anyth
     config["studies"]["shots"]["matrix"][0]["driver"] = ["ros3"]
     with pytest.raises(Problem, match="no cell of it can exist"):
         matrix.expand(config, "shots")
+
+
+@pytest.fixture
+def volumes() -> dict:
+    return configuration.load(ROOT / "config/volumes.yaml")
+
+
+def test_volumes_are_measured_in_the_order_of_their_matrix_and_batteries_are_the_repeats(volumes):
+    volumes["studies"]["volumes"]["batteries"] = 2
+    cells, _ = matrix.expand(volumes, "volumes")
+    levels = [(cell.levels["store"], cell.levels["background"]) for cell in cells]
+    assert levels == [("gp2", "none"), ("gp2", "same"), ("gp3", "none"), ("gp3", "same"), ("gp2", "other")]
+    expected = [(cell.name, battery) for battery in (1, 2) for cell in cells]
+    assert list(matrix.order(volumes, "volumes", cells)) == expected
+
+
+def test_the_text_of_a_job_is_part_of_its_cell_and_a_background_only_where_there_is_one(volumes):
+    before, _ = matrix.expand(volumes, "volumes")
+    assert before[0].settings["job"]["text"] == (ROOT / "config/fio/etcd-published.fio").read_text(encoding="utf-8")
+    assert [cell.settings["background"] and cell.settings["background"]["store"]["path"] for cell in before] == [
+        None,
+        "/mnt/gp2",
+        None,
+        "/mnt/gp3",
+        "/mnt/gp3",
+    ]
+    volumes["studies"]["volumes"]["background_job"] = "etcd"
+    after, _ = matrix.expand(volumes, "volumes")
+    assert [one.name == other.name for one, other in zip(before, after, strict=True)] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_limits_and_imports_are_judged_with_and_measure_nothing_again(volumes):
+    before, _ = matrix.expand(volumes, "volumes")
+    volumes["studies"]["volumes"] |= {"limits": ["etcd"], "imports": ["results"], "batteries": 3}
+    assert matrix.expand(volumes, "volumes")[0] == before
+
+
+def test_volumes_that_cannot_be_measured_are_left_out_with_the_reason(volumes):
+    volumes["stores"]["s3"] = {"kind": "s3", "bucket": "b", "region": "r", "prefix": "", "anonymous": False}
+    volumes["stores"]["raw"] = {"kind": "posix", "device": "/dev/vdb", "erase": True}
+    study = volumes["studies"]["volumes"]
+    study["compare"] = []
+    study["matrix"] = {"store": ["s3", "raw", "gp3"], "job": ["etcd"], "background": ["none", "same", "other"]}
+    cells, omitted = matrix.expand(volumes, "volumes")
+    assert {one.reason for one in omitted} == {
+        "fio does not write to a store of the kind s3",
+        "a raw device has no room for the files of a background load",
+        "the other volume is gp3 itself",
+    }
+    assert len(cells) == 4
+
+
+def test_a_study_that_only_imports_has_no_cells():
+    imported = configuration.load(ROOT / "config/import.yaml")
+    assert matrix.expand(imported, "volumes") == ([], [])

@@ -9,8 +9,8 @@ import pytest
 from cells import ROS3, Place
 from conftest import artefact, processes_of
 
-from scripts.analysis import validity
 from scripts.lib import provenance
+from scripts.studies import shots as validity
 
 
 @pytest.fixture
@@ -302,8 +302,8 @@ def test_something_that_failed_before_fails_the_cell_with_its_reason(place):
 )
 def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, key, value, reason):
     changed = {**good_record, block: {**good_record[block], key: value}}
-    assert [line for line in validity.faults(changed) if line.startswith(reason)]
-    assert validity.faults(good_record) == []
+    assert [line for line in validity.faults(changed, {}) if line.startswith(reason)]
+    assert validity.faults(good_record, {}) == []
 
 
 def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record):

@@ -3,18 +3,21 @@
 import difflib
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import jsonschema
 import yaml
 
+from scripts import studies
 from scripts.lib.program import Problem
 
 SCHEMA = Path("config/schema.yaml")
 
 
+@cache
 def schema() -> dict:
-    """Return the schema of a configuration."""
+    """Return the schema of a configuration, read once."""
     return yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
 
 
@@ -60,6 +63,28 @@ def load(file: Path | str) -> dict:
 def factors(study: str) -> dict[str, dict]:
     """Return the factors of a study in their order, each with its part of the schema."""
     return schema()["$defs"][f"{study}_matrix"]["properties"]
+
+
+def mappings(section: dict) -> list[dict]:
+    """Return the matrix of a study as a list of mappings; it is empty where a study only imports results."""
+    matrix = section.get("matrix", [])
+    return matrix if isinstance(matrix, list) else [matrix]
+
+
+def file_of(pattern: str, name: str) -> dict[str, str]:
+    """Return the file that a level or a setting names, {"name", "text"}: its text makes the cell."""
+    return {"name": name, "text": Path(pattern.format(name)).read_text(encoding="utf-8")}
+
+
+def imports(config: dict) -> list[dict]:
+    """Return the results from elsewhere that the study volumes imports, each as a mapping with `from`."""
+    named = config["studies"]["volumes"]["imports"]
+    return [{"from": one} if isinstance(one, str) else one for one in named]
+
+
+def is_series(study: str) -> bool:
+    """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
+    return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
 
 
 def _follow(node: dict, root: dict) -> dict:
@@ -117,7 +142,7 @@ def _deepest(error: jsonschema.ValidationError) -> jsonschema.ValidationError:
 
 
 def _depth(errors: list[jsonschema.ValidationError]) -> int:
-    return max(len(error.absolute_path) + (error.validator != "type") for error in errors)
+    return max(len(error.absolute_path) + (error.validator not in ("type", "const")) for error in errors)
 
 
 def _explain(error: jsonschema.ValidationError, root: dict) -> str:
@@ -158,25 +183,33 @@ def _told(description: str) -> str:
 
 
 def _check_names(config: dict, rules: dict, where: str) -> None:
-    """Every library, store, factor and baseline that a study names must exist."""
+    """Every library, store, file, factor and baseline that a study names must exist."""
     for study, section in config["studies"].items():
         known = rules["$defs"][f"{study}_matrix"]["properties"]
-        mappings = section["matrix"] if isinstance(section["matrix"], list) else [section["matrix"]]
-        for number, mapping in enumerate(mappings):
+        for number, mapping in enumerate(mappings(section)):
             for factor, levels in mapping.items():
                 names = known[factor].get("x-names")
                 for level in levels if names else []:
                     if level not in config[names]:
                         place = f"studies.{study}.matrix[{number}].{factor}"
                         raise Problem(f"{where}: {place}: {level!r} is not among {names}: {', '.join(config[names])}")
+                pattern = known[factor].get("x-file")
+                for level in levels if pattern else []:
+                    if not Path(pattern.format(level)).is_file():
+                        place = f"studies.{study}.matrix[{number}].{factor}"
+                        there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
+                        raise Problem(f"{where}: {place}: there is no {pattern.format(level)}: {', '.join(there)}")
         for number, comparison in enumerate(section["compare"]):
             factor, baseline = comparison["factor"], comparison["baseline"]
             place = f"studies.{study}.compare[{number}]"
             if factor not in known:
                 raise Problem(f"{where}: {place}.factor: {factor!r} is no factor of {study}: {', '.join(known)}")
-            levels = [level for mapping in mappings for level in mapping[factor]]
-            if baseline not in levels:
+            levels = [level for mapping in mappings(section) for level in mapping[factor]]
+            # The levels of imported results are in their files.
+            if baseline not in levels and not section.get("imports"):
                 raise Problem(f"{where}: {place}.baseline: {baseline!r} is no level of {factor} in the matrix")
+        for mistake in studies.of(study).mistakes(config):
+            raise Problem(f"{where}: {mistake}")
     check_only(config, where)
 
 
@@ -184,7 +217,7 @@ def check_only(config: dict, where: str) -> None:
     """Refuse an `only` that names no study, factor or level of the configuration; `where` names its place."""
     levels: dict[str, set[str]] = {"study": set(config["studies"])}
     for section in config["studies"].values():
-        for mapping in section["matrix"] if isinstance(section["matrix"], list) else [section["matrix"]]:
+        for mapping in mappings(section):
             for factor, values in mapping.items():
                 levels.setdefault(factor, set()).update(map(str, values))
     for factor, wanted in config["only"].items():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scripts.analysis import answers
+from scripts.analysis import prose
 from scripts.analysis.page import bullets
 from scripts.lib.program import Problem, read_json
 
@@ -53,4 +53,4 @@ def section(study: dict) -> list[str]:
 
 def _outline(found: list[dict], page: str) -> str:
     more = f"\n- … and {len(found) - SHOWN} more on [the study's page]({page}.html)" if len(found) > SHOWN else ""
-    return answers.outline(found[:SHOWN], "") + more
+    return prose.outline(found[:SHOWN], "") + more

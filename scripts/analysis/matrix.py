@@ -5,17 +5,15 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from scripts import studies
 from scripts.analysis import config as configuration
 from scripts.lib.program import Problem
 
-# What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
-_STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
-_LIBRARIES_WITH_ROS3 = ("source", "conda")
 # What a study's section says beside the settings of its cells.
-_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s")
+_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits")
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Cell:
         study: the study's name.
         levels: factor -> level, as text, in the order of the schema; `control` is "" or "twin".
         settings: what the measuring program is given; what differs here is a different cell.
-        dataset: the id of the data it reads.
+        dataset: the id of the data it reads, "" where the study makes none.
         twin_of: name of the cell that an A/A control repeats, "" for all others.
     """
 
@@ -61,20 +59,20 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
         Problem: nothing is left of the matrix, or of the baseline of a comparison.
     """
     section = config["studies"][study]
-    mappings = section["matrix"] if isinstance(section["matrix"], list) else [section["matrix"]]
-    factors = configuration.factors(study)
+    factors, mappings = configuration.factors(study), configuration.mappings(section)
     cells: dict[str, Cell] = {}
     omitted: dict[str, Omitted] = {}
     for mapping in mappings:
         for combination in itertools.product(*(mapping[factor] for factor in factors)):
             levels = dict(zip(factors, map(str, combination), strict=True))
-            if reason := _impossible(levels, config):
+            if reason := next(studies.of(study).impossible(levels, config), ""):
                 omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
                 continue
             cell = _cell(config, study, levels, factors, "")
             cells.setdefault(cell.name, cell)
     originals = list(cells.values())
-    _check_left(config, study, originals, omitted)
+    if mappings:
+        _check_left(config, study, originals, omitted)
     chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
     twins = [_cell(config, study, _without_control(cell.levels), factors, cell.name) for cell in chosen]
     return originals + twins, list(omitted.values())
@@ -103,15 +101,23 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
 def order(config: dict, study: str, cells: list[Cell]) -> dict[tuple[str, int], int]:
     """Return the position (0, 1, …) at which each (cell name, repeat) is measured.
 
-    A repeat is a block: all cells once, in a random order that the seed and the repeat decide (METHOD 2).
+    A repeat is a block: all cells once, in a random order that the seed and the repeat decide (METHOD 2). Where one
+    measurement leaves its traces in the next, as credits of a volume do, the order is that of the matrix.
     """
     positions = {}
-    for repeat in range(1, config["repeats"] + 1):
-        names = sorted(cell.name for cell in cells)
-        random.Random(f"{config['seed']} {study} {repeat}").shuffle(names)
+    for repeat in repeats(config, study):
+        names = [cell.name for cell in cells]
+        if not configuration.is_series(study):
+            names.sort()
+            random.Random(f"{config['seed']} {study} {repeat}").shuffle(names)
         for name in names:
             positions[name, repeat] = len(positions)
     return positions
+
+
+def repeats(config: dict, study: str) -> range:
+    """Return the repeats of a study, from 1: those of the run, or the batteries where these are its unit."""
+    return range(1, config["studies"][study].get("batteries", config["repeats"]) + 1)
 
 
 def digest(value: object) -> str:
@@ -121,27 +127,31 @@ def digest(value: object) -> str:
 
 def datasets(cells: list[Cell]) -> dict[str, dict]:
     """Return the data sets that the cells read: id -> settings of the generator."""
-    return {cell.dataset: cell.settings["data"] for cell in cells}
+    return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 
 def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, dict], twin_of: str) -> Cell:
     section = config["studies"][study]
-    data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
-    data = {key: _for_level(value, data_levels) for key, value in section["data"].items()}
-    data |= {**data_levels, "seed": config["seed"]}
     levels = {**levels, "control": "twin" if twin_of else ""}
     settings = {
         "study": study,
         "cell": levels,
         "seed": config["seed"],
-        "data": data,
         **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
     }
+    dataset = ""
+    if "data" in section:
+        data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
+        data = {key: _for_level(value, data_levels) for key, value in section["data"].items()}
+        settings["data"] = data | {**data_levels, "seed": config["seed"]}
+        dataset = "-".join([study, *data_levels.values(), digest(settings["data"])])
     for factor, part in factors.items():
         if names := part.get("x-names"):
             settings[factor] = config[names][levels[factor]]
+        if pattern := part.get("x-file"):
+            settings[factor] = configuration.file_of(pattern, levels[factor])
+    settings = studies.of(study).complete(settings, config)
     readable = "_".join([*(_short(factor, level) for factor, level in levels.items() if level)])
-    dataset = "-".join([study, *data_levels.values(), digest(data)])
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
 
 
@@ -160,19 +170,3 @@ def _short(factor: str, level: str) -> str:
 
 def _without_control(levels: dict[str, str]) -> dict[str, str]:
     return {factor: level for factor, level in levels.items() if factor != "control"}
-
-
-def _impossible(levels: dict[str, str], config: dict) -> str:
-    return next(_reasons(levels, config), "")
-
-
-def _reasons(levels: dict[str, str], config: dict) -> Iterator[str]:
-    driver = levels.get("driver")
-    if driver is None:
-        return
-    store = config["stores"][levels["store"]]
-    library = config["libraries"][levels["library"]]
-    if store["kind"] != _STORE_OF_DRIVER[driver]:
-        yield f"driver {driver} does not read a {store['kind']} store"
-    if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
-        yield f"{levels['library']} is a {library['kind']}, which has no ROS3"

@@ -15,7 +15,8 @@ from scripts.analysis import plot_html, plot_svg
 from scripts.analysis.plot import Figure
 from scripts.lib.program import write_json, write_text
 
-MARK = " ▲"
+# Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
+MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
 
 
@@ -75,7 +76,8 @@ class Page:
         link = self._numbers(table.name, table.frame)
         colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
-        marked = f" Marked{MARK}: {table.meaning}." if "over" in colours else ""
+        mark = MARKS["over"] if "over" in colours else ""
+        marked = f" Marked{mark}: {table.meaning}." if colours & MARKS.keys() else ""
         texts = _formatted(table)
         caption = f"<figcaption>{escape(table.caption + limit)} {link[0]}</figcaption>"
         _show(
@@ -125,29 +127,34 @@ def _colours(flags: Iterable) -> list[str]:
 def _html(texts: pd.DataFrame, table: Table) -> str:
     numeric = {column for column in table.frame if pd.api.types.is_numeric_dtype(table.frame[column])}
     over = {column: _colours(flags) for column, flags in table.over.items()}
-    # Unclosed cells and rows are valid HTML and a third of a long table's bytes.
-    head = "".join(f"<th{' class=n' * (column in numeric)}>{escape(column)}" for column in texts)
+    # Unclosed cells and rows are valid HTML and a third of a long table's bytes; so is naming the rarer kind of column.
+    mostly = len(numeric) > len(texts.columns) / 2
+    kinds = {column: ([] if mostly else ["n"]) if column in numeric else ["t"] if mostly else [] for column in texts}
+    head = "".join(f"<th{_classes(kinds[column])}>{escape(column)}" for column in texts)
     rows = []
     for row, values in enumerate(texts.itertuples(index=False, name=None)):
         cells = []
         for column, value in zip(texts, values, strict=True):
-            names = ["n"] * (column in numeric) + ([over[column][row]] if column in over and over[column][row] else [])
-            attribute = f' class="{" ".join(names)}"' if len(names) > 1 else f" class={names[0]}" if names else ""
-            cells.append(f"<td{attribute}>{escape(value, quote=False)}")
+            colour = [over[column][row]] if column in over and over[column][row] else []
+            cells.append(f"<td{_classes(kinds[column] + colour)}>{escape(value, quote=False)}")
         rows.append("<tr>" + "".join(cells))
-    return f"<table><thead><tr>{head}<tbody>{''.join(rows)}</table>"
+    return f"<table{_classes(['numbers'] * mostly)}><thead><tr>{head}<tbody>{''.join(rows)}</table>"
+
+
+def _classes(names: list[str]) -> str:
+    return f' class="{" ".join(names)}"' if len(names) > 1 else f" class={names[0]}" if names else ""
 
 
 def _markdown(texts: pd.DataFrame, table: Table) -> str:
     numeric = [pd.api.types.is_numeric_dtype(table.frame[column]) for column in texts]
-    over = {column: [name == "over" for name in _colours(flags)] for column, flags in table.over.items()}
+    marks = {column: [MARKS.get(name, "") for name in _colours(flags)] for column, flags in table.over.items()}
     lines = [
         "| " + " | ".join(map(plain, texts.columns)) + " |",
         "|" + "|".join("---:" if number else "---" for number in numeric) + "|",
     ]
     for row, values in enumerate(texts.head(ROWS_IN_MARKDOWN).itertuples(index=False, name=None)):
         cells = [
-            plain(value) + MARK * bool(column in over and over[column][row])
+            plain(value) + (marks[column][row] if column in marks else "")
             for column, value in zip(texts, values, strict=True)
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -1,6 +1,7 @@
 """A figure, described once: drawn for the page by `plot_html`, for Markdown by `plot_svg`, written as CSV by `page`."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
+NAME = 0.07  # of a panel's height: a line of text at its top
+LETTER = 0.015  # of a panel's width: a letter, where two panels stand beside each other
 
 
 @dataclass(frozen=True)
 class Look:
-    """How the marks of one arm look: no two arms share both colour and marker."""
+    """How the marks of one arm look: no two arms share both colour and marker. Without a marker, a line alone."""
 
     colour: str
     marker: str
@@ -23,9 +26,13 @@ class Look:
 
     @classmethod
     def of(cls, arm: int, style: int = 0) -> "Look":
-        """Return the look of the `arm`-th arm; `style` tells variants of an arm apart (dash, and a hollow marker)."""
+        """Return the look of the `arm`-th arm; `style` tells variants of an arm apart (dash, and a hollow marker).
+
+        When the colours are used up they come again with other markers.
+        """
+        colour, again = arm % len(COLOURS), arm // len(COLOURS)
         return cls(
-            COLOURS[arm % len(COLOURS)], MARKERS[arm % len(MARKERS)], DASHES[style % len(DASHES)], style % 2 == 0
+            COLOURS[colour], MARKERS[(colour + again) % len(MARKERS)], DASHES[style % len(DASHES)], style % 2 == 0
         )
 
 
@@ -34,7 +41,8 @@ class Marks:
     """One arm in one panel.
 
     `points` has x, y and, where an interval is known, x_low and x_high or y_low and y_high; `samples` has x, y and
-    note. With `joined` a line runs through the points, which is for continuous factors only (METHOD 21).
+    note, which the points may have too. With `joined` a line runs through the points, which is for continuous factors
+    only (METHOD 21). `size` is that of a marker in the page's pixels.
     """
 
     label: str
@@ -42,6 +50,7 @@ class Marks:
     points: pd.DataFrame
     samples: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["x", "y", "note"]))
     joined: bool = False
+    size: int = 9
 
 
 @dataclass(frozen=True)
@@ -64,8 +73,31 @@ class Bars:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """A line across a panel at a value of the y axis, named at its right end, or of the x axis, named at its top."""
+
+    at: float
+    label: str = ""
+    axis: str = "y"
+    colour: str = "#444444"
+    dash: str = "dashed"
+
+
+class Event(NamedTuple):
+    """A rule of the x axis, the line of text (from the top) that names it, and whether the name stands before it."""
+
+    rule: Rule
+    tier: int
+    before: bool
+
+
+@dataclass(frozen=True)
 class Panel:
-    """One pair of axes. With `rows`, the y axis names them from the top down (row i lies at y = -i)."""
+    """One pair of axes. With `rows`, the y axis names them from the top down (row i lies at y = -i).
+
+    `rule` is the value at which nothing differs; `rules` are limits, which the axes reach out to, and events. Panels
+    that are read together are given the same `x_ends` or `y_ends`.
+    """
 
     title: str
     x_label: str
@@ -76,21 +108,69 @@ class Panel:
     rows: tuple[str, ...] = ()
     row_notes: tuple[str, ...] = ()
     row_height: int = 26
+    height: int = 330
     x_log: bool = False
+    y_log: bool = False
     x_ticks: tuple[float, ...] = ()
+    x_tick_texts: tuple[str, ...] = ()
+    y_ticks: tuple[float, ...] = ()
+    x_ends: tuple[float, float] | None = None
+    y_ends: tuple[float, float] | None = None
     from_zero: bool = True
     rule: float | None = None
+    rules: tuple[Rule, ...] = ()
     band: tuple[float, float] | None = None
 
     def x_range(self) -> tuple[float, float]:
         """Return the x axis' ends: everything drawn, with room for the markers."""
-        return _spread(self._values("x"), self.x_log, bool(self.rows) and self.from_zero)
+        return self.x_ends or _spread(self._values("x"), self.x_log, bool(self.rows) and self.from_zero)
 
     def y_range(self) -> tuple[float, float]:
-        """Return the y axis' ends."""
+        """Return the y axis' ends; the names of events have room above all that is drawn."""
         if self.rows:
             return -len(self.rows) + 0.4, 0.6
-        return _spread(self._values("y"), False, self.from_zero)
+        if self.y_ends:
+            return self.y_ends
+        low, high = _spread(self._values("y"), self.y_log, self.from_zero)
+        share = NAME * (1 + max((event.tier for event in self.events()), default=-1))
+        return low, _between(low, high, 1 / (1 - share), self.y_log)
+
+    def x_tick_names(self) -> dict[float, str]:
+        """Return what stands at each tick of the x axis."""
+        return dict(zip(self.x_ticks, self.x_tick_texts or map(tick_text, self.x_ticks), strict=True))
+
+    def limits(self) -> list[tuple[Rule, float]]:
+        """Return the rules that are named at the right, from below, each with the y of its name: names keep apart."""
+        low, high = self.y_range()
+        rules = sorted((rule for rule in self.rules if rule.axis == "y"), key=lambda rule: rule.at)
+        places = [_share(rule.at, low, high, self.y_log) for rule in rules]
+        for above in range(1, len(places)):
+            places[above] = max(places[above], places[above - 1] + NAME)
+        # What does not fit below the top moves down again.
+        for below in range(len(places) - 1, -1, -1):
+            places[below] = min(places[below], places[below + 1] - NAME if below + 1 < len(places) else 1.0)
+        return [(rule, _between(low, high, place, self.y_log)) for rule, place in zip(rules, places, strict=True)]
+
+    def events(self) -> list[Event]:
+        """Return the rules that are named at the top; names that are near each other get lines of text of their own."""
+        low, high = self.x_range()
+        ends: list[float] = []
+        found = []
+        for rule in sorted((rule for rule in self.rules if rule.axis == "x"), key=lambda rule: rule.at):
+            width = LETTER * (len(rule.label) + 1)
+            start = _share(rule.at, low, high, self.x_log)
+            before = start + width > 1
+            start -= width if before else 0
+            tier = next((tier for tier, end in enumerate(ends) if end <= start), len(ends)) if rule.label else -1
+            if rule.label:
+                ends[tier : tier + 1] = [start + width]
+            found.append(Event(rule, tier, before))
+        return found
+
+    def name_height(self, tier: int) -> float:
+        """Return the y at which the names of events of one line of text stand."""
+        low, high = self.y_range()
+        return _between(low, high, 1 - NAME * (tier + 0.5), self.y_log)
 
     def _values(self, axis: str) -> np.ndarray:
         frames = [frame for mark in self.marks for frame in (mark.points, mark.samples)]
@@ -98,6 +178,7 @@ class Panel:
         if axis == "x":
             found += [box.table[name] for box in self.boxes for name in ("min", "max")]
             found += [bar.table[name] for bar in self.bars for name in ("left", "right")]
+        found.append(pd.Series([rule.at for rule in self.rules if rule.axis == axis], dtype=float))
         # The rule at 1 and the equivalence band belong to the axis that carries the values.
         if self.rule is not None and axis == ("x" if self.rows else "y"):
             found.append(pd.Series([self.rule]))
@@ -117,6 +198,18 @@ class Figure:
     panels: tuple[Panel, ...]
     numbers: pd.DataFrame
     columns: int = 1
+
+
+def _share(value: float, low: float, high: float, log: bool) -> float:
+    """Where between `low` and `high` a value lies, from 0 to 1 as the eye sees it."""
+    if log:
+        value, low, high = np.log([value, low, high])
+    return float((value - low) / (high - low))
+
+
+def _between(low: float, high: float, share: float, log: bool) -> float:
+    """The value that lies at `share` of the way from `low` to `high`."""
+    return float(low * (high / low) ** share if log else low + (high - low) * share)
 
 
 def _spread(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from bokeh.models import (
     ColumnDataSource,
     FixedTicker,
     HoverTool,
+    Label,
     Legend,
     LinearAxis,
     Range1d,
@@ -46,7 +47,7 @@ def draw(figure: Figure) -> str:
 
 def _embed(figure: Figure, number: int, panel: Panel) -> str:
     target = f"figure-{figure.name}-{number}"
-    item = json_item(_panel(panel), target)
+    item = json_item(_panel(panel, figure), target)
     # "</" inside a script element would end it.
     text = json.dumps(item, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     return (
@@ -57,14 +58,16 @@ def _embed(figure: Figure, number: int, panel: Panel) -> str:
 
 
 def _height(panel: Panel) -> int:
-    return 96 + panel.row_height * len(panel.rows) if panel.rows else 330
+    return 96 + panel.row_height * len(panel.rows) if panel.rows else panel.height
 
 
-def _panel(panel: Panel):
+def _panel(panel: Panel, figure: Figure):
+    columns = _legend_columns(panel, figure)
     axes = axes_of(
-        height=_height(panel) + 24 * -(-len(_labels(panel)) // (_legend_columns(panel) if _labels(panel) else 1)),
+        height=_height(panel) + 24 * -(-len(_labels(panel)) // columns),
         sizing_mode="stretch_width",
         x_axis_type="log" if panel.x_log else "linear",
+        y_axis_type="log" if panel.y_log else "linear",
         x_range=Range1d(*map(float, panel.x_range())),
         y_range=Range1d(*map(float, panel.y_range())),
         tools="pan,box_zoom,reset,save",
@@ -79,6 +82,7 @@ def _panel(panel: Panel):
     if panel.rule is not None:
         dimension = "height" if panel.rows else "width"
         axes.add_layout(Span(location=panel.rule, dimension=dimension, line_color="#444444", line_width=1))
+    _rules(axes, panel, figure)
     items = [(bars.label, _bars(axes, bars)) for bars in panel.bars]
     items += [(boxes.label, _boxes(axes, boxes)) for boxes in panel.boxes]
     items += [(marks.label, _marks(axes, marks)) for marks in panel.marks]
@@ -86,27 +90,58 @@ def _panel(panel: Panel):
     _dress(axes, panel)
     items = [(label, glyphs) for label, glyphs in items if label]
     if items:
-        legend = Legend(items=items, ncols=_legend_columns(panel), click_policy="hide", border_line_color=None)
+        legend = Legend(items=items, ncols=columns, click_policy="hide", border_line_color=None)
         legend.label_text_font, legend.label_text_font_size, legend.label_standoff = FONT, "12px", 4
         legend.padding, legend.margin, legend.spacing, legend.location = 2, 0, 18, "top_left"
         axes.add_layout(legend, "above")
     return axes
 
 
-def _legend_columns(panel: Panel) -> int:
-    return 4 if panel.rows and max(map(len, _labels(panel))) < 26 else 2
+def _legend_columns(panel: Panel, figure: Figure) -> int:
+    labels = _labels(panel)
+    if (panel.rows or figure.columns == 1) and max(map(len, labels), default=0) < 26:
+        return 4
+    return 3 if len("".join(labels)) <= 24 else 2
 
 
 def _labels(panel: Panel) -> list[str]:
     return [drawn.label for drawn in (*panel.bars, *panel.boxes, *panel.marks) if drawn.label]
 
 
+def _rules(axes, panel: Panel, figure: Figure) -> None:
+    """Draw limits and events with their names."""
+    for rule in panel.rules:
+        dimension = "height" if rule.axis == "x" else "width"
+        look = {"line_color": rule.colour, "line_dash": rule.dash, "line_width": 1.2}
+        axes.add_layout(Span(location=float(rule.at), dimension=dimension, **look))
+    for event in panel.events():
+        if event.rule.label:
+            place = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
+            look = {"text_color": event.rule.colour, "text_font": FONT, "text_font_size": "12px"}
+            height = panel.name_height(event.tier)
+            axes.add_layout(
+                Label(x=float(event.rule.at), y=height, text=event.rule.label, text_baseline="middle", **place, **look)
+            )
+    if limits := panel.limits():
+        ticks = FixedTicker(ticks=[height for _, height in limits])
+        names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
+        names.major_label_overrides = {height: rule.label for rule, height in limits}
+        axes.add_layout(names, "right")
+    labels = [rule.label for one in figure.panels for rule in one.rules if rule.axis == "y"]
+    if labels:
+        # The axes of panels below each other begin and end alike, whether they have limits or not.
+        axes.min_border_left, axes.min_border_right = 76, 48 + 7 * max(map(len, labels))
+
+
 def _dress(axes, panel: Panel) -> None:
     if panel.x_ticks:
         axes.xaxis.ticker = FixedTicker(ticks=[float(tick) for tick in panel.x_ticks])
-        axes.xaxis.major_label_overrides = {float(tick): tick_text(tick) for tick in panel.x_ticks}
+        axes.xaxis.major_label_overrides = {float(tick): text for tick, text in panel.x_tick_names().items()}
     elif not panel.x_log:
         axes.xaxis.formatter = BasicTickFormatter(use_scientific=False)
+    if panel.y_ticks:
+        axes.yaxis[0].ticker = FixedTicker(ticks=[float(tick) for tick in panel.y_ticks])
+        axes.yaxis[0].major_label_overrides = {float(tick): tick_text(tick) for tick in panel.y_ticks}
     if panel.rows:
         places = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
         axes.yaxis.ticker = places
@@ -155,8 +190,9 @@ def _marks(axes, marks: Marks) -> list:
     if marks.joined:
         drawn.append(axes.add_glyph(source, Line(line_color=colour, line_width=1.8, line_dash=look.dash)))
     fill = colour if look.filled else "white"
-    dot = Scatter(marker=look.marker, size=9, line_color=colour, fill_color=fill, line_width=1.5)
-    drawn.append(axes.add_glyph(source, dot, name=marks.label))
+    if look.marker:
+        dot = Scatter(marker=look.marker, size=marks.size, line_color=colour, fill_color=fill, line_width=1.5)
+        drawn.append(axes.add_glyph(source, dot, name=marks.label))
     # The legend shows what comes first in the list, so the summary leads.
     return drawn[::-1]
 
@@ -173,7 +209,8 @@ def _hover(axes, panel: Panel) -> None:
         known = f"{value}_low" in panel.marks[0].points
         between = f" [@{value}_low{{0.[0000]}}, @{value}_high{{0.[0000]}}]" if known else ""
         count = ", n = @n" if "n" in panel.marks[0].points else ""
-        axes.add_tools(HoverTool(renderers=points, tooltips=f"$name: {number}{between}{count}"))
+        note = " (@note)" if "note" in panel.marks[0].points else ""
+        axes.add_tools(HoverTool(renderers=points, tooltips=f"$name: {number}{between}{count}{note}"))
 
 
 def _bars(axes, bars: Bars) -> list:

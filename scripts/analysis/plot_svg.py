@@ -24,6 +24,7 @@ SHAPES = {
     "hex": "h",
     "star": "*",
     "x": "x",
+    "": "",
 }
 STYLE = {
     "svg.hashsalt": "storage-benchmarks",
@@ -42,6 +43,7 @@ STYLE = {
 WIDTH = 9.0  # inches
 LINE = 0.2  # inches from one line of text to the next
 SIZE = 9  # points
+PIXELS = 330 / 2.6  # of the page's panels, to an inch
 
 
 def draw(figure: Figure) -> str:
@@ -77,17 +79,20 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
         canvas.legend(
             keys.values(), keys.keys(), loc="upper left", bbox_to_anchor=(0, 1), ncols=per_line, frameon=False
         )
+    # The axes of panels below each other end alike, whether they have limits or not.
+    limits = [rule.label for panel in figure.panels for rule in panel.rules if rule.axis == "y"]
+    beside = _wide(limits) if limits else 0.0
     for number, left, above, height in places:
         panel = figure.panels[number]
         before = 0.15 + _wide(panel.rows) if panel.rows else 0.7
-        after = 0.15 + _wide(panel.row_notes) if panel.row_notes else 0.2
+        after = 0.15 + _wide(panel.row_notes) if panel.row_notes else 0.2 + beside
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
         _panel(canvas.add_axes(box), panel)
 
 
 def _height(panel: Panel) -> float:
-    return 0.1 + len(panel.rows) * panel.row_height / 85 if panel.rows else 2.6
+    return 0.1 + len(panel.rows) * panel.row_height / 85 if panel.rows else panel.height / PIXELS
 
 
 def _wide(texts: Iterable[str]) -> float:
@@ -120,6 +125,8 @@ def _keys(panel: Panel) -> list[tuple[str, object]]:
 def _panel(axes, panel: Panel) -> None:
     if panel.x_log:
         axes.set_xscale("log")
+    if panel.y_log:
+        axes.set_yscale("log")
     axes.set_xlim(*panel.x_range())
     axes.set_ylim(*panel.y_range())
     axes.set_xlabel(panel.x_label)
@@ -129,9 +136,15 @@ def _panel(axes, panel: Panel) -> None:
     if panel.rule is not None:
         (axes.axvline if panel.rows else axes.axhline)(panel.rule, color="#444444", linewidth=0.9)
     if panel.x_ticks:
+        names = panel.x_tick_names()
         axes.xaxis.set_major_locator(FixedLocator(panel.x_ticks))
-        axes.xaxis.set_major_formatter(lambda value, _: tick_text(value))
+        axes.xaxis.set_major_formatter(lambda value, _: names.get(value, tick_text(value)))
         axes.xaxis.set_minor_locator(NullLocator())
+    if panel.y_ticks:
+        axes.yaxis.set_major_locator(FixedLocator(panel.y_ticks))
+        axes.yaxis.set_major_formatter(lambda value, _: tick_text(value))
+        axes.yaxis.set_minor_locator(NullLocator())
+    _rules(axes, panel)
     if panel.rows:
         _rows(axes, panel)
     for bars in panel.bars:
@@ -140,6 +153,22 @@ def _panel(axes, panel: Panel) -> None:
         _boxes(axes, boxes)
     for marks in panel.marks:
         _marks(axes, marks)
+
+
+def _rules(axes, panel: Panel) -> None:
+    """Draw limits and events with their names."""
+    for rule in panel.rules:
+        draw_line = axes.axvline if rule.axis == "x" else axes.axhline
+        draw_line(rule.at, color=rule.colour, linestyle=rule.dash, linewidth=1)
+    inch = axes.get_figure().dpi_scale_trans
+    for rule, height in panel.limits():
+        where = blended_transform_factory(axes.transAxes + ScaledTranslation(0.05, 0, inch), axes.transData)
+        axes.text(1, height, rule.label, transform=where, ha="left", va="center_baseline", color=rule.colour)
+    for rule, tier, before in panel.events():
+        side, aside = ("right", -0.04) if before else ("left", 0.04)
+        where = axes.transData + ScaledTranslation(aside, 0, inch)
+        height = panel.name_height(tier)
+        axes.text(rule.at, height, rule.label, transform=where, ha=side, va="center_baseline", color=rule.colour)
 
 
 def _rows(axes, panel: Panel) -> None:
@@ -161,7 +190,7 @@ def _shape(marks: Marks) -> dict:
     return {
         "color": colour,
         "marker": SHAPES[marks.look.marker],
-        "markersize": 6,
+        "markersize": marks.size * 2 / 3,
         "markerfacecolor": face,
         "markeredgecolor": colour,
         "linewidth": 1.4,

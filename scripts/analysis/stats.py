@@ -1,4 +1,4 @@
-"""The statistics of METHOD 16-19 on plain arrays: intervals, percentiles, rates, and the verdicts of a family.
+"""The statistics of METHOD 16, 17 and 19 on plain arrays: intervals, rates, and the verdicts of a family.
 
 `d` is always an array (blocks, comparisons) of ln(contender / baseline), NaN where a block is not complete. All of it
 is even-handed: exchanging contender and baseline turns every ratio into its inverse and `faster` into `slower`.
@@ -19,12 +19,11 @@ POWER = 0.8  # with which a detectable ratio is found
 MIN_BLOCKS = 6  # 2**5 distinct flips: the fewest that can give p <= 0.05
 ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
 SAMPLED_FLIPS = 9_999
-MIN_ABOVE = 10  # samples that must lie above a percentile
 _TAIL = (1 - CONFIDENCE) / 2
 
 
 class Estimate(NamedTuple):
-    """A quantile of `n` samples with its interval; NaN where they are too few to tell."""
+    """A median of `n` samples with its interval; NaN where they are too few to tell."""
 
     value: float
     low: float
@@ -55,21 +54,6 @@ def median(values: Sequence[float]) -> Estimate:
     return Estimate(
         float(np.median(ordered)) if len(ordered) else math.nan, _at(ordered, low), _at(ordered, high), len(ordered)
     )
-
-
-def percentile(values: Sequence[float], q: float) -> Estimate:
-    """Return the `q`-th percentile (0 < q < 100) with its order-statistics interval of at least 95 %.
-
-    The value is the smallest sample that at least q % of the samples do not exceed. Refused, that is NaN, where fewer
-    than 10 samples are ranked above it (METHOD 18): p99.9 takes 10,000 samples, p99 takes 1,000.
-    """
-    ordered = _ordered(values)
-    n = len(ordered)
-    rank = math.ceil(round(n * q / 100, 9))
-    if n - rank < MIN_ABOVE:
-        return Estimate(math.nan, math.nan, math.nan, n)
-    low, high = _ranks(n, q / 100)
-    return Estimate(_at(ordered, rank), _at(ordered, low), _at(ordered, high), n)
 
 
 def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:

@@ -80,3 +80,18 @@ def read_json(path: Path | str) -> dict:
     if not isinstance(value, dict):
         raise Problem(f"{path} holds no JSON object; remove it and run again")
     return value
+
+
+def json_object(text: str) -> dict:
+    """Return the JSON object in an argument of a program (`type=` of argparse).
+
+    Raises:
+        Problem: it is none.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Problem(f"{text[:40]!r} is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise Problem(f"{text[:40]!r} is no JSON object")
+    return value

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import verdicts, words
+from scripts.analysis import prose, verdicts
 from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel
-from scripts.analysis.results import FACTORS, Results
+from scripts.analysis.shots import words
+from scripts.analysis.shots.results import FACTORS, Results
 
 CONTEXT = [*words.PLACE, "layout", "access"]
 INTERVAL = "Small marks: each repeat; large mark and bar: median and its 95 % interval."
@@ -55,7 +56,7 @@ def runtime_in_rows(results: Results) -> Figure:
         levels = [dict(zip(factors, row, strict=True)) for row in rows]
         panels.append(
             Panel(
-                title=words.capital(words.place(place, results.facts)),
+                title=prose.capital(words.place(place, results.facts)),
                 x_label="Total runtime / s",
                 marks=tuple(marks),
                 rows=tuple(words.label(row, factors, results.facts) for row in levels),
@@ -110,7 +111,7 @@ def where_it_stops(results: Results) -> list[str]:
                 records[records["cell"].isin(arm["cell"])], ["library"], equivalence_percent=percent
             )
             for row in found.itertuples():
-                base = f"{words.level('workers', str(row.base_workers), {})}, {words.number(row.base_s)} s"
+                base = f"{words.level('workers', str(row.base_workers), {})}, {prose.number(row.base_s)} s"
                 who = " · ".join(filter(None, [text, _title(context, results)]))
                 lines.setdefault(row.words, []).append(f"{who} (base: {base})")
     if len(lines) == 1 and len(next(iter(lines.values()))) > 2:
@@ -188,7 +189,7 @@ def _ratios(arm: pd.DataFrame, base: pd.Series, results: Results) -> tuple[pd.Da
 
 
 def _base(base: pd.Series) -> str:
-    return f"{words.level('workers', base['workers'], {})}, {words.number(base['total_s'])} s"
+    return f"{words.level('workers', base['workers'], {})}, {prose.number(base['total_s'])} s"
 
 
 def _ratio_numbers(arm: pd.DataFrame, base: pd.Series, ratio: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
@@ -242,7 +243,7 @@ def _beside(marks: list[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, 
 
 def _title(context: dict, results: Results) -> str:
     inside = [words.level(factor, context[factor], results.facts) for factor in ("layout", "access") if context[factor]]
-    return words.capital(" · ".join(filter(None, [words.place(context, results.facts), *inside])))
+    return prose.capital(" · ".join(filter(None, [words.place(context, results.facts), *inside])))
 
 
 def _dodge(library: str, results: Results) -> float:

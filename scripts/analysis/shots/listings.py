@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import words
-from scripts.analysis.caveats import is_true
+from scripts.analysis import prose
 from scripts.analysis.page import Table
-from scripts.analysis.phases import object_time_table
-from scripts.analysis.results import FACTORS, Results, in_order, numbers
+from scripts.analysis.shots import words
+from scripts.analysis.shots.caveats import is_true
+from scripts.analysis.shots.phases import object_time_table
+from scripts.analysis.shots.results import FACTORS, Results, in_order, numbers
 
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
@@ -43,7 +44,7 @@ def glance(results: Results) -> Table:
     factor = rows["factor"].iloc[0]
     others = [one for one in FACTORS if one != factor]
     told = [
-        f"{words.ratio(one.ratio)} {one.verdict}" if pd.notna(one.ratio) else one.verdict for one in rows.itertuples()
+        f"{prose.ratio(one.ratio)} {one.verdict}" if pd.notna(one.ratio) else one.verdict for one in rows.itertuples()
     ]
     keys = [*others, "baseline", "contender"]
     rows = rows.assign(told=told).set_index([*keys, "metric"])
@@ -88,7 +89,7 @@ def requests(results: Results) -> Table:
         "spread over repeats": cells["requests_spread"].fillna(0) > 0,
     }
     whole = "{:.0f}".format
-    formats = {"requests": whole, "spread over repeats": whole, "amplification": words.ratio}
+    formats = {"requests": whole, "spread over repeats": whole, "amplification": prose.ratio}
     formats |= {column: "{:.1f}".format for column in frame if column.endswith("MiB") or column.endswith("MiB/s")}
     return Table(
         "requests",
@@ -172,7 +173,7 @@ def harness(results: Results) -> Table:
         frame[name] = cells[column]
     share = 100 * cells["null_s"] / cells["total_s"]
     frame["empty tasks / %"] = share
-    formats = {name: words.number for name in ("total runtime / s", *columns.values())}
+    formats = {name: prose.number for name in ("total runtime / s", *columns.values())}
     return Table(
         "harness",
         "Median cost of the harness. Workers start before the clock does; planning and the dispatch of as many empty "

@@ -2,8 +2,9 @@
 
 import pandas as pd
 
-from scripts.analysis import words
-from scripts.analysis.results import ABSENT, Results, numbers
+from scripts.analysis import prose
+from scripts.analysis.shots import words
+from scripts.analysis.shots.results import ABSENT, Results, numbers
 
 JUDGED = ("faster", "slower", "same", "no evidence")
 
@@ -11,8 +12,8 @@ JUDGED = ("faster", "slower", "same", "no evidence")
 def question(results: Results) -> str:
     """Return what the run was asked, as a quotation, and what it measured."""
     asked = results.facts.get("question", "")
-    repeats = words.count(int(results.cells["n"].sum()), "valid repeat")
-    return (f"> {asked}\n\n" if asked else "") + f"{words.count(len(results.cells), 'cell')}, {repeats} in all."
+    repeats = prose.count(int(results.cells["n"].sum()), "valid repeat")
+    return (f"> {asked}\n\n" if asked else "") + f"{prose.count(len(results.cells), 'cell')}, {repeats} in all."
 
 
 def nothing_decided(results: Results) -> str:
@@ -48,7 +49,7 @@ def provenance(results: Results) -> str:
     if not codes:
         return ""
     dirty = ", with uncommitted changes" if facts.get("dirty") else ""
-    sessions = f" in {words.count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
+    sessions = f" in {prose.count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
     return (
         f"Measured{sessions} by code {', '.join(code[:12] for code in codes)} "
         f"(commit {', '.join(commit[:12] for commit in commits) or 'unknown'}{dirty})."
@@ -67,9 +68,9 @@ def control(results: Results) -> str:
         judged = chosen[chosen["verdict"].isin(JUDGED)]
         if len(judged):
             alarms = int(judged["verdict"].isin(("faster", "slower")).sum())
-            parts.append(f"{words.count(alarms, 'false alarm')} out of {len(judged)} {name}")
-    told = words.listing(parts) if parts else "too few complete blocks to judge any"
-    pairs = words.count(rows["contender"].nunique() if rows["contender"].any() else int(total.sum()), "cell")
+            parts.append(f"{prose.count(alarms, 'false alarm')} out of {len(judged)} {name}")
+    told = prose.listing(parts) if parts else "too few complete blocks to judge any"
+    pairs = prose.count(rows["contender"].nunique() if rows["contender"].any() else int(total.sum()), "cell")
     return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {told}."
 
 
@@ -80,7 +81,7 @@ def limits(results: Results) -> list[str]:
     told = [str(line) for line in facts.get("limits", [])]
     if told and max(map(len, told)) < 40:
         told = [f"measured with: {', '.join(told)}. It is no verdict for other networks, stores or machines"]
-    lines += [f"{words.capital(line.rstrip('.'))}." for line in told]
+    lines += [f"{prose.capital(line.rstrip('.'))}." for line in told]
     if (cells["cache"] == "cold").any():
         lines.append(
             '"Cold" is said of this machine\'s page cache only: caches of hypervisor, disk and remote services are not '
@@ -89,22 +90,22 @@ def limits(results: Results) -> list[str]:
     if "cache_state" in cells and (
         odd := int(((cells["cache_state"] != cells["cache"]) & (cells["cache"] != "any")).sum())
     ):
-        lines.append(f"The cache state that was asked for could not be verified in {words.count(odd, 'cell')}.")
+        lines.append(f"The cache state that was asked for could not be verified in {prose.count(odd, 'cell')}.")
     if "oversubscribed" in cells and (many := int(is_true(cells["oversubscribed"]).sum())):
-        lines.append(f"In {words.count(many, 'cell')} more workers ran than there are cores (marked oversubscribed).")
+        lines.append(f"In {prose.count(many, 'cell')} more workers ran than there are cores (marked oversubscribed).")
     if "idle_workers" in cells and (idle := int((numbers(cells["idle_workers"]) > 0).sum())):
-        lines.append(f"In {words.count(idle, 'cell')} some workers had nothing to do.")
+        lines.append(f"In {prose.count(idle, 'cell')} some workers had nothing to do.")
     for column, what in (("invalid", "broke a rule of measuring and is in no verdict"), ("failed", "failed")):
         repeats, affected = int(results.cells[column].sum()), int((results.cells[column] > 0).sum())
         if repeats:
             what = what.replace(" is ", " is " if repeats == 1 else " are ")
             lines.append(
-                f"{words.count(repeats, 'repeat')} of {words.count(affected, 'cell')} {what}: "
+                f"{prose.count(repeats, 'repeat')} of {prose.count(affected, 'cell')} {what}: "
                 'see "Failed, invalid and left out".'
             )
     if few := int((cells["n"] < 6).sum()):
         has = "has" if few == 1 else "have"
-        lines.append(f"{words.count(few, 'cell')} {has} fewer than 6 valid repeats, too few for a verdict.")
+        lines.append(f"{prose.count(few, 'cell')} {has} fewer than 6 valid repeats, too few for a verdict.")
     return lines + list(results.absent)
 
 

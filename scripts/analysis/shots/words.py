@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
 
-from scripts.analysis.results import FACTORS, in_order
+from scripts.analysis import prose
+from scripts.analysis.shots.results import FACTORS, in_order
 
 PLACE = ("store", "driver", "cache")
 METRICS = {
@@ -18,45 +18,9 @@ ALONG = {("shot-major", "shots"), ("signal-major", "signals")}
 ACROSS = {("shot-major", "signals"), ("signal-major", "shots")}
 
 
-def number(value: float) -> str:
-    """Return a ratio or a time with three significant digits, never with an exponent."""
-    if not np.isfinite(value):
-        return "unknown"
-    digits = 2 if value == 0 else max(0, 2 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:.{digits}f}"
-
-
-def ratio(value: float) -> str:
-    """Return a ratio with as many digits as tell it from 1: two decimals from 0.1 on."""
-    return f"{value:.2f}" if 0.1 <= value < 10 else number(value)
-
-
-def span(values: Iterable[float], text=ratio) -> str:
-    """Return "1.12 to 1.34", or the one number where all read the same."""
-    values = [value for value in values if np.isfinite(value)]
-    low, high = text(min(values)), text(max(values))
-    return low if low == high else f"{low} to {high}"
-
-
-def listing(parts: Iterable[str], last: str = "and") -> str:
-    """Return "a, b and c"."""
-    parts = list(parts)
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
-
-
-def count(number_of: int, noun: str) -> str:
-    """Return "1 block", "6 blocks"."""
-    return f"{number_of} {noun}" if number_of == 1 else f"{number_of} {noun}s"
-
-
 def equivalence(facts: dict) -> float:
     """Return the percentage within which two times count as the same."""
     return float(facts.get("equivalence_percent") or (facts.get("settings") or {}).get("equivalence_percent") or 5)
-
-
-def capital(text: str) -> str:
-    """Return `text` with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
 
 
 def library(name: str, facts: dict) -> str:
@@ -118,9 +82,9 @@ def condition(factor: str, values: list[str], facts: dict) -> str:
     """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
     match factor:
         case "access":
-            return "reading " + listing(map(reading, values), "or")
+            return "reading " + prose.listing(map(reading, values), "or")
         case "layout":
-            return f"on {listing(values, 'or')} files"
+            return f"on {prose.listing(values, 'or')} files"
         case "page_buffer" if values == ["0"]:
             return "without a page buffer"
         case "page_buffer" if values == ["unset"]:
@@ -128,11 +92,11 @@ def condition(factor: str, values: list[str], facts: dict) -> str:
         case "direction":
             return f"where access {'follows' if values == ['along'] else 'crosses'} the layout"
         case "library":
-            return f"in {listing((library(value, facts) for value in values), 'or')}"
+            return f"in {prose.listing((library(value, facts) for value in values), 'or')}"
         case "workers" if len(values) > 1:
-            return f"with {listing(values, 'or')} workers"
+            return f"with {prose.listing(values, 'or')} workers"
         case _:
-            return f"with {listing((subject(factor, value, facts) for value in values), 'or')}"
+            return f"with {prose.listing((subject(factor, value, facts) for value in values), 'or')}"
 
 
 def reading(access: str) -> str:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pandas as pd
 
-from scripts.analysis import words
+from scripts.analysis import prose
 from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel, ratio_ticks
-from scripts.analysis.results import FACTORS, Results
+from scripts.analysis.shots import words
+from scripts.analysis.shots.results import FACTORS, Results
 
 LOOKS = {
     "faster": Look("#009E73", "circle"),
@@ -25,7 +26,7 @@ def comparisons(results: Results, factors: list[str] | None = None, metric: str 
     verdicts = results.verdicts
     name = "-".join(["comparison", *(factors or ["all"]), *([metric] if metric != "total" else [])])
     title = f"Ratio of {words.METRICS[metric]}" + (
-        f" by {words.listing(_plain(f) for f in factors)}" if factors else ""
+        f" by {prose.listing(_plain(f) for f in factors)}" if factors else ""
     )
     rows = verdicts[(verdicts["metric"] == metric) & (verdicts["role"] != "control")] if len(verdicts) else verdicts
     rows = rows[rows["factor"].isin(factors)] if factors and len(rows) else rows
@@ -64,8 +65,8 @@ def _panel(rows: pd.DataFrame, results: Results) -> Panel:
     percent = words.equivalence(results.facts) / 100
     where = words.place(head, results.facts) if head["factor"] not in words.PLACE else _plain(head["factor"])
     panel = Panel(
-        title=words.capital(f"{new} against {old}: {where}"),
-        x_label=f"{words.capital(words.METRICS[head['metric']])}: {new} / {old} (left of 1: {new} is faster)",
+        title=prose.capital(f"{new} against {old}: {where}"),
+        x_label=f"{prose.capital(words.METRICS[head['metric']])}: {new} / {old} (left of 1: {new} is faster)",
         marks=marks,
         rows=tuple(words.label(dict(zip(varies, levels, strict=True)), varies, results.facts) for levels in order),
         row_notes=tuple(_note(row) for _, row in rows.iterrows()),
@@ -81,6 +82,6 @@ def _note(row: pd.Series) -> str:
     if pd.isna(row["ratio"]):
         return row["verdict"]
     interval = (
-        f" [{words.ratio(row['ratio_low'])}, {words.ratio(row['ratio_high'])}]" if pd.notna(row["ratio_low"]) else ""
+        f" [{prose.ratio(row['ratio_low'])}, {prose.ratio(row['ratio_high'])}]" if pd.notna(row["ratio_low"]) else ""
     )
-    return f"{words.ratio(row['ratio'])}{interval} {row['verdict']}"
+    return f"{prose.ratio(row['ratio'])}{interval} {row['verdict']}"

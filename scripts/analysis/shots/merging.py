@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from scripts.analysis.results import FACTORS, in_order
+from scripts.analysis.shots.results import FACTORS, in_order
 
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5

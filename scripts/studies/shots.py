@@ -1,6 +1,70 @@
-"""What makes a record invalid, and what makes its cell fail: settings, cache and work against what was asked."""
+"""The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+
+from collections.abc import Iterator
 
 from scripts.lib import hdf5
+
+# What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
+_STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
+_LIBRARIES_WITH_ROS3 = ("source", "conda")
+
+
+def mistakes(config: dict) -> Iterator[str]:
+    """Yield nothing: the schema sees all mistakes of this study."""
+    yield from ()
+
+
+def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
+    """Yield why a combination of levels cannot exist."""
+    driver, store = levels["driver"], config["stores"][levels["store"]]
+    library = config["libraries"][levels["library"]]
+    if store["kind"] != _STORE_OF_DRIVER[driver]:
+        yield f"driver {driver} does not read a {store['kind']} store"
+    if "device" in store:
+        yield "files cannot be read from a raw device"
+    if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
+        yield f"{levels['library']} is a {library['kind']}, which has no ROS3"
+
+
+def complete(settings: dict, config: dict) -> dict:
+    """Return a cell's settings, which are complete."""
+    return settings
+
+
+def estimate(settings: dict) -> dict:
+    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+
+    Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
+    """
+    cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
+    shots, signals = data["shots"], data["signals"]
+    if cell["access"] == "shots":
+        shots = settings["read_shots"] or shots
+    else:
+        named = settings["read_signals"]
+        signals = len(named) if isinstance(named, list) else named or signals
+    datasets = 2 * shots * signals
+    opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
+    size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
+    requests = opens * 3 + datasets
+    rate = (network.get("bandwidth_mib_s") or 500) * 2**20
+    return {
+        "requests": requests,
+        "bytes": size,
+        "seconds": size / rate + requests * network.get("latency_ms", 0) / 1000,
+    }
+
+
+def data_bytes(data: dict) -> int:
+    """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
+    if "files" in data:
+        return 0
+    return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
+
+
+def disk_bytes(settings: dict) -> int:
+    """Return what a record writes where it measures: nothing."""
+    return 0
 
 
 def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
@@ -42,7 +106,7 @@ def mislabelled(manifest: dict, asked: dict) -> list[str]:
     ]
 
 
-def faults(record: dict) -> list[str]:
+def faults(record: dict, settings: dict) -> list[str]:
     """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
     return [*_work(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
 

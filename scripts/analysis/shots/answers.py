@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import caveats, words
-from scripts.analysis.merging import Conditions, parts
-from scripts.analysis.results import Results
+from scripts.analysis import prose
+from scripts.analysis.shots import caveats, words
+from scripts.analysis.shots.merging import Conditions, parts
+from scripts.analysis.shots.results import Results
 
 PURPOSES = {
     "total": "",
@@ -60,23 +61,6 @@ def secondary(results: Results, others: bool = False) -> list[Answer]:
     return [answer for answer in found if answer.verdict != "same"]
 
 
-def outline(found: list[Answer] | list[dict], otherwise: str) -> str:
-    """Return sentences as a Markdown list, by what is compared and by place, or `otherwise` where there is none."""
-    rows = [one if isinstance(one, dict) else asdict(one) for one in found]
-    lines = []
-    for factor in dict.fromkeys(row["factor"] for row in rows):
-        chosen = [row for row in rows if row["factor"] == factor]
-        if len(chosen) < len(rows):
-            lines += ["", f"**{words.capital(factor.replace('_', ' '))}**", ""]
-        for where in dict.fromkeys(row["where"] for row in chosen):
-            texts = [row["text"] for row in chosen if row["where"] == where]
-            if len(texts) == 1:
-                lines.append(f"- {words.capital(where)}, {texts[0]}")
-            else:
-                lines += [f"- {words.capital(where)}:", *(f"    - {text}" for text in texts)]
-    return "\n".join(lines).strip() or otherwise
-
-
 def as_json(results: Results, study: str, title: str) -> dict:
     """Return what the index needs to open with this study's answers."""
     return {
@@ -124,15 +108,15 @@ def _undecided(group: pd.DataFrame, results: Results) -> Iterator[Answer]:
         told = [_conditions(conditions, results.facts) for _, conditions in parts(alike, group) if conditions]
         # More of them are plainer from the figure than from words.
         found = f" ({'; '.join(told)})" if 0 < len(told) <= 2 else ""
-        many = words.count(len(alike), "comparison")
+        many = prose.count(len(alike), "comparison")
         if verdict == "no evidence":
             seen = alike["detectable_ratio"].replace(np.inf, np.nan).dropna()
-            least = f"; the smallest difference this run could have seen: {words.span(seen)} times" if len(seen) else ""
-            ratios = f"ratio {words.span(alike['ratio'])} in {many}{least}"
+            least = f"; the smallest difference this run could have seen: {prose.span(seen)} times" if len(seen) else ""
+            ratios = f"ratio {prose.span(alike['ratio'])} in {many}{least}"
             text = f"**no evidence** that {new} and {old} differ{found}: {ratios}."
         else:
             notes = list(dict.fromkeys(note for note in alike["note"] if note))
-            why = f" ({words.listing(notes)})" if notes else ""
+            why = f" ({prose.listing(notes)})" if notes else ""
             text = f"{new} against {old}{found}, {many}: **{verdict}**{why}."
         yield _answer(alike, text, results)
 
@@ -157,7 +141,7 @@ def _sentence(rows: pd.DataFrame, verdict: str, conditions: Conditions | None, o
         effect = f"**as fast** as {old} within ±{words.equivalence(facts):g} %{purpose}"
     else:
         ratios = rows["ratio"] if verdict == "slower" else 1 / rows["ratio"]
-        effect = f"**{words.span(ratios)} times {verdict}**{purpose} than {old}"
+        effect = f"**{prose.span(ratios)} times {verdict}**{purpose} than {old}"
     told = f"{_conditions(known, facts)}, " if known else ""
     some = f" in {len(rows)} of {of} comparisons (the figure shows in which)" if conditions is None else ""
     return f"{told}{new} {verb} {effect}{some} {_evidence(rows, verdict, counted=conditions is not None)}."
@@ -167,12 +151,12 @@ def _evidence(rows: pd.DataFrame, verdict: str, counted: bool) -> str:
     """The interval and what it rests on: "[1.15, 1.27], 6 blocks"."""
     low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
     low, high = (1 / high, 1 / low) if verdict == "faster" else (low, high)
-    interval = f"[{words.ratio(low)}, {words.ratio(high)}]"
-    blocks = words.span(rows["blocks"], "{:.0f}".format)
-    ratios = f"{'ratio' if len(rows) == 1 else 'ratios'} {words.span(rows['ratio'])}" if verdict == "same" else ""
+    interval = f"[{prose.ratio(low)}, {prose.ratio(high)}]"
+    blocks = prose.span(rows["blocks"], "{:.0f}".format)
+    ratios = f"{'ratio' if len(rows) == 1 else 'ratios'} {prose.span(rows['ratio'])}" if verdict == "same" else ""
     if len(rows) == 1:
         return f"({ratios} {interval}, {blocks} blocks)" if ratios else f"{interval}, {blocks} blocks"
-    many = words.count(len(rows), "comparison") if counted else ""
+    many = prose.count(len(rows), "comparison") if counted else ""
     return f"({', '.join(filter(None, (many, ratios, f'intervals within {interval}', f'{blocks} blocks each')))})"
 
 

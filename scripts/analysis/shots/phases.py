@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import words
+from scripts.analysis import prose
 from scripts.analysis.plot import Bars, Boxes, Figure, Look, Marks, Panel, time_ticks
-from scripts.analysis.results import FACTORS, Results, describe_object_times, in_order
+from scripts.analysis.shots import words
+from scripts.analysis.shots.results import FACTORS, Results, describe_object_times, in_order
 
 # Rows that a panel bears before it is thinned to the fewest and the most workers.
 MANY_ROWS = 40
@@ -87,7 +88,7 @@ def first_access(results: Results) -> Figure:
         labels = tuple(words.label(dict(zip(factors, row, strict=True)), factors, results.facts) for row in rows)
         where = words.place(dict(zip(words.PLACE, place, strict=True)), results.facts)
         panel = Panel(
-            words.capital(where), "Time per data set / s", marks=tuple(marks), rows=labels, row_height=34, x_log=True
+            prose.capital(where), "Time per data set / s", marks=tuple(marks), rows=labels, row_height=34, x_log=True
         )
         panels.append(_with_time_ticks(panel))
     caption = (
@@ -124,7 +125,7 @@ def opening(results: Results) -> Figure:
         )
         panels.append(
             Panel(
-                title=words.capital(words.place(dict(zip(words.PLACE, place, strict=True)), results.facts)),
+                title=prose.capital(words.place(dict(zip(words.PLACE, place, strict=True)), results.facts)),
                 x_label="Time of all tasks together / s",
                 bars=bars,
                 rows=tuple(words.label(dict(zip(factors, row, strict=True)), factors, results.facts) for row in order),
@@ -173,4 +174,4 @@ def _with_time_ticks(panel: Panel) -> Panel:
 
 def _title(where: dict, results: Results) -> str:
     access = words.level("access", where["access"], results.facts)
-    return words.capital(" · ".join(filter(None, [words.place(where, results.facts), access])))
+    return prose.capital(" · ".join(filter(None, [words.place(where, results.facts), access])))

@@ -1,0 +1,1 @@
+"""The report of the shots study: what its notebook calls."""

@@ -1,0 +1,651 @@
+#!/bin/sh
+# Runs a battery: a job of fio some times in a row, with what the machine was doing before and after each.
+# Needs fio 3 and what coreutils or busybox bring; runs in dash, bash and busybox sh. --help says how to call it.
+# All is defined before the last line starts it, so that the script may come on standard input: sh -s -- --help <FILE
+set -u
+export LC_ALL=C
+
+usage() {
+    cat <<'END'
+fio_battery.sh --battery NAME --cluster NAME --directory DIR --job FILE (--out DIR | --tar) [options]
+
+Runs a job of fio again and again in DIR and keeps fio's JSON, with the load, the free space and the disk's counters
+before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
+
+  --battery NAME, --cluster NAME  what the battery is called, such as b2 and t1
+  --directory DIR                 a folder on the volume under test; the files lie in DIR/storage-benchmarks-fio, which
+                                  is emptied and removed at the end
+  --device DEVICE --erase         instead of --directory: a raw block device that nothing uses; what is on it is lost
+  --job FILE                      the job file; it has one job, [fio_io], which is called fio_io_a1, fio_io_a2 … here
+  --jobs N, --pause SECONDS       how often it runs (50), and the time between two runs (10)
+  --background FILE               a job that runs meanwhile, from before the first run until after the last
+  --background-directory DIR      where it does (on the volume under test)
+  --out DIR                       the folder of results is made in DIR
+  --tar                           the folder of results goes to standard output, as .tar.gz
+  --time-limit SECONDS            no run begins after it, and one under way is ended; what was measured is kept
+  --reserve MIB                   what must stay free on the file system beside the files (256)
+  --watch-input                   end, as at the time limit, when standard input ends: who started this is gone
+  --job-text TEXT --job-name NAME, --background-text TEXT --background-name NAME
+                                  text and name of a job instead of its file
+
+Status: 0 complete; 1 interrupted or failed, and what was measured is kept; 2 nothing was begun.
+END
+}
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Ends the program because of a mistake or a lack that the user can mend: nothing was begun.
+refuse() {
+    say "problem: $*"
+    exit 2
+}
+
+main() {
+    battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch='' reserve=256
+    jobs=50 pause=10 job_text='' job_name='' background_text='' background_name='' background_directory=''
+    read_options "$@"
+    check_options
+    check_tools
+    exec 3<&0
+    claimed='' child='' background='' ended='' failed='' alarm='' watcher='' killers='' done_jobs=0
+    temp=$(mktemp -d "${TMPDIR:-/tmp}/fio_battery.XXXXXX") || refuse "no folder can be made in ${TMPDIR:-/tmp}"
+    trap clean_up EXIT
+    trap '' PIPE
+    trap 'end_early "signal HUP"' HUP
+    trap 'end_early "signal INT"' INT
+    trap 'end_early "signal TERM"' TERM
+    trap 'end_early "the time limit of $time_limit s"' USR1
+    check_jobs
+    if [ -n "$device" ]; then check_device; else check_directory; fi
+    claim "$own"
+    [ -z "$background_text" ] || [ "$beside" = "$own" ] || claim "$beside"
+    make_results
+    watch_over
+    [ -z "$background_text" ] || start_background
+    run_jobs
+    [ -z "$background" ] || stop_background
+    finish
+}
+
+# --- What is asked for ---
+
+read_options() {
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --help) usage && exit ;;
+        --erase) erase=yes && shift && continue ;;
+        --tar) tar=yes && shift && continue ;;
+        --watch-input) watch=yes && shift && continue ;;
+        esac
+        [ $# -gt 1 ] || refuse "$1 is no option, or has no value; --help lists the options"
+        case $1 in
+        --battery) battery=$2 ;;
+        --cluster) cluster=$2 ;;
+        --directory) directory=$2 ;;
+        --device) device=$2 ;;
+        --job) read_job "$2" && job_text=$text job_name=$name ;;
+        --job-text) job_text=$2 ;;
+        --job-name) job_name=$2 ;;
+        --jobs) jobs=$2 ;;
+        --pause) pause=$2 ;;
+        --background) read_job "$2" && background_text=$text background_name=$name ;;
+        --background-text) background_text=$2 ;;
+        --background-name) background_name=$2 ;;
+        --background-directory) background_directory=$2 ;;
+        --out) out=$2 ;;
+        --time-limit) time_limit=$2 ;;
+        --reserve) reserve=$2 ;;
+        *) refuse "$1 is no option; --help lists the options" ;;
+        esac
+        shift 2
+    done
+}
+
+# Sets text and name to those of a job file.
+read_job() {
+    [ -f "$1" ] || refuse "there is no job file $1"
+    text=$(cat "$1") || refuse "the job file $1 cannot be read"
+    name=${1##*/}
+    name=${name%.fio}
+}
+
+check_options() {
+    check_name --battery "$battery"
+    check_name --cluster "$cluster"
+    case $battery in *_*) refuse "--battery: '$battery' has a _, which parts it from the cluster in the names of results" ;; esac
+    [ -n "$job_text" ] || refuse "no job: name its file with --job"
+    check_name --job-name "$job_name"
+    [ -z "$background_text" ] || check_name --background-name "$background_name"
+    [ -n "$background_text" ] || [ -z "$background_directory" ] || refuse "--background-directory needs --background"
+    check_number --jobs "$jobs" whole
+    [ "$jobs" -gt 0 ] || refuse "--jobs: 0 jobs measure nothing"
+    check_number --pause "$pause"
+    check_number --reserve "$reserve" whole
+    [ -z "$time_limit" ] || check_number --time-limit "$time_limit"
+    [ -n "$directory$device" ] || refuse "no volume: name a folder on it with --directory"
+    [ -z "$directory" ] || [ -z "$device" ] || refuse "--directory and --device exclude each other"
+    [ -z "$device" ] || [ -n "$erase" ] || refuse "what is on $device would be lost; add --erase if it may be"
+    [ -z "$device" ] || [ -z "$background_text" ] || [ -n "$background_directory" ] ||
+        refuse "a raw device has no room for the background's files; name --background-directory"
+    [ -n "$out$tar" ] || refuse "no place for the results: name --out DIR, or --tar for standard output"
+    [ -z "$out" ] || [ -z "$tar" ] || refuse "--out and --tar exclude each other"
+}
+
+check_name() {
+    [ -n "$2" ] || refuse "$1 is missing"
+    case $2 in
+    [!A-Za-z0-9]* | *[!A-Za-z0-9._-]* | *-fio-*)
+        refuse "$1: '$2' is no name here; it has letters, digits, dots, _ and -, and no -fio-"
+        ;;
+    esac
+}
+
+check_number() {
+    case $2 in
+    '' | . | *[!0-9.]* | *.*.*) refuse "$1: '$2' is no number" ;;
+    *.*) [ $# -eq 2 ] || refuse "$1: '$2' is no whole number" ;;
+    esac
+}
+
+check_tools() {
+    host=$(uname -n)
+    command -v fio >/dev/null || refuse "fio is not on $host; install it: apt install fio, or dnf install fio"
+    for tool in cat cut date df du grep ln mkdir mktemp mv readlink rm rmdir sed sleep tail tr ${tar:+tar gzip}; do
+        command -v "$tool" >/dev/null || refuse "$tool is not on $host; it is in coreutils or a package of its name, and in busybox"
+    done
+    fio_version=$(fio --version 2>&1)
+    case $fio_version in
+    fio-[12].*) refuse "$fio_version on $host is too old; fio 3 or later is needed" ;;
+    fio-[1-9]*) ;;
+    *) refuse "fio on $host does not start: $fio_version" ;;
+    esac
+}
+
+check_jobs() {
+    printf '%s\n' "$job_text" >"$temp/job.fio" || refuse "$temp cannot be written to"
+    check_job "$temp/job.fio" "$job_name"
+    needed=$bytes
+    kind=$(option "$temp/job.fio" rw readwrite)
+    kind=${kind%%:*}
+    kind=${kind:-read}
+    [ -n "$background_text" ] || return 0
+    printf '%s\n' "$background_text" >"$temp/background.fio" || refuse "$temp cannot be written to"
+    check_job "$temp/background.fio" "$background_name"
+    needed_beside=$bytes
+}
+
+# Refuses a job file that has other jobs, would write elsewhere, or is none; sets bytes to the size of its files.
+check_job() {
+    sections=$(sed -n 's/^[[:space:]]*\[\([^]]*\)\].*/\1/p' "$1" | grep -vx global)
+    [ "$sections" = fio_io ] ||
+        refuse "$2.fio: a job file here has one job, [fio_io]; this one has: $(printf '%s' "${sections:-none}" | tr '\n' ' ')"
+    for key in directory filename filename_format opendir include; do
+        if grep -q "^[[:space:]]*${key}[[:space:]=]" "$1"; then
+            refuse "$2.fio says $key; the battery says where the files lie: drop the line"
+        fi
+    done
+    words=$(fio --parse-only "$1" 2>&1) || refuse "$2.fio: fio says: $(printf '%s\n' "$words" | last_words)"
+    bytes=$(bytes_of "$(option "$1" size filesize)") || refuse "$2.fio: how large are its files? Write size=200m or the like"
+    processes=$(option "$1" numjobs)
+    bytes=$((bytes * ${processes:-1}))
+}
+
+# Prints the value of the first of two options that a job file has.
+option() {
+    for key in "$2" "${3:-$2}"; do
+        value=$(sed -n "s/^[[:space:]]*${key}[[:space:]]*=[[:space:]]*\([^;#[:space:]]*\).*/\1/p" "$1" | tail -n 1)
+        [ -z "$value" ] || break
+    done
+    printf '%s\n' "$value"
+}
+
+# Prints the bytes of 2300, 16k, 200m or 1GiB, as fio counts them.
+bytes_of() {
+    digits=${1%%[!0-9]*}
+    [ -n "$digits" ] || return 1
+    case ${1#"$digits"} in
+    '') printf '%s\n' "$digits" ;;
+    [kK]*) printf '%s\n' "$((digits * 1024))" ;;
+    [mM]*) printf '%s\n' "$((digits * 1048576))" ;;
+    [gG]*) printf '%s\n' "$((digits * 1073741824))" ;;
+    [tT]*) printf '%s\n' "$((digits * 1099511627776))" ;;
+    *) return 1 ;;
+    esac
+}
+
+# Prints the last line of what comes in that says something; fio's line about the end of a process says little.
+last_words() { sed 's/[[:space:]]*$//' | grep . | grep -v '^fio: pid=' | tail -n 1; }
+
+# --- Where it is asked for ---
+
+check_directory() {
+    directory=$(folder_of "$directory") || exit
+    own=$directory/storage-benchmarks-fio
+    find_mount
+    check_beside "$directory"
+    check_free "$directory" "$needed"
+}
+
+# Sees that there is room for the background's files; where they share a file system with the battery's, for both.
+check_beside() {
+    [ -n "$background_text" ] || return 0
+    background_directory=$(folder_of "${background_directory:-$1}") || exit
+    beside=$background_directory/storage-benchmarks-fio
+    if [ -n "$1" ] && [ "$(mount_of "$1")" = "$(mount_of "$background_directory")" ]; then
+        needed=$((needed + needed_beside))
+    else
+        check_free "$background_directory" "$needed_beside"
+    fi
+}
+
+# Prints the true path of a folder that files can be made in.
+folder_of() {
+    [ -d "$1" ] || refuse "there is no folder $1 on $host"
+    [ -w "$1" ] || refuse "$1 is not writable; make it so, or name another folder"
+    (cd "$1" && pwd -P) || refuse "$1 cannot be entered"
+}
+
+mount_of() { df -P "$1" | sed -n '$s/.*[0-9-]%* \(\/.*\)/\1/p'; }
+
+# Sets size_bytes and free_bytes to those of the file system of a folder.
+read_space() {
+    space=$(df -Pk "$1" | sed -n '$s/.* \([0-9][0-9]*\)  *[0-9][0-9]*  *\(-*[0-9][0-9]*\)  *[0-9-][0-9]*%* .*/\1 \2/p')
+    size_bytes=$((${space% *} * 1024)) free_bytes=$((${space#* } * 1024))
+}
+
+check_free() {
+    read_space "$1"
+    [ "$free_bytes" -ge "$(($2 + reserve * 1048576))" ] ||
+        refuse "$1 has $((free_bytes / 1048576)) MiB free; the files need $((($2 + 1048575) / 1048576)) and $reserve are to" \
+            "stay free (--reserve): free some, or name another folder"
+}
+
+# Sets what is known of the mount that holds the directory, and block to the name of the device below it, if there is.
+find_mount() {
+    inside=$(printf '%s\n' "$directory/" | sed 's/ /\\040/g') mount_point='' block=''
+    while read -r _ _ numbers _ point options rest; do
+        stem=${point%/}
+        case $inside in
+        "$stem"/*)
+            [ ${#point} -ge ${#mount_point} ] || continue
+            rest=${rest#*- }
+            mount_point=$point mount_options=$options mount_numbers=$numbers mount_type=${rest%% *}
+            rest=${rest#* }
+            mount_source=${rest%% *}
+            ;;
+        esac
+    done </proc/self/mountinfo
+    block=$(readlink -f "/sys/dev/block/$mount_numbers")
+    [ -e "$block/stat" ] || block=$(readlink -f "$mount_source")
+    block=${block##*/}
+    [ -e "/sys/class/block/$block/stat" ] || block=''
+}
+
+# Refuses a device that anything uses: only a disk or partition that is nobody's may be written over.
+check_device() {
+    [ -b "$device" ] || refuse "$device is no block device of $host"
+    [ -w "$device" ] || refuse "$device is not writable; call this as root"
+    device=$(readlink -f "$device")
+    block=${device##*/}
+    [ -e "/sys/class/block/$block/size" ] || refuse "$device is unknown to /sys/class/block"
+    for part in "/sys/class/block/$block/partition" "/sys/class/block/$block/"*/partition; do
+        part=${part%/partition}
+        [ ! -e "$part/dev" ] || check_unused "${part##*/}" "$(cat "$part/dev")"
+    done
+    read -r sectors <"/sys/class/block/$block/size"
+    [ "$needed" -le "$((sectors * 512))" ] ||
+        refuse "$device has $((sectors / 2048)) MiB, the job needs $((needed / 1048576))"
+    own=${TMPDIR:-/tmp}/storage-benchmarks-fio-$block
+    check_beside ''
+}
+
+# Refuses a device, by its name and its numbers, that is mounted, is swap, or is part of something in use.
+check_unused() {
+    users=$(
+        while read -r _ _ numbers _ point _ rest; do
+            rest=${rest#*- }
+            rest=${rest#* }
+            [ "$numbers" != "$2" ] && [ "$(readlink -f "${rest%% *}")" != "/dev/$1" ] || printf 'the mount %s\n' "$point"
+        done </proc/self/mountinfo
+        while read -r swap _; do
+            [ "$(readlink -f "$swap")" != "/dev/$1" ] || printf 'swap\n'
+        done </proc/swaps
+        for holder in "/sys/class/block/$1/holders/"* /sys/fs/btrfs/*/devices/"$1"; do
+            [ ! -e "$holder" ] || printf '%s\n' "${holder##*/}"
+        done
+    )
+    [ -z "$users" ] ||
+        refuse "/dev/$1 is in use by $(printf '%s\n' "$users" | sed -n 1p): only a device that nothing uses is written to"
+}
+
+# --- Whose it is ---
+
+# Takes a folder for this battery alone, by a link in it that says who has it: a link is made by one process, and whole.
+claim() {
+    [ ! -L "$1" ] || refuse "$1 is a link, which no battery made; remove it"
+    if [ -d "$1" ] && [ ! -L "$1/lock" ] && ! rmdir "$1" 2>/dev/null; then
+        refuse "$1 has files that are no battery's; move them away"
+    fi
+    mkdir -p "$1" || refuse "$1 cannot be made"
+    if ! ln -s "$(identity $$)" "$1/lock" 2>/dev/null; then
+        [ -L "$1/lock" ] || refuse "no link can be made in $1, which says that a battery has it"
+        take_over "$1"
+    fi
+    claimed="$claimed$1
+"
+}
+
+# Takes the folder of a battery that was killed, and removes what it left there.
+take_over() {
+    holder=$(readlink "$1/lock") here=$(identity $$)
+    [ "${holder##*:}" = "${here##*:}" ] ||
+        refuse "process ${holder%%:*} of ${holder##*@} has $1 and cannot be seen from here; if it is gone, remove the folder"
+    [ "$(identity "${holder%%:*}")" != "$holder" ] ||
+        refuse "another battery is under way in $1 (process ${holder%%:*}): wait for it"
+    mv "$1/lock" "$1/stale.$$" 2>/dev/null
+    if [ "$(readlink "$1/stale.$$")" != "$holder" ] || ! ln -s "$here" "$1/lock" 2>/dev/null; then
+        mv "$1/stale.$$" "$1/lock" 2>/dev/null
+        refuse "another battery has just begun in $1: wait for it"
+    fi
+    end_strays "$1"
+    empty "$1"
+    say "removed what a battery that was killed left in $1"
+}
+
+# Prints what tells a process from every other: its number, its start, and the container and machine that it is in.
+identity() {
+    start=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20)
+    printf '%s\n' "$1:$start:$(readlink /proc/self/ns/pid | tr -d ':[]')@$host"
+}
+
+# Kills what is left of fio in a folder that is this battery's: its processes leave the session they were started in.
+end_strays() {
+    for process in /proc/[0-9]*; do
+        read -r called 2>/dev/null <"$process/comm" && [ "$called" = fio ] || continue
+        tr '\0' '\n' 2>/dev/null <"$process/environ" | grep -qxF "STORAGE_BENCHMARKS_FIO=$1" &&
+            kill -s KILL "${process##*/}" 2>/dev/null
+    done
+}
+
+empty() { rm -rf "$1/files" "$1/background" "$1"/stale.*; }
+
+# Empties and gives back what this battery has taken.
+release() {
+    printf '%s' "$claimed" | while read -r folder; do
+        end_strays "$folder"
+        empty "$folder"
+        rm -f "$folder/lock"
+        rmdir "$folder" || say "$folder is not empty: it has files that are no battery's"
+    done
+    claimed=''
+}
+
+# shellcheck disable=SC2329  # a trap calls it
+clean_up() {
+    code=$?
+    # Bash calls it at the end of helpers too, which have the same $$.
+    read -r self _ </proc/self/stat
+    [ "$self" = $$ ] || exit "$code"
+    trap '' HUP INT TERM USR1
+    end_helpers "$alarm $watcher $killers"
+    release
+    rm -rf "$temp"
+    exit "$code"
+}
+
+end_helpers() {
+    for helper in $1; do
+        kill "$helper" 2>/dev/null
+    done
+}
+
+# --- The battery ---
+
+make_results() {
+    title=${battery}_$cluster-fio-$host
+    results=${out:-$temp}/$title
+    [ ! -e "$results" ] || refuse "$results is there already; move it away, or give the battery another name"
+    mkdir -p "$results" || refuse "$results cannot be made"
+    mv "$temp/job.fio" "$results/job.fio"
+    started=$(utc)
+    write_facts interrupted
+    say "battery ${battery}_$cluster on $host: $job_name, $jobs times, in ${directory:-$device}"
+}
+
+utc() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# Prints the seconds since 1970, with decimals where date can.
+epoch() {
+    seconds=$(date +%s.%N)
+    case $seconds in
+    *[!0-9.]* | *.) date +%s ;;
+    *) printf '%s\n' "$seconds" ;;
+    esac
+}
+
+# Writes what is known of the battery as a whole, with how it ended; until then it was interrupted.
+write_facts() {
+    {
+        printf '%s: %s\n' format 1 battery "$battery" cluster "$cluster" host "$host" started_utc "$started"
+        printf '%s: %s\n' ended_utc "$(utc)" fio "$fio_version" jobs "$jobs" jobs_done "$done_jobs" pause_s "$pause" job "$job_name"
+        printf '%s: %s\n' directory "${directory:-$device}" background "${background_name:-none}"
+        printf '%s: %s\n' background_directory "$background_directory" time_limit_s "$time_limit"
+        printf '%s: %s\n' kernel "$(uname -r)" cpu "$(sed -n '/^model name/{s/.*: //p;q;}' /proc/cpuinfo)"
+        printf '%s: %s\n' cores "$(grep -c ^processor /proc/cpuinfo)" device "$block"
+        if [ -n "$directory" ]; then
+            read_space "$directory"
+            printf '%s: %s\n' mount_point "$mount_point" mount_source "$mount_source" mount_type "$mount_type"
+            printf '%s: %s\n' mount_options "$mount_options" file_system_bytes "$size_bytes"
+        fi
+        printf '%s: %s\n' ended_by "$ended" status "$1"
+    } | grep -v ': $' >"$results/.battery.txt"
+    mv "$results/.battery.txt" "$results/battery.txt"
+}
+
+# Sees that the battery ends at its time limit, and when who started it is gone.
+watch_over() {
+    if [ -n "$time_limit" ]; then
+        send_every "$time_limit" USR1 $$
+        alarm=$timer
+    fi
+    if [ -n "$watch" ]; then
+        {
+            while read -r _; do :; done
+            kill -s TERM $$
+        } <&3 >/dev/null 2>&1 &
+        watcher=$!
+    fi
+}
+
+# Sends a signal to a process every so many seconds, until that is gone or the process `timer` is killed.
+send_every() {
+    {
+        before=${!:-}
+        trap '[ "${!:-}" = "$before" ] || kill "$!"; exit' TERM
+        while kill -0 "$3"; do
+            sleep "$1" &
+            wait "$!"
+            kill -s "$2" "$3"
+        done
+    } >/dev/null 2>&1 &
+    timer=$!
+}
+
+# Ends what is under way, so that what was measured is kept.
+# shellcheck disable=SC2329  # traps call it
+end_early() {
+    [ -n "$ended" ] || ended=$1
+    [ -z "$child" ] || stop "$child"
+}
+
+# Asks a child to end until it does, since fio does not hear it while it starts its jobs; makes it after 20 seconds.
+stop() {
+    kill -s TERM "$1" 2>/dev/null
+    [ -z "$killers" ] || return 0
+    send_every 1 TERM "$1"
+    killers=$timer
+    send_every 20 KILL "$1"
+    killers="$killers $timer"
+}
+
+# Waits until a child is gone, whatever signals come meanwhile; sets status to its own.
+wait_for() {
+    child=$1
+    [ -z "$ended" ] || stop "$child"
+    while
+        wait "$child"
+        status=$?
+        kill -0 "$child" 2>/dev/null
+    do :; done
+    child=''
+    end_helpers "$killers"
+    killers=''
+}
+
+start_background() {
+    early="the background $background_name ended before the battery"
+    mkdir "$beside/background" || failed="$beside/background cannot be made"
+    STORAGE_BENCHMARKS_FIO=$beside fio --directory="$(escaped "$beside/background")" --fallocate=none --eta=never \
+        --output-format=json+ "$temp/background.fio" >"$temp/background.out" 2>"$temp/background.err" &
+    background=$! tries=0
+    # Files that are not allocated beforehand have blocks once something was written to them.
+    until [ "$(du -sk "$beside/background" | cut -f 1)" -gt 16 ]; do
+        tries=$((tries + 1))
+        alive "$background" || failed=$early
+        [ "$tries" -lt 600 ] || failed="the background $background_name does not write"
+        [ -z "$failed$ended" ] || return
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+    say "background: $background_name writes in $background_directory"
+}
+
+alive() {
+    read -r line 2>/dev/null <"/proc/$1/stat" || return 1
+    case ${line##*) } in
+    [ZX]*) return 1 ;;
+    esac
+}
+
+# fio takes a colon for the end of a name.
+escaped() { printf '%s\n' "$1" | sed 's/:/\\:/g'; }
+
+run_jobs() {
+    number=0 id=''
+    while [ "$number" -lt "$jobs" ] && [ -z "$ended$failed" ]; do
+        if [ "$number" -gt 0 ] && [ "$pause" != 0 ]; then
+            sleep "$pause" &
+            wait_for $!
+            [ -z "$ended" ] || break
+        fi
+        number=$((number + 1)) previous=$id
+        name_job "$number"
+        if [ -n "$device" ]; then
+            run_job --filename="$(escaped "$device")"
+        else
+            prepare_files
+            run_job --directory="$(escaped "$own/files")"
+        fi
+    done
+}
+
+# Sets id to that of a job by its number: a1 … a5, b1 … z5, aa1 …
+name_job() {
+    group=$((($1 + 4) / 5)) id=$((($1 + 4) % 5 + 1))
+    while [ "$group" -gt 0 ]; do
+        letters=abcdefghijklmnopqrstuvwxyz skip=$(((group - 1) % 26))
+        while [ "$skip" -gt 0 ]; do
+            letters=${letters#?} skip=$((skip - 1))
+        done
+        id=${letters%"${letters#?}"}$id group=$(((group - 1) / 26))
+    done
+}
+
+# A job that only appends has new files each time; for any other the files of the run before are there.
+prepare_files() {
+    mkdir -p "$own/files" || failed="$own/files cannot be made"
+    for file in "$own/files/fio_io_$previous".*; do
+        [ ! -e "$file" ] || mv "$file" "$own/files/fio_io_$id${file#"$own/files/fio_io_$previous"}"
+    done
+}
+
+run_job() {
+    sed "s/^[[:space:]]*\[fio_io\]/[fio_io_$id]/" "$results/job.fio" >"$temp/run.fio"
+    facts=$results/facts_$id.txt
+    printf '[%s] <=> %s <=> %s <=> %s\n' "$id" "$host" "$(date -u)" "$(loads)" >>"$results/runtime.log"
+    say "[$id] $number of $jobs, $(date -u +%H:%M:%S) UTC"
+    machine before >"$facts"
+    printf '%s: %s\n' started_utc "$(utc)" started_s "$(epoch)" >>"$facts"
+    STORAGE_BENCHMARKS_FIO=$own fio "$1" --eta=never --output-format=json+ "$temp/run.fio" \
+        >"$temp/run.out" 2>"$temp/run.err" &
+    wait_for $!
+    printf '%s: %s\n' ended_s "$(epoch)" ended_utc "$(utc)" status "$status" >>"$facts"
+    machine after >>"$facts"
+    [ "$kind" != write ] || rm -rf "$own/files"
+    keep run "fio_results_${kind}_$id.json" "fio_$id.err"
+    judge
+}
+
+# Prints what uptime does, its load averages at least.
+loads() {
+    uptime 2>/dev/null || {
+        read -r one five fifteen _ </proc/loadavg
+        printf 'load average: %s, %s, %s\n' "$one" "$five" "$fifteen"
+    }
+}
+
+# Prints what the machine counts: load, processor time, free space, and the operations of the device.
+machine() {
+    printf 'load_%s: %s\n' "$1" "$(cat /proc/loadavg)"
+    read -r line </proc/stat
+    printf 'stat_%s: %s\n' "$1" "$line"
+    if [ -n "$directory" ]; then
+        read_space "$directory"
+        printf 'free_bytes_%s: %s\n' "$1" "$free_bytes"
+    fi
+    [ -z "$block" ] || printf 'diskstats_%s: %s\n' "$1" "$(grep " $block " /proc/diskstats | sed 's/^ *//')"
+}
+
+# Keeps fio's JSON, and its words apart: it writes notes before the JSON, such as that a signal ended it.
+keep() {
+    sed -n '/^{/,$p' "$temp/$1.out" >"$temp/json"
+    [ ! -s "$temp/json" ] || mv "$temp/json" "$results/$2"
+    { sed '/^{/,$d' "$temp/$1.out" && cat "$temp/$1.err"; } | grep . |
+        grep -v '^fio: terminating' >"$results/$3" || rm -f "$results/$3"
+}
+
+judge() {
+    [ -z "$ended" ] || return
+    words=''
+    [ ! -e "$results/fio_$id.err" ] || words=$(last_words <"$results/fio_$id.err")
+    if [ "$status" -ne 0 ]; then
+        failed="$id: ${words:-fio ended with status $status}"
+    elif [ ! -e "$results/fio_results_${kind}_$id.json" ]; then
+        failed="$id: fio left no JSON${words:+: $words}"
+    else
+        done_jobs=$((done_jobs + 1))
+    fi
+    [ -z "$background" ] || alive "$background" || failed=$early
+}
+
+stop_background() {
+    alive "$background" || failed=$early
+    stop "$background"
+    wait_for "$background"
+    keep background background.json background.err
+    if [ -n "$failed" ] && [ -e "$results/background.err" ]; then
+        failed="$failed: $(last_words <"$results/background.err")"
+    fi
+}
+
+finish() {
+    outcome=complete code=0
+    [ "$done_jobs" -eq "$jobs" ] || outcome=interrupted code=1
+    [ -z "$failed" ] || outcome="failed: $failed" code=1
+    write_facts "$outcome"
+    release
+    say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs of $jobs jobs done"
+    [ -z "$tar" ] || (cd "$temp" && tar -cf - "$title") | gzip -c
+    exit "$code"
+}
+
+main "$@"

@@ -1,0 +1,147 @@
+"""What is written down beside fio's output: the facts of a job and of a battery, and the published log lines."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_tz
+
+_LOADS = re.compile(r"load averages?:\s*([\d.,]+)\s+([\d.,]+)\s+([\d.,]+)")
+_COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)[-_ T]?(\d\d):?(\d\d):?(\d\d)(Z?)")
+_HALF_DAY = re.compile(r"(\d{1,2})(:\d\d:\d\d)\s*([AP]M)\b", re.IGNORECASE)
+_COUNTS = ("format", "jobs", "jobs_done", "cores", "file_system_bytes")
+_SECONDS = ("pause_s",)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of the published log, written before a job: `[a1] <=> host <=> date <=> what uptime says`.
+
+    Attributes:
+        job_id: the job's id.
+        host: the host's name.
+        began_s: seconds since 1970 (UTC), None where the date cannot be read.
+        zoned: whether the date has its zone; without one it is taken for UTC.
+        load: load averages over 1, 5 and 15 minutes, as far as they are there.
+    """
+
+    job_id: str
+    host: str
+    began_s: float | None
+    zoned: bool
+    load: tuple[float | None, ...]
+
+
+def log_lines(text: str) -> list[LogLine]:
+    """Return the lines of a log that are of the published form; the others are passed over."""
+    found = []
+    for line in text.splitlines():
+        job_id, *parts = (part.strip() for part in line.split("<=>"))
+        marked = re.search(r"\[([^\[\]]+)\]$", job_id)
+        if marked and len(parts) >= 3:
+            began_s, zoned = date(parts[1])
+            found.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, loads(parts[2])))
+    return found
+
+
+def key_values(text: str) -> dict[str, str]:
+    """Return the `key: value` lines of a text."""
+    cut = (line.partition(":") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in cut if colon and key.strip()}
+
+
+def battery(text: str) -> dict[str, object]:
+    """Return battery.txt with numbers where numbers belong; one that cannot be read stays text."""
+    facts: dict[str, object] = dict(key_values(text))
+    for keys, number in ((_COUNTS, count), (_SECONDS, _float)):
+        facts |= {key: value for key in keys if (value := number(str(facts.get(key, "")))) is not None}
+    return facts
+
+
+def date(text: str) -> tuple[float | None, bool]:
+    """Return seconds since 1970 (UTC) and whether the zone is told; (None, False) for what cannot be read.
+
+    Read are seconds since 1970, ISO 8601, 20210802-182537, what date(1) prints, and RFC 5322.
+    """
+    text = " ".join(text.split())
+    try:
+        if re.fullmatch(r"\d{9,11}(\.\d*)?", text):
+            return float(text), True
+        if found := _COMPACT.fullmatch(text):
+            value = datetime(*map(int, found.groups()[:6]), tzinfo=UTC)
+            return value.timestamp(), bool(found[7])
+        text = re.sub(r" ?(UTC|GMT)$", "+00:00", text) if re.match(r"\d{4}-\d\d-\d\d", text) else text
+        try:
+            value = datetime.fromisoformat(text)
+        except ValueError:
+            return _worded(text)
+        zoned = value.tzinfo is not None
+        return (value if zoned else value.replace(tzinfo=UTC)).timestamp(), zoned
+    except (ValueError, OverflowError):
+        return None, False
+
+
+def utc(seconds: float | None) -> str | None:
+    """Return seconds since 1970 as 2021-08-02T18:25:37Z."""
+    if seconds is None or not 0 < seconds < 2**35:
+        return None
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def loads(text: str) -> tuple[float | None, ...]:
+    """Return the three load averages of uptime(1), in any locale, or of /proc/loadavg; None where there are none."""
+    found = _LOADS.search(text) or re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
+    return tuple(_float(value.rstrip(",").replace(",", ".")) for value in found.groups()) if found else (None,) * 3
+
+
+def steal_percent(before: str, after: str) -> float | None:
+    """Return the share of processor time that the hypervisor kept, between two first lines of /proc/stat."""
+    first, last = (_integers(line)[:8] for line in (before, after))
+    if len(first) < 8 or len(last) < 8 or sum(last) <= sum(first):
+        return None
+    return 100 * (last[7] - first[7]) / (sum(last) - sum(first))
+
+
+def device_counts(before: str, after: str, seconds: float | None) -> dict[str, float | None]:
+    """Return {"read_ios", "write_ios", "util"} of a device between two of its lines of diskstats; {} without them.
+
+    A line is one of /proc/diskstats, or a device's own file, which has no numbers and name in front.
+    """
+    first, last = (_integers(line) for line in (before, after))
+    if min(len(first), len(last)) < 10:
+        return {}
+    busy = (last[9] - first[9]) / 10 / seconds if seconds else None
+    return {
+        "read_ios": last[0] - first[0],
+        "write_ios": last[4] - first[4],
+        "util": None if busy is None else min(100.0, busy),
+    }
+
+
+def count(text: str) -> int | None:
+    """Return a count, such as of bytes or of ticks; None for anything else."""
+    return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
+
+
+def _worded(text: str) -> tuple[float | None, bool]:
+    def whole_day(found: re.Match) -> str:
+        return f"{int(found[1]) % 12 + (12 if found[3].upper() == 'PM' else 0):02d}{found[2]}"
+
+    text = re.sub(r"(?<=\s)([+-]\d\d)(?!\S)", r"\g<1>00", _HALF_DAY.sub(whole_day, text))
+    parts = parsedate_tz(text)
+    if parts is None:
+        return None, False
+    # Other zones by name are not told apart by all the world.
+    zoned = bool(re.search(r"(?<=\s)(UTC|GMT|[+-]\d{4})(?!\S)", text))
+    return datetime(*parts[:6], tzinfo=UTC).timestamp() - (parts[9] or 0) * zoned, zoned
+
+
+def _integers(line: str) -> list[int]:
+    """Return the counts of a line of /proc/stat or diskstats: those after the name, where there is one."""
+    words = line.split()
+    counts = [count(word) for word in words]
+    named = max((place for place, number in enumerate(counts) if number is None), default=-1)
+    return counts[named + 1 :]
+
+
+def _float(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]*)?", text) else None

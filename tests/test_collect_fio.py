@@ -1,0 +1,181 @@
+"""Batteries of fio on another machine: they come back as a tarball, or not at all, and leave nothing there."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from batteries import ENDLESS, HOST, TINY, Place, emptied, heard, needed, options_of, until
+from conftest import ROOT, processes_of
+
+from scripts.lib import fio
+from scripts.stores.processes import free_port, owned, wait_for_port
+
+COLLECT = ROOT / "scripts/collect_fio.sh"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def collect(place: Place):
+    """Return a function that starts a collection, whose battery runs where a command leads to."""
+
+    def start(*command: str, text: str = TINY, **options: object) -> subprocess.Popen:
+        job = place.folder / "tiny.fio"
+        job.write_text("# What's 'it' \\ gauge?\n" + text, encoding="utf-8")
+        named = {
+            "battery": "b2",
+            "cluster": "t1",
+            "directory": place.volume,
+            "job": job,
+            "jobs": 2,
+            "pause": 0,
+            "reserve": 0,
+            "out": place.out,
+            **options,
+        }
+        return subprocess.Popen(
+            [COLLECT, *options_of(named), "--", *command],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> Iterator[list[str]]:
+    """Return the command that leads to this machine over ssh, through a server on the loopback that ends with it."""
+    server = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not os.access(server, os.X_OK) or not shutil.which("ssh"):
+        pytest.skip("there is no sshd: apt install openssh-server")
+    home = tmp_path / "ssh"
+    home.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True)
+    shutil.copy(home / "user.pub", home / "authorized")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    port = free_port()
+    lines = {
+        "ListenAddress": f"127.0.0.1:{port}",
+        "HostKey": home / "host",
+        "AuthorizedKeysFile": home / "authorized",
+        "PidFile": "none",
+        "PermitRootLogin": "prohibit-password",
+        "StrictModes": "no",
+        "UsePAM": "no",
+    }
+    (home / "sshd").write_text("".join(f"{key} {value}\n" for key, value in lines.items()), encoding="utf-8")
+    log = home / "log"
+    with (
+        open(log, "w", encoding="utf-8") as words,
+        owned([server, "-D", "-e", "-f", str(home / "sshd")], words, dict(os.environ)) as process,
+    ):
+        wait_for_port(port, process, "sshd", log)
+        options = {
+            "IdentityFile": home / "user",
+            "UserKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "no",
+            "LogLevel": "ERROR",
+            "BatchMode": "yes",
+        }
+        yield [
+            "ssh",
+            *("-F", "none", "-p", str(port)),
+            *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
+            "127.0.0.1",
+        ]
+
+
+def unpacked(place: Place) -> dict:
+    """Return what the tarball of a collection says, and see that nothing else came with it."""
+    assert [path.name for path in place.out.iterdir()] == [f"{place.results.name}.tar.gz"]
+    subprocess.run(["tar", "-xzf", f"{place.results}.tar.gz", "-C", place.folder], check=True)
+    return fio.read_battery(place.folder / place.results.name)
+
+
+def is_whole(place: Place) -> None:
+    read = unpacked(place)
+    assert (read["faults"], read["left_out"], read["host"]) == ([], [], HOST)
+    assert [row["job_Id"] for row in read["samples"]] == ["a1", "a2"]
+    assert all(read["histograms"][id]["sync"] for id in ("a1", "a2"))
+    assert emptied(place)
+    assert processes_of(str(place.volume)) == []
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_a_battery_elsewhere_comes_back_as_a_tarball(place, collect, shell):
+    elsewhere = place.folder / "elsewhere"
+    elsewhere.write_text(f'#!/bin/sh\nshift\nexec {needed(shell)} "$@"\n', encoding="utf-8")
+    elsewhere.chmod(0o755)
+    with collect(str(elsewhere)) as process:
+        assert process.wait() == 0, process.stderr.read()
+    is_whole(place)
+    job = (place.folder / place.results.name / "job.fio").read_text(encoding="utf-8")
+    assert job == "# What's 'it' \\ gauge?\n" + TINY
+
+
+def test_a_battery_comes_back_over_ssh(place, collect, ssh):
+    with collect(*ssh) as process:
+        assert process.wait() == 0, process.stderr.read()
+    is_whole(place)
+
+
+def test_a_collection_that_is_ended_brings_back_what_was_measured(place, collect, ssh):
+    with collect(*ssh, jobs=600) as process:
+        heard(process, "[a3]")
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait() == 1
+    read = unpacked(place)
+    assert len(read["samples"]) >= 2
+    assert read["facts"]["status"] == "interrupted"
+    assert emptied(place)
+
+
+def test_a_battery_whose_collector_is_killed_ends_and_empties_its_folder(place, collect, ssh):
+    with collect(*ssh, text=ENDLESS) as process:
+        heard(process, "[a1]")
+        os.killpg(process.pid, signal.SIGKILL)
+    until(lambda: emptied(place))
+    until(lambda: processes_of(str(place.volume)) == [])
+    assert not any(path.name.endswith(".tar.gz") for path in place.out.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command, options, reason",
+    [
+        ("false", {}, "'false' does not lead to a shell: asked for its name, it said ''"),
+        ("env", {"directory": "/nowhere"}, f"there is no folder /nowhere on {HOST}"),
+        ("env", {"directory": None}, "no volume: name a folder on it with --directory"),
+        ("env", {"cluster": None}, "what is it called? Add for example: --battery b2 --cluster t1"),
+        ("env", {"job": "nowhere.fio"}, "there is no job file nowhere.fio"),
+        ("env", {"out": "/nowhere"}, "/nowhere is no folder that can be written to"),
+        ("env", {"colour": "blue"}, "--colour is no option; --help lists the options"),
+        ("", {}, "how is the other machine reached? Add for example: -- ssh root@host"),
+    ],
+)
+def test_a_mistake_in_collecting_is_one_line_and_leaves_nothing(place, collect, command, options, reason):
+    with collect(*command.split(), **options) as process:
+        words = process.stderr.read()
+    assert (process.returncode, words) == (2, f"problem: {reason}\n")
+    assert not any(place.out.iterdir())
+
+
+def test_a_tarball_that_is_cut_off_is_not_kept(place, collect):
+    cut = place.folder / "cut"
+    cut.write_text('#!/bin/sh\n"$@" | head -c 1000\n', encoding="utf-8")
+    cut.chmod(0o755)
+    with collect(str(cut)) as process:
+        words = process.stderr.read()
+    assert process.returncode == 2
+    assert f"no whole results came back from {HOST}" in words.splitlines()[-1]
+    assert not any(place.out.iterdir())

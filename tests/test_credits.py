@@ -1,0 +1,146 @@
+"""Volumes promise what their documentation says, and their credits run out when arithmetic says."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scripts.analysis.volumes import credits
+from scripts.analysis.volumes.changes import Segment
+from scripts.lib.program import Problem
+
+FULL = 5_400_000
+
+
+def jobs(ios, seconds, pause=10.0, reads=0.0, device=math.nan):
+    """Jobs one after the other, as `Series.jobs` has them."""
+    ios, seconds = np.broadcast_arrays(np.atleast_1d(ios).astype(float), np.atleast_1d(seconds).astype(float))
+    found = {"writes": ios, "reads": reads, "seconds": seconds, "pause_s": pause, "device_writes": device}
+    return pd.DataFrame(found).assign(mean_ms=1e3 * seconds / ios, start_s=np.cumsum(seconds + pause) - seconds - pause)
+
+
+def ran_out(spent):
+    return next((place for place, one in enumerate(spent) if one.end <= 0), None)
+
+
+@pytest.mark.parametrize(
+    "size, baseline, burst, throughput",
+    [
+        (1, 100, 3000, 128),
+        (33, 100, 3000, 128),
+        (128, 384, 3000, 128),
+        (170, 510, 3000, 128),
+        (171, 513, 3000, 250),
+        (334, 1002, 3000, 250),
+        (999, 2997, 3000, 250),
+        (1000, 3000, 3000, 250),
+        (2000, 6000, 6000, 250),
+        (8000, 16000, 16000, 250),
+    ],
+)
+def test_gp2_grows_with_its_size(size, baseline, burst, throughput):
+    found = credits.describe({"type": "gp2", "size_gib": size})
+    assert (found.baseline_iops, found.burst_iops, found.ceiling_mib_s) == (baseline, burst, throughput)
+    assert (found.credits == FULL) == (baseline < 3000)
+
+
+@pytest.mark.parametrize(
+    "volume, iops, throughput",
+    [
+        ({"type": "gp3", "size_gib": 128}, 3000, 125),
+        ({"type": "gp3", "size_gib": 128, "iops": 6000, "throughput_mib_s": 500}, 6000, 500),
+        ({"type": "io1", "iops": 1000}, 1000, 250),
+        ({"type": "io1", "iops": 2000}, 2000, 500),
+        ({"type": "io1", "iops": 32000}, 32000, 500),
+        ({"type": "io1", "iops": 48000}, 48000, 750),
+        ({"type": "io1", "iops": 64000}, 64000, 1000),
+        ({"type": "io2", "iops": 10000}, 10000, 2560),
+        ({"type": "io2", "iops": 100000}, 100000, 4000),
+        ({"type": "st1", "size_gib": 1024}, 500, 250),
+        ({"type": "st1", "size_gib": 4096}, 500, 500),
+        ({"type": "sc1", "size_gib": 512}, 250, 40),
+    ],
+)
+def test_other_types_have_the_ceilings_of_their_documentation(volume, iops, throughput):
+    found = credits.describe(volume)
+    assert (found.burst_iops, found.ceiling_mib_s) == (iops, throughput)
+    assert math.isnan(found.credits)
+
+
+def test_what_is_not_known_of_a_volume_is_left_open():
+    assert np.isnan(credits.describe({})[1:6]).all()
+    assert np.isnan(credits.describe({"type": "gp2"})[2:4]).all()
+    assert math.isnan(credits.describe({"type": "io1", "size_gib": 100}).ceiling_mib_s)
+    assert "not modelled" in credits.describe({"type": "st1", "size_gib": 500}).note
+    assert "1 to 16,384 GiB in 2023" in credits.describe({"type": "gp2", "size_gib": 20_000}).note
+    with pytest.raises(Problem, match=r"'gp9' is not in .*gp2, gp3"):
+        credits.describe({"type": "gp9"})
+    with pytest.raises(Problem, match="no number"):
+        credits.describe({"type": "gp2", "size_gib": "large"})
+
+
+@pytest.mark.parametrize("size, seconds", [(1, 1862), (100, 2000), (334, 2703), (750, 7200)])
+def test_a_full_bucket_lasts_as_long_as_the_documentation_says(size, seconds):
+    volume = credits.describe({"type": "gp2", "size_gib": size})
+    steady = jobs(np.full(90, 3000 * 100), 100, pause=0)
+    assert ran_out(credits.model(steady, volume, 1)) == math.ceil(seconds / 100) - 1
+
+
+@pytest.mark.parametrize("size, seconds", [(1, 54_000), (100, 18_000), (334, 5_389), (750, 2_400)])
+def test_an_empty_bucket_fills_in_the_documented_time(size, seconds):
+    volume = credits.describe({"type": "gp2", "size_gib": size})
+    idle = credits.model(jobs([1, 1], 1, pause=seconds), volume, 1, start=0.0)
+    assert idle[1].start == pytest.approx(FULL, rel=1e-3)
+    assert credits.model(jobs([1, 1], 1, pause=2 * seconds), volume, 1)[1].start == FULL
+
+
+def test_a_volume_without_credits_does_its_baseline():
+    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    first, second = credits.model(jobs([10_000_000, 30_000], [5_000, 10]), volume, 1)
+    assert (first.end, first.allowed) == (0, 300)
+    assert first.seconds == pytest.approx(FULL / 1700 + (10_000_000 - 2000 * FULL / 1700) / 300)
+    # What was earned in the pause is spent first.
+    assert second.start == 3_000
+    assert second.seconds == pytest.approx((30_000 - 3_000) / 300)
+    below = credits.model(jobs([1_000], [10]), volume, 1, start=50.0)[0]
+    assert below == pytest.approx((50, 50 + 2_000, 10, 100, 3_000))
+
+
+def test_ios_of_the_device_and_reads_are_what_is_spent():
+    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    once = credits.model(jobs(np.full(50, 100_000), 100), volume, 1)
+    twice = credits.model(jobs(np.full(50, 100_000), 100), volume, 2)
+    reading = credits.model(jobs(np.full(50, 100_000), 100, reads=100_000), volume, 1)
+    assert (ran_out(once), ran_out(twice)) == (None, 32)
+    assert twice == reading
+    assert once[0].end == pytest.approx(FULL - (1000 - 300) * 100)
+
+
+def test_jobs_after_the_collapse_do_not_tell_when_it_was():
+    """They took long because the credits were gone: with their times, a rate of the baseline would look sustainable."""
+    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    seconds = np.where(np.arange(50) < 20, 100.0, 700.0)
+    assert ran_out(credits.model(jobs(np.full(50, 200_000), seconds), volume, 1, collapsed=None)) is None
+    assert ran_out(credits.model(jobs(np.full(50, 200_000), seconds), volume, 1, collapsed=20)) == 32
+
+
+def test_a_collapse_is_a_rise_of_the_mean_by_half():
+    series = jobs(np.full(30, 1000), np.repeat([1.0, 1.2, 6.0], 10))
+    parts = [Segment(first, first + 10, 1.0, 1.0, 1.0, 1.0) for first in (0, 10, 20)]
+    assert credits.collapse(series, parts).first == 20
+    assert credits.collapse(series.iloc[:20], parts[:2]) is None
+    assert credits.collapse(series.iloc[::-1].reset_index(drop=True), parts) is None
+
+
+def test_the_amplification_is_counted_or_from_hindsight_or_assumed():
+    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    fast, slow = jobs(np.full(5, 100_000), 100), jobs(np.full(4, 100_000), [400, 990, 990, 990])
+    counted = credits.amplification(jobs(np.full(5, 1000), 1, device=2_500), slow, volume)
+    assert counted == (2.5, "counted by the device")
+    found = credits.amplification(fast, slow, volume)
+    assert found.value == pytest.approx(300 * 1000 / 100_000)
+    assert found.source == "throttled segment (hindsight)"
+    assert credits.amplification(fast, fast.iloc[:0], volume) == (1, "assumed (the least there is)")
+    # As fast as that it is not throttled: less than an I/O a write cannot be.
+    assert credits.amplification(fast, jobs(np.full(4, 100_000), 200), volume).value == 1

@@ -1,0 +1,228 @@
+"""Cells of the volumes study, measured as the workflow does, and volumes that the cloud knows."""
+
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from batteries import ENDLESS, HOST, TINY, Place, emptied, options_of, until
+from conftest import ROOT, artefact, processes_of, program
+
+from scripts import measure_volumes
+from scripts.analysis import config as configuration
+from scripts.analysis import matrix
+from scripts.lib import instance_volume
+from scripts.lib.program import Problem, write_json
+from scripts.plan import plan
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+class Cell:
+    """A cell of the study: a battery of three jobs."""
+
+    def __init__(
+        self, place: Place, text: str = TINY, background: str = "none", store: dict | None = None, **settings: object
+    ) -> None:
+        """Plan the cell; `text` is that of its job, whatever its name."""
+        matrix_of_one = {"store": ["disk"], "job": ["etcd-short"], "background": [background]}
+        section = {"jobs": 3, "pause_s": 0, "time_limit_s": 60, "matrix": matrix_of_one, **settings}
+        stores = {"disk": {"kind": "posix", **(store or {"path": str(place.volume)})}}
+        config = configuration.resolve({"run": "test", "stores": stores, "studies": {"volumes": section}}, [])
+        (cell,), _ = matrix.expand(config, "volumes")
+        cell.settings["job"]["text"] = text
+        self.folder, self.name = place.folder, cell.name
+        self.out, self.log = place.folder / "repeat=1.json", place.folder / "log"
+        write_json(place.folder / "plan.json", plan(config, "volumes", [cell]))
+
+    def words(self) -> list[str]:
+        """Return the arguments of the step that measures the cell."""
+        named = {"plan": self.folder / "plan.json", "cell": self.name, "repeat": 1, "log": self.log, "out": self.out}
+        return ["measure", *options_of(named)]
+
+    def measure(self) -> dict:
+        """Measure the cell and return its record."""
+        done = program("step", *self.words())
+        assert done.returncode == 0, done.stderr
+        return artefact(self.out)
+
+    def start(self) -> subprocess.Popen:
+        """Begin to measure the cell, in a session of its own."""
+        command = [sys.executable, "-sE", "-m", "scripts.step", *self.words()]
+        return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def said(self, words: str) -> bool:
+        """Return whether the step's log has `words`."""
+        return self.log.exists() and words in self.log.read_text(encoding="utf-8")
+
+
+def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
+    volume = {"type": "gp3", "size_gib": 128, "iops": 3000, "throughput_mib_s": 125}
+    record = Cell(place, background="same", store={"path": str(place.volume), "volume": volume}).measure()
+    assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])
+    assert (record["work"]["jobs_asked"], record["work"]["jobs_done"]) == (3, 3)
+    assert record["volume"] == {**volume, "source": "the configuration"}
+    assert [(row["layout"], row["battery_id"], row["job_Id"]) for row in record["samples"]] == [
+        ("disk", "b1_disk", id) for id in ("a1", "a2", "a3")
+    ]
+    assert record["histograms"].keys() == {"a1", "a2", "a3"}
+    assert record["background"]["write_bytes"] > 0
+    assert record["seconds"]["total"] > sum(row["runtime_s"] for row in record["samples"])
+    assert emptied(place)
+    assert not any(path.name.endswith(".scratch") for path in place.folder.iterdir())
+
+
+def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(place):
+    record = Cell(place, jobs=600, pause_s=0.1, time_limit_s=6).measure()
+    assert (record["status"], record["valid"]) == ("done", False)
+    assert record["reasons"][0] == "the battery ended early: interrupted"
+    assert 0 < record["work"]["jobs_done"] < 600
+    assert emptied(place)
+
+
+def test_a_cell_that_cannot_be_measured_fails_in_the_batterys_words(place):
+    record = Cell(place, store={"path": "/nowhere"}).measure()
+    assert record["status"] == "failed"
+    assert record["reasons"] == [f"measure_volumes ended with status 2: there is no folder /nowhere on {HOST}"]
+
+
+def test_a_store_without_a_path_is_tested_where_the_results_lie():
+    assert measure_volumes.place_of({"kind": "posix"}, "laptop") == Path("results/laptop")
+    assert measure_volumes.place_of({"kind": "posix", "path": "/mnt/gp3"}, "laptop") == Path("/mnt/gp3")
+
+
+def test_a_raw_device_is_erased_only_where_the_store_says_so(tmp_path):
+    settings = {"cell": {"store": "raw"}, "job": {"name": "tiny", "text": TINY}, "jobs": 1, "pause_s": 0}
+    job = {"settings": settings | {"background": None}, "repeat": 1, "time_limit_s": 60, "scratch": tmp_path, "run": ""}
+    for store, erase in (({"device": "/dev/null", "erase": True}, True), ({"device": "/dev/null"}, False)):
+        job["settings"]["store"] = store
+        words = measure_volumes.battery(job)
+        assert words[words.index("--device") + 1] == "/dev/null"
+        assert ("--erase" in words) == erase
+        assert "--directory" not in words
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_however_a_step_is_ended_the_folder_is_emptied_and_nothing_goes_on(place, number):
+    cell = Cell(place, ENDLESS, background="same")
+    with cell.start() as process:
+        until(lambda: cell.said("[a1]"))
+        process.send_signal(number)
+    until(lambda: emptied(place))
+    until(lambda: processes_of(str(place.folder)) == [])
+
+
+class _Cloud(http.server.BaseHTTPRequestHandler):
+    """A stand-in for EC2: the metadata of an instance in us-east-1, and DescribeVolumes for whom they give a key."""
+
+    answer = (
+        '<DescribeVolumesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><volumeSet><item>'
+        "<volumeId>vol-0123456789abcdef0</volumeId><size>128</size><volumeType>gp3</volumeType><iops>3000</iops>"
+        "<throughput>125</throughput></item></volumeSet></DescribeVolumesResponse>"
+    )
+    error = "<Response><Errors><Error><Code>InvalidVolume.NotFound</Code></Error></Errors></Response>"
+    metadata = "/latest/meta-data/"
+
+    def do_PUT(self) -> None:
+        self._say(200, "token")
+
+    def do_GET(self) -> None:
+        key = {"Code": "Success", "AccessKeyId": "AKIDSTANDIN", "SecretAccessKey": "x", "Token": "t"}
+        told = {
+            f"{self.metadata}placement/availability-zone/": "us-east-1a",
+            f"{self.metadata}iam/security-credentials/": "role",
+            f"{self.metadata}iam/security-credentials/role": json.dumps(key | {"Expiration": "2999-01-01T00:00:00Z"}),
+        }
+        self._say(200 if self.path in told else 404, told.get(self.path, ""))
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        known = "Action=DescribeVolumes" in asked and "vol-0123456789abcdef0" in asked
+        signed = re.search("AKIDSTANDIN/[0-9]+/us-east-1/ec2/", self.headers["Authorization"])
+        self._say(*((200, self.answer) if known and signed else (400, self.error)))
+
+    def _say(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the serial number's file of the disk of an instance: a partition of an NVMe disk holds `tmp_path`."""
+    number = os.stat(tmp_path).st_dev
+    disk = tmp_path / "sys/devices/nvme1n1"
+    partition = disk / "nvme1n1p1"
+    for folder in (disk / "device", partition):
+        folder.mkdir(parents=True)
+        (folder / "dev").touch()
+    (disk / "dev").touch()
+    (partition / "partition").write_text("1\n", encoding="utf-8")
+    (disk / "device/serial").write_text("vol0123456789abcdef0\n", encoding="utf-8")
+    link = tmp_path / "sys/dev/block" / f"{os.major(number)}:{os.minor(number)}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(partition)
+    monkeypatch.setattr(instance_volume, "_SYS", tmp_path / "sys")
+    for name in [name for name in os.environ if name.startswith("AWS_") or name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Cloud) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        for name in ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_ENDPOINT_URL_EC2"):
+            monkeypatch.setenv(name, address)
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            monkeypatch.setenv(name, "/nowhere")
+        yield disk / "device/serial"
+        server.shutdown()
+
+
+def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):
+    store = {"kind": "posix", "path": str(tmp_path), "volume": "instance"}
+    assert measure_volumes.volume_of(store, "laptop") == {
+        "type": "gp3",
+        "size_gib": 128,
+        "iops": 3000,
+        "throughput_mib_s": 125,
+        "source": "EC2's description of vol-0123456789abcdef0",
+    }
+
+
+@pytest.mark.parametrize(
+    "serial, reason",
+    [
+        ("vol00000000000000000", "EC2 does not describe vol-00000000000000000: "),
+        ("AWS1234", "the disk nvme1n1 has no serial number of an EBS volume"),
+    ],
+)
+def test_a_volume_that_is_not_known_is_one_line_that_says_what_to_write(tmp_path, instance, serial, reason):
+    instance.write_text(serial, encoding="utf-8")
+    with pytest.raises(Problem) as raised:
+        instance_volume.volume_of(tmp_path)
+    line = str(raised.value)
+    assert reason in line
+    assert line.endswith("write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}")
+    assert "\n" not in line
+
+
+def test_a_folder_on_several_disks_and_one_on_none_have_no_volume(tmp_path, instance):
+    partition = instance.parent.parent / "nvme1n1p1"
+    for name in ("sda", "sdb"):
+        (partition / "slaves" / name).mkdir(parents=True)
+    with pytest.raises(Problem, match="nvme1n1p1 lies on several disks: sda, sdb"):
+        instance_volume.volume_of(tmp_path)
+    with pytest.raises(Problem, match="no disk is below it"):
+        instance_volume.volume_of("/proc")

@@ -1,0 +1,533 @@
+import csv
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from scripts import report
+from scripts.analysis import page as pages
+from scripts.analysis.plot import COLOURS, Look, Marks, Panel, Rule
+from scripts.analysis.volumes import answers, arms, caveats, comparisons, curves, data, kept, listings, load, timelines
+from scripts.lib.program import Problem
+from tests import browser
+from tests import volumes_records as records
+from tests.test_report import Links
+from tests.volumes_tables import BATTERIES, GP2, Battery, build, many
+
+NOTEBOOK = "notebooks/volumes.ipynb"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def run(tables: Path) -> data.Results:
+    return data.load(tables, tables / "facts.json")
+
+
+@pytest.fixture(scope="module")
+def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tables, tmp_path_factory.mktemp("reports") / "volumes.html")
+
+
+def write(tables: Path, out: Path) -> Path:
+    facts = ["--facts", str(tables / "facts.json")] if (tables / "facts.json").exists() else []
+    given = ["--study", "volumes", "--notebook", NOTEBOOK, "--tables", str(tables), *facts, "--out", str(out)]
+    assert report.main(given) == 0
+    return out
+
+
+def changed(folder: Path, source: Path, table: str, change) -> data.Results:
+    """Return the results of a copy of the tables in which one was changed."""
+    copy = shutil.copytree(source, folder / "changed")
+    frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
+    change(frame).to_csv(copy / table, index=False)
+    return data.load(copy, copy / "facts.json")
+
+
+def told(run: data.Results, factor: str, where: str = "") -> list[str]:
+    return [one.text for one in answers.find(run).decided if one.factor == factor and where in one.where]
+
+
+# What people read first
+
+
+def test_a_collapse_is_told_with_time_jobs_size_and_job(run: data.Results):
+    first, second = told(run, "limits", "gp2 (128 GiB gp2)")
+    assert first == (
+        "p99 of fdatasync **meets** etcd's 10 ms for the first 55 min (32 jobs: 2.40 ms [2.38, 2.42]), then **misses** "
+        "it: p99 rose 7.7-fold [7.5, 7.9] at job g3 (the 33rd), to 18.5 ms [18.3, 18.7]."
+    )
+    assert second.startswith(
+        "p99 of fdatasync **meets** OpenShift's 20 ms: 18.5 ms [18.3, 18.7], 50 jobs in 4 h 31 min"
+    )
+
+
+def test_hosts_on_which_it_came_out_alike_share_a_sentence(run: data.Results):
+    assert [one.where for one in answers.find(run).decided if "gp3 (" in one.where][:1] == [
+        "on gp3 (128 GiB gp3), on each of 2 hosts"
+    ]
+    assert "4.10 to 4.30 ms, 50 jobs in 2 h" in told(run, "limits", "gp3 (")[0]
+
+
+def test_a_limit_within_the_interval_is_undecided_and_the_reason_told(run: data.Results):
+    [one] = [one for one in answers.find(run).undecided if one.factor == "limits"]
+    assert one.where == "on disk, with a second job on the same volume"
+    assert one.text == (
+        "**undecided** whether p99 of fdatasync keeps etcd's 10 ms: 10.1 ms [9.70, 10.4]; the limit lies within the "
+        "interval."
+    )
+
+
+def test_a_volume_that_never_keeps_a_limit_says_so(run: data.Results):
+    assert told(run, "limits", "on old")[0] == (
+        "p99 of fdatasync **misses** etcd's 10 ms from the first job on: 12.0 ms, 20 jobs in 2 h 38 min; 20 of 20 jobs "
+        "by themselves are over it."
+    )
+
+
+@pytest.mark.parametrize(
+    "falls,words",
+    [
+        (33, "until **job g3 (the 33rd)**, where latency rose."),
+        (36, "until **job g3 (the 33rd)**; latency rose at **job h1 (the 36th)**, 3 jobs later."),
+        (0, "until **job g3 (the 33rd)**; no lasting rise of latency was seen."),
+    ],
+)
+def test_the_model_of_credits_stands_against_what_was_seen(falls: int, words: str, tmp_path: Path):
+    run = data.load(build(tmp_path, [replace(GP2, falls=falls)]), tmp_path / "facts.json")
+    [one] = told(run, "burst credits")
+    assert one.startswith(f"by the model its burst credits last {words}")
+    assert "I/Os of the device a write: 2.40, assumed" in one
+
+
+def test_differences_are_in_percent_and_beyond_three_times_in_folds(run: data.Results):
+    before, after = told(run, "comparison", "from gp2 to gp3")
+    assert before == (
+        "before the first change, p99 on gp3 is **75 % higher** than on gp2 [+72 %, +78 %], 50 and 32 jobs; p50 38 % "
+        "higher and operations a second 40 % lower."
+    )
+    assert "**77 % lower** than on gp2 [-80 %, -74 %]" in after
+    assert "operations a second 330 % higher (4.3-fold)" in after
+    [background] = told(run, "background")
+    assert "p99 with a second job on the same volume is **94 % higher** than without a second job" in background
+
+
+def test_what_is_undecided_is_in_no_decided_answer(run: data.Results):
+    found = answers.find(run)
+    assert {one.verdict for one in found.decided} <= {"meets", "misses", "modelled", "higher", "lower", "same"}
+    assert {one.verdict for one in found.undecided} == {"undecided", "no evidence"}
+
+
+def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
+    run = data.load(build(tmp_path, many(20, 12)), tmp_path / "facts.json")
+    groups = kept.courses(run)
+    assert sum(map(len, groups)) == 40
+    assert len(groups) < 6
+    assert any("volume06 and 11 more" in one.where for one in answers.find(run).decided)
+
+
+def test_times_that_were_derived_are_called_so(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "samples.csv", lambda rows: rows.assign(started_s=""))
+    assert "for the first 32 jobs (about 55 min by their latencies and pauses; 2.40 ms" in told(run, "limits")[0]
+    assert any("times of its jobs" in line for line in caveats.limits(run))
+    assert timelines.latency(run).panels[0].x_label == "Number of the job"
+
+
+def test_limits_of_the_data_are_told(run: data.Results):
+    lines = " ".join(caveats.limits(run))
+    for part in ("in one battery", "0.8 % wide", "1 series came without histograms", "different hosts", "hypervisor"):
+        assert part in lines
+    assert "1 battery broke a rule of measuring and is in no verdict" in lines
+    assert "1 battery failed" in lines
+    assert "1 file of the import" in lines
+
+
+def test_a_whole_import_says_that_nothing_is_known_of_the_machines(tmp_path: Path):
+    run = data.load(build(tmp_path, [GP2]), tmp_path / "facts.json")
+    assert any("Nothing was measured here" in line for line in caveats.limits(run))
+
+
+# Tables
+
+
+def test_cells_are_coloured_by_the_published_limits(run: data.Results):
+    found = {table.name: table for table in listings.by_job(run)}
+    assert set(found) == {f"{metric}-by-job" for metric in ("p99", "p99.9", "mean", "max", "stddev")}
+    for metric, yellow, red in (("p99", 5, 10), ("p99.9", 5, 10), ("mean", 2, 5), ("max", 50, 100), ("stddev", 1e9, 1)):
+        table = found[f"{metric}-by-job"]
+        for column, colours in table.over.items():
+            values = table.frame[column]
+            expected = ["red" if v >= red else "yellow" if v >= yellow else "" for v in values]
+            assert list(colours) == expected
+    assert "yellow (△) from 5 ms on, red (▲) from 10 ms on" in found["p99-by-job"].meaning
+    assert found["stddev-by-job"].meaning == "red (▲) from 1 ms on"
+
+
+def test_the_red_of_p99_is_the_first_limit_of_the_run(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["limit"] == "openshift"])
+    [p99, p999, *_] = listings.by_job(run)
+    assert p99.meaning == "yellow (△) from 10 ms on, red (▲) from 20 ms on"
+    assert p999.meaning == "yellow (△) from 5 ms on, red (▲) from 10 ms on"
+
+
+def test_jobs_are_rows_in_time_order_and_a_missing_one_is_empty(tables: Path, tmp_path: Path):
+    run = changed(
+        tmp_path, tables, "samples.csv", lambda rows: rows[(rows["store"] != "gp2") | (rows["job_Id"] != "b2")]
+    )
+    frame = next(iter(listings.by_job(run))).frame
+    assert list(frame["job_Id"][:7]) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
+    assert len(frame) == 50
+    assert np.isnan(frame["gp2"][6])
+    assert frame["old"].notna().sum() == 20
+
+
+def test_every_node_has_a_table_of_all_metrics(run: data.Results):
+    found = list(listings.by_node(run))
+    assert len(found) == 7
+    assert {"battery_id", "job_Id", "max / ms", "p99.99 / ms", "N", "operations/s", "load before"} <= {*found[0].frame}
+    assert found[-1].caption.startswith("[INVALID] bench, worn:")
+
+
+def test_verdicts_at_a_glance_say_how_long_a_limit_was_kept(run: data.Results):
+    table = listings.glance(run)
+    row = table.frame[table.frame["volume"] == "gp2"].iloc[0]
+    assert row["etcd: p99 below 10 ms"] == "misses 18.5 [18.3, 18.7] ms"
+    assert row["etcd: kept for"] == "55 min, 32 jobs"
+    assert table.over["etcd: p99 below 10 ms"] == ["misses", "meets", "meets", "meets", "unknown", "misses"]
+
+
+def test_summary_leaves_refused_percentiles_empty(run: data.Results):
+    frame = listings.summary(run).frame
+    assert frame["p99 / ms"][0].startswith("8.20 [")
+    assert list(frame.loc[frame["volume"] == "old", "p99 / ms"]) == [""]
+    assert "all together" in set(frame["host"])
+    assert set(frame["operation"]) == {"fdatasync"}
+    assert caveats.notes(run) == ["old: without histograms."]
+
+
+def test_batteries_are_listed_in_their_order_with_the_rest_between_them(run: data.Results):
+    frame = listings.batteries(run).frame
+    assert list(frame["store"]) == [battery.store for battery in BATTERIES]
+    assert frame["rest before it"][1] == "1 h 20 min"
+    assert frame["reasons"][6] == "fio: No space left on device"
+    assert listings.job_files(run)[0].startswith("Job `etcd-published`:\n\n    ; etcd's write-ahead log")
+
+
+def test_colours_have_marks_for_print_and_markdown(page: Path):
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    assert re.search(r"\| a1 \| 2\.\d+ \| 4\.\d+ \| 3\.\d+ \| 5\.\d+ △ \| 10\.\d+ ▲ \|", text)
+    assert set(pages.MARKS) == {"over", "yellow", "red"}
+    style = page.read_text(encoding="utf-8")
+    assert '.red::before { content: "\\25B2' in style
+
+
+# Figures
+
+
+def test_latency_has_limits_changes_and_credits_on_one_axis_of_time(run: data.Results):
+    panel, credits = timelines.latency(run).panels
+    assert [(rule.label, rule.at) for rule, _ in panel.limits()] == [("etcd 10", 10.0), ("openshift 20", 20.0)]
+    [change] = panel.events()
+    assert change.rule.label == "g3"
+    assert change.rule.colour == panel.marks[0].look.colour
+    assert panel.y_log
+    assert panel.x_range() == credits.x_range()
+    assert [event.rule.label for event in credits.events()] == ["gone in g3"]
+    assert change.rule.at == pytest.approx(credits.events()[0].rule.at)
+    assert credits.marks[0].points["y"].iloc[0] == 5.4
+    assert panel.marks[-1].label == "[INVALID]"
+
+
+def test_each_series_is_drawn_by_itself_on_one_scale(run: data.Results):
+    figure = timelines.details(run)
+    assert [panel.title for panel in figure.panels][:4] == [
+        "gp2",
+        "gp3 · ip-10-0-0-2",
+        "gp3 · ip-10-0-0-3",
+        "disk · alone",
+    ]
+    assert len({panel.y_range() for panel in figure.panels}) == 1
+    assert [event.rule.label for event in figure.panels[0].events()] == ["g3 ×7.71"]
+    assert {mark.label for mark in figure.panels[0].marks} == {"p99", "p99.9", "maximum", ""}
+
+
+def test_volumes_look_alike_in_all_figures_and_unlike_each_other(run: data.Results):
+    looks = {}
+    for figure in (timelines.latency(run), curves.percentiles(run), load.figure(run), timelines.rates(run)):
+        for panel in figure.panels:
+            for mark in panel.marks:
+                if mark.look.marker not in ("", "x"):
+                    looks.setdefault(mark.label, set()).add(mark.look)
+    assert all(len(found) == 1 for found in looks.values())
+    assert len({next(iter(found)) for found in looks.values()}) == len(looks) == 6
+    assert len({(Look.of(arm).colour, Look.of(arm).marker) for arm in range(arms.TOGETHER)}) == arms.TOGETHER
+
+
+def test_percentiles_lie_on_an_axis_of_one_in_n(run: data.Results):
+    [panel] = curves.percentiles(run).panels
+    assert panel.x_log
+    assert panel.x_tick_texts == ("50", "90", "99", "99.9", "99.99")
+    assert np.allclose(panel.x_ticks, [2, 10, 100, 1000, 10000])
+    named = [mark for mark in panel.marks if mark.label]
+    assert {len(mark.points) for mark in named} == {5}
+    assert {"y_low", "y_high"} <= {*named[0].points}
+    assert "old" not in {mark.label for mark in named}
+
+
+def test_without_histograms_a_sentence_stands_for_the_curves(tmp_path: Path):
+    folder = build(tmp_path, [Battery("old", 12.0, host="node-7", jobs=20, bins=False)])
+    figure = curves.percentiles(data.load(folder, folder / "facts.json"))
+    assert figure.panels == ()
+    assert figure.caption == curves.NO_BINS
+
+
+def test_rates_lie_under_their_ceilings(run: data.Results):
+    operations, throughput = timelines.rates(run).panels
+    labels = [rule.label for rule, _ in operations.limits()]
+    assert labels == ["gp2 384", "gp2, gp3 3,000"]
+    assert [rule.label for rule, _ in throughput.limits()] == ["gp3 125", "gp2 128"]
+    low, high = throughput.y_range()
+    names = [height for _, height in throughput.limits()]
+    assert names[1] / names[0] > (high / low) ** 0.05
+    assert "disk · alone: device" in {mark.label for mark in operations.marks}
+
+
+def test_load_and_latency_are_correlated_by_rank(run: data.Results):
+    table = load.correlations(run).set_index("series")
+    rows = dict(run.traces)[run.series[0]]
+    expected = stats.spearmanr(rows["load1_before"], rows["sync_lat_p99_ms"]).statistic
+    assert table.loc["gp2", "rho"] == pytest.approx(expected)
+    assert table.loc["gp2", "rho_low"] < expected < table.loc["gp2", "rho_high"]
+    lines = load.in_words(run)
+    assert lines[0].startswith("gp2: the higher the load before a job, the higher its p99 (rank correlation 0.")
+    assert "The hypervisor took up to" in lines[-1]
+
+
+def test_the_interval_of_a_rank_correlation_covers_it_in_95_percent_of_series():
+    random = np.random.default_rng(1)
+    covered, truth = 0, 6 / np.pi * np.arcsin(0.5 / 2)
+    for _ in range(400):
+        x = random.normal(size=50)
+        y = 0.5 * x + np.sqrt(0.75) * random.normal(size=50)
+        low, high = load.bounds(float(stats.spearmanr(x, y).statistic), 50)
+        covered += low <= truth <= high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_comparisons_are_drawn_in_percent_on_an_axis_of_ratios(run: data.Results):
+    figure = comparisons.comparisons(run)
+    assert [panel.title for panel in figure.panels] == [
+        "gp3 against gp2: alone",
+        "load on the same volume against alone: disk",
+        "disk against gp2: alone",
+    ]
+    panel = figure.panels[0]
+    assert panel.x_log
+    assert panel.band == (1 / 1.05, 1.05)
+    assert dict(zip(panel.x_ticks, panel.x_tick_texts, strict=True))[1] == "0"
+    assert panel.row_notes[0] == "+75 % [+72 %, +78 %] higher"
+    assert sum(len(panel.rows) for panel in figure.panels) == len(run.comparisons)
+
+
+def test_names_of_limits_and_of_events_keep_apart():
+    rules = [Rule(10, "a"), Rule(10.1, "b"), Rule(30, "first", "x"), Rule(31, "second", "x"), Rule(99, "the last", "x")]
+    points = pd.DataFrame({"x": [1.0, 100.0], "y": [1.0, 10.0]})
+    panel = Panel("", "", marks=(Marks("", Look("#000000", "circle"), points),), rules=tuple(rules), y_log=True)
+    low, high = panel.y_range()
+    (_, first), (_, second) = panel.limits()
+    assert np.log(second / first) > 0.06 * np.log(high / low)
+    assert second <= high
+    events = panel.events()
+    assert [(event.tier, event.before) for event in events] == [(0, False), (1, False), (0, True)]
+    assert panel.name_height(0) > panel.name_height(1) > 10
+
+
+# What may be missing
+
+
+@pytest.mark.parametrize(
+    "absent", ["cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses"]
+)
+def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables")
+    (copy / f"{absent}.csv").unlink()
+    run = data.load(copy, copy / "facts.json")
+    assert not data.ABSENT[absent] or data.ABSENT[absent] in caveats.limits(run)
+    found = [show(run) for show in (timelines.latency, timelines.details, timelines.rates, load.figure)]
+    assert all(figure.panels for figure in found)
+    assert all(
+        figure.panels or figure.numbers.empty for figure in (curves.percentiles(run), comparisons.comparisons(run))
+    )
+    assert len(list(listings.by_job(run))) == 5
+    assert answers.find(run).decided
+
+
+def test_facts_may_lack_everything(tables: Path):
+    run = data.load(tables)
+    assert told(run, "limits")[0].startswith("p99 of the sync after a write **meets**")
+    assert listings.batteries(run).frame.empty
+    assert listings.machine(run).frame.empty
+    assert listings.job_files(run) == []
+
+
+def test_the_published_table_alone_makes_a_page(published: Path, tmp_path: Path):
+    shutil.copy(published / "fio-ebs" / "all_metrics_long.csv", tmp_path / "samples.csv")
+    text = write(tmp_path, tmp_path / "volumes.html").with_suffix(".md").read_text(encoding="utf-8")
+    assert "There are no verdicts" in text
+    assert "| a1 | 1.925120 | 2.703360 | 3.653632 | 4.685824 |" in text
+    assert "| a1 | 21.362522 | 42.921417 | 68.017842 △ | 82.157969 △ |" in text
+    assert "volumes_files/details.svg" in text
+
+
+def test_tables_made_of_records_are_understood(tmp_path: Path):
+    fast, slow = np.full(32, 1.0), np.full(18, 8.0)
+    folder = records.write_run(
+        tmp_path,
+        [
+            records.battery("gp2", np.concatenate([fast, slow]), volume={"type": "gp2", "size_gib": 128}),
+            records.battery("gp3", np.full(50, 1.5), seed=2, volume={"type": "gp3", "size_gib": 128}),
+        ],
+    )
+    records.gather(folder, compare=[{"factor": "store", "baseline": "gp2"}])
+    run = data.load(folder / "out")
+    assert "for the first 32 jobs" in told(run, "limits", "gp2")[0] or "(32 jobs" in told(run, "limits", "gp2")[0]
+    assert "at job g3 (the 33rd)" in told(run, "limits", "gp2")[0]
+    assert told(run, "limits", "gp3")[0].startswith("p99 of the sync after a write **meets** etcd's 10 ms: 4.")
+    assert "**50 % higher**" in told(run, "comparison")[0] or "higher" in told(run, "comparison")[0]
+    assert len(curves.percentiles(run).panels) == 1
+    assert "no burst credits" in " ".join(told(run, "burst credits"))
+    assert len(timelines.latency(run).panels) == 2
+
+
+def test_the_published_batteries_come_to_the_published_conclusions(published: Path, tmp_path: Path):
+    folder = records.write_run(tmp_path, imported=records.published_records(published))
+    records.gather(folder, compare=[{"factor": "store", "baseline": "gp2x1"}])
+    run = data.load(folder / "out")
+    first, second, *steady = [one for one in told(run, "limits") if "etcd" in one]
+    assert "for the first 32 jobs" in first
+    assert "p99 rose 7.8-fold" in first
+    assert "for the first 37 jobs" in second
+    assert len(steady) == 2
+    assert all("**meets** etcd's 10 ms" in one for one in steady)
+    percent = [one for one in told(run, "comparison", "from gp2x1 to gp3x1")]
+    assert "before the first change, p99 on gp3x1 is **65 % higher** than on gp2x1" in percent[0]
+    assert "after the last change, p99 on gp3x1 is **78 % lower** than on gp2x1" in percent[1]
+    assert curves.percentiles(run).caption == curves.NO_BINS
+
+
+def test_a_second_battery_on_a_volume_is_a_line_of_its_own(tables: Path, tmp_path: Path):
+    def again(rows: pd.DataFrame) -> pd.DataFrame:
+        more = rows[rows["store"] == "old"].assign(repeat="2")
+        return pd.concat([rows, more])
+
+    run = changed(tmp_path, tables, "samples.csv", again)
+    assert [mark.label for mark in timelines.latency(run).panels[0].marks][-3:] == [
+        "old · battery 1",
+        "old · battery 2",
+        "[INVALID]",
+    ]
+
+
+def test_samples_without_latencies_are_named(tmp_path: Path):
+    (tmp_path / "samples.csv").write_text("job_Id,store\na1,gp2\n")
+    with pytest.raises(Problem, match=r"samples.csv lacks the column sync_lat_p99_ms$"):
+        data.load(tmp_path)
+
+
+# The page
+
+
+def test_no_element_of_the_page_names_another_place(page: Path):
+    found = Links(page.read_text(encoding="utf-8"))
+    assert found.elsewhere == []
+    assert found.policy.startswith("default-src 'none'")
+    for link in found.inside:
+        assert link.startswith("#") or (page.parent / link).is_file(), link
+
+
+def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
+    if not browser.browser():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
+    seen = browser.visit(page)
+    assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
+    assert seen.errors == []
+    assert seen.seen["drawn"] == seen.seen["panels"] == Links(page.read_text(encoding="utf-8")).panels > 12
+    assert seen.seen["tall"]
+
+
+def test_every_figure_has_its_picture_and_its_numbers(page: Path):
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert len(pictures) == 6
+    for picture in pictures:
+        assert (page.parent / picture).read_text(encoding="utf-8").startswith("<?xml")
+        assert len(list(csv.DictReader((page.parent / picture.replace(".svg", ".csv")).open(encoding="utf-8")))) > 1
+    left = {f"volumes_files/{path.name}" for path in (page.parent / "volumes_files").iterdir()}
+    assert left == set(re.findall(r"\]\((volumes_files/.*?)\)", text))
+
+
+def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
+    again = write(tables, tmp_path / "elsewhere" / "volumes.html")
+    names = ["volumes.html", "volumes.md", "volumes_answers.json"]
+    names += [f"volumes_files/{path.name}" for path in (page.parent / "volumes_files").iterdir()]
+    for name in names:
+        assert (again.parent / name).read_bytes() == (page.parent / name).read_bytes(), name
+
+
+def test_what_failed_and_what_does_not_apply_is_told(page: Path):
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    for part in (
+        *("fio: No space left on device", "19 jobs were done, 20 asked", "it is &lt;no&gt; output of fio"),
+        *("fio does not write to a store of the kind s3", "### Rules that do not apply", "fio ended with status 1"),
+    ):
+        assert part in text
+    assert "Rule 17" in text
+
+
+def test_names_from_elsewhere_are_shown_as_they_are(tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables")
+    for path in copy.glob("*.csv"):
+        path.write_text(path.read_text().replace("ip-10-0-0-", "<img src=x onerror=alert(1)>_*_"))
+    page = write(copy, tmp_path / "reports" / "volumes.html")
+    text = page.read_text(encoding="utf-8")
+    assert "<img" not in text[text.index("<body>") :].split("</script>")[-1]
+    assert not re.search(r"<img src=x", re.sub(r"(?s)<script.*?</script>", "", text))
+    assert "&lt;img src=x onerror=alert(1)&gt;_*_2" in text
+
+
+def test_index_opens_with_the_answers(page: Path):
+    index = page.with_name("index.html")
+    given = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", str(page.with_name("volumes_answers.json"))]
+    assert report.main([*given, "--out", str(index)]) == 0
+    text = index.with_suffix(".md").read_text(encoding="utf-8")
+    assert text.startswith("# What was found on laptop\n\n## Latency of volumes\n\n> Does the volume keep")
+    found = json.loads(page.with_name("volumes_answers.json").read_text(encoding="utf-8"))["answers"]
+    assert all(answer["text"] in text for answer in found[:12])
+    assert f"and {len(found) - 12} more on [the study's page](volumes.html)" in text
+
+
+def test_a_page_of_forty_series_of_fifty_jobs_is_small(tmp_path: Path):
+    tables = build(tmp_path / "tables", many(40, 50))
+    page = write(tables, tmp_path / "reports" / "volumes.html")
+    assert page.stat().st_size < 3 * 10**6
+    run = data.load(tables, tables / "facts.json")
+    assert len(timelines.details(run).panels) == timelines.MANY
+    assert len(timelines.details(run).numbers) == 2000
+    drawn = [mark for panel in timelines.latency(run).panels for mark in panel.marks if "credits" not in mark.label]
+    assert len(drawn) == 40
+    assert max(len(panel.marks) for panel in load.figure(run).panels) <= 2 * len(COLOURS)
+
+
+def test_notebook_has_short_cells_and_no_outputs():
+    cells = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))["cells"]
+    assert all(len(cell["source"]) <= 8 for cell in cells)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
