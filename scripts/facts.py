@@ -44,6 +44,7 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "limits": [line for name in _stores_used(measured) for line in _limits(name, config["stores"][name])],
+        "jobs": _jobs(plan),
         "batteries": [_battery(record) for record in [*records, *imported.get("records", [])] if "battery" in record],
         "left_out": imported.get("left_out", []),
         "sessions": sorted({record["session"] for record in measured}),
@@ -67,6 +68,12 @@ def failed_attempts(results: Path) -> list[dict]:
             }
         )
     return attempts
+
+
+def _jobs(plan: dict) -> dict[str, dict]:
+    """Return the job files of a study that has some, by name."""
+    named = [cell["settings"].get("job") for cell in plan["cells"].values()]
+    return {job["name"]: {"text": job["text"]} for job in named if job}
 
 
 def _battery(record: dict) -> dict:

@@ -221,6 +221,7 @@ last_words() { sed 's/[[:space:]]*$//' | grep . | grep -v '^fio: pid=' | tail -n
 check_directory() {
     directory=$(folder_of "$directory") || exit
     own=$directory/storage-benchmarks-fio
+    where=--directory=$(escaped "$own/files")
     find_mount
     check_beside "$directory"
     check_free "$directory" "$needed"
@@ -231,6 +232,7 @@ check_beside() {
     [ -n "$background_text" ] || return 0
     background_directory=$(folder_of "${background_directory:-$1}") || exit
     beside=$background_directory/storage-benchmarks-fio
+    where_beside=--directory=$(escaped "$beside/background")
     if [ -n "$1" ] && [ "$(mount_of "$1")" = "$(mount_of "$background_directory")" ]; then
         needed=$((needed + needed_beside))
     else
@@ -245,12 +247,16 @@ folder_of() {
     (cd "$1" && pwd -P) || refuse "$1 cannot be entered"
 }
 
+# Prints a name for fio, which takes a colon for its end.
+escaped() { printf '%s\n' "$1" | sed 's/:/\\:/g'; }
+
 mount_of() { df -P "$1" | sed -n '$s/.*[0-9-]%* \(\/.*\)/\1/p'; }
 
 # Sets size_bytes and free_bytes to those of the file system of a folder.
 read_space() {
-    space=$(df -Pk "$1" | sed -n '$s/.* \([0-9][0-9]*\)  *[0-9][0-9]*  *\(-*[0-9][0-9]*\)  *[0-9-][0-9]*%* .*/\1 \2/p')
-    size_bytes=$((${space% *} * 1024)) free_bytes=$((${space#* } * 1024))
+    df -Pk "$1" | sed -n '$s/.* \([0-9][0-9]*\)  *[0-9][0-9]*  *\(-*[0-9][0-9]*\)  *[0-9-][0-9]*%* .*/\1 \2/p' >"$temp/space"
+    read -r size_kib free_kib <"$temp/space" || size_kib=0 free_kib=0
+    size_bytes=$((size_kib * 1024)) free_bytes=$((free_kib * 1024))
 }
 
 check_free() {
@@ -296,6 +302,7 @@ check_device() {
     [ "$needed" -le "$((sectors * 512))" ] ||
         refuse "$device has $((sectors / 2048)) MiB, the job needs $((needed / 1048576))"
     own=${TMPDIR:-/tmp}/storage-benchmarks-fio-$block
+    where=--filename=$(escaped "$device")
     check_beside ''
 }
 
@@ -414,15 +421,6 @@ make_results() {
 
 utc() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 
-# Prints the seconds since 1970, with decimals where date can.
-epoch() {
-    seconds=$(date +%s.%N)
-    case $seconds in
-    *[!0-9.]* | *.) date +%s ;;
-    *) printf '%s\n' "$seconds" ;;
-    esac
-}
-
 # Writes what is known of the battery as a whole, with how it ended; until then it was interrupted.
 write_facts() {
     {
@@ -505,7 +503,7 @@ wait_for() {
 start_background() {
     early="the background $background_name ended before the battery"
     mkdir "$beside/background" || failed="$beside/background cannot be made"
-    STORAGE_BENCHMARKS_FIO=$beside fio --directory="$(escaped "$beside/background")" --fallocate=none --eta=never \
+    STORAGE_BENCHMARKS_FIO=$beside fio "$where_beside" --fallocate=none --eta=never \
         --output-format=json+ "$temp/background.fio" >"$temp/background.out" 2>"$temp/background.err" &
     background=$! tries=0
     # Files that are not allocated beforehand have blocks once something was written to them.
@@ -526,9 +524,6 @@ alive() {
     esac
 }
 
-# fio takes a colon for the end of a name.
-escaped() { printf '%s\n' "$1" | sed 's/:/\\:/g'; }
-
 run_jobs() {
     number=0 id=''
     while [ "$number" -lt "$jobs" ] && [ -z "$ended$failed" ]; do
@@ -539,12 +534,8 @@ run_jobs() {
         fi
         number=$((number + 1)) previous=$id
         name_job "$number"
-        if [ -n "$device" ]; then
-            run_job --filename="$(escaped "$device")"
-        else
-            prepare_files
-            run_job --directory="$(escaped "$own/files")"
-        fi
+        [ -n "$device" ] || prepare_files
+        run_job
     done
 }
 
@@ -568,21 +559,27 @@ prepare_files() {
     done
 }
 
+# Has no command substitutions, nor has what it calls: bash 5.2 stumbles over a signal that comes while it reads one.
 run_job() {
     sed "s/^[[:space:]]*\[fio_io\]/[fio_io_$id]/" "$results/job.fio" >"$temp/run.fio"
     facts=$results/facts_$id.txt
-    printf '[%s] <=> %s <=> %s <=> %s\n' "$id" "$host" "$(date -u)" "$(loads)" >>"$results/runtime.log"
-    say "[$id] $number of $jobs, $(date -u +%H:%M:%S) UTC"
-    machine before >"$facts"
-    printf '%s: %s\n' started_utc "$(utc)" started_s "$(epoch)" >>"$facts"
-    STORAGE_BENCHMARKS_FIO=$own fio "$1" --eta=never --output-format=json+ "$temp/run.fio" \
+    date -u "+[$id] $number of $jobs, %H:%M:%S UTC" >&2
+    date -u "+[$id] <=> $host <=> %a %b %e %H:%M:%S UTC %Y <=> " | tr -d '\n' >>"$results/runtime.log"
+    loads >>"$results/runtime.log"
+    { machine before && clock started; } >"$facts"
+    STORAGE_BENCHMARKS_FIO=$own fio "$where" --eta=never --output-format=json+ "$temp/run.fio" \
         >"$temp/run.out" 2>"$temp/run.err" &
     wait_for $!
-    printf '%s: %s\n' ended_s "$(epoch)" ended_utc "$(utc)" status "$status" >>"$facts"
-    machine after >>"$facts"
+    { clock ended && printf 'status: %s\n' "$status" && machine after; } >>"$facts"
     [ "$kind" != write ] || rm -rf "$own/files"
     keep run "fio_results_${kind}_$id.json" "fio_$id.err"
     judge
+}
+
+# Prints the time of now, in seconds since 1970 too, with decimals where date can.
+clock() {
+    date "+$1_s: %s.%N" | sed 's/\.%*N*$//'
+    date -u "+$1_utc: %Y-%m-%dT%H:%M:%SZ"
 }
 
 # Prints what uptime does, its load averages at least.
@@ -595,14 +592,15 @@ loads() {
 
 # Prints what the machine counts: load, processor time, free space, and the operations of the device.
 machine() {
-    printf 'load_%s: %s\n' "$1" "$(cat /proc/loadavg)"
+    read -r line </proc/loadavg
+    printf 'load_%s: %s\n' "$1" "$line"
     read -r line </proc/stat
     printf 'stat_%s: %s\n' "$1" "$line"
     if [ -n "$directory" ]; then
         read_space "$directory"
         printf 'free_bytes_%s: %s\n' "$1" "$free_bytes"
     fi
-    [ -z "$block" ] || printf 'diskstats_%s: %s\n' "$1" "$(grep " $block " /proc/diskstats | sed 's/^ *//')"
+    [ -z "$block" ] || sed -n "s/^ *\(.* $block .*\)/diskstats_$1: \1/p" /proc/diskstats
 }
 
 # Keeps fio's JSON, and its words apart: it writes notes before the JSON, such as that a signal ended it.

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -49,14 +50,26 @@ class Place:
         return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
     def start(self, *arguments: object, **options: object) -> subprocess.Popen:
-        """Start a battery in a session of its own; what it says comes through `stderr`."""
-        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(self.words(*arguments, **options), start_new_session=True, **pipes)
+        """Start a battery; what it says comes through `stderr`."""
+        return started(self.words(*arguments, **options))
 
     def facts(self, name: str = "battery.txt") -> dict[str, str]:
         """Return the facts in a file of the results."""
         lines = (self.results / name).read_text(encoding="utf-8").splitlines()
         return dict(line.split(": ", 1) for line in lines)
+
+
+def started(command: list[str]) -> subprocess.Popen:
+    """Start a program in a session of its own; what it says comes through `stderr`.
+
+    It hears Ctrl-C even where whoever runs the tests does not, since they run in the background.
+    """
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, start_new_session=True, preexec_fn=_hear_interrupts, **pipes)
+
+
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def options_of(named: dict[str, object]) -> list[str]:

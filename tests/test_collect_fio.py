@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batteries import ENDLESS, HOST, TINY, Place, emptied, heard, needed, options_of, until
+from batteries import ENDLESS, HOST, TINY, Place, emptied, heard, needed, options_of, started, until
 from conftest import ROOT, processes_of
 
 from scripts.lib import fio
@@ -40,13 +40,7 @@ def collect(place: Place):
             "out": place.out,
             **options,
         }
-        return subprocess.Popen(
-            [COLLECT, *options_of(named), "--", *command],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        return started([str(COLLECT), *options_of(named), "--", *command])
 
     return start
 

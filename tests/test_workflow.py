@@ -13,6 +13,8 @@ import pytest
 import yaml
 from conftest import ROOT, artefact, processes_of, program
 
+from scripts.benchmarks.fio_results import Battery, write_battery
+
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 CONFIGS = sorted(path.name for path in (ROOT / "config").glob("*.yaml") if path.name != "schema.yaml")
 # Small enough that one call takes seconds: a wheel, one file, the disk.
@@ -57,8 +59,8 @@ def write(clone: Path, values: dict) -> None:
     (clone / "config/config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
-def records(clone: Path, run: str = "tiny") -> dict[str, dict]:
-    folder = clone / "results" / run / "shots" / "records"
+def records(clone: Path, run: str = "tiny", study: str = "shots") -> dict[str, dict]:
+    folder = clone / "results" / run / study / "records"
     return {str(path.relative_to(folder)): artefact(path) for path in sorted(folder.glob("*/repeat=*.json"))}
 
 
@@ -77,8 +79,10 @@ def test_the_workflow_is_linted():
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_shipped_configuration_can_be_planned(clone, name):
+    (clone / "imports").mkdir()
+    (clone / "imports/results.json").touch()
     jobs = planned(clone, "--configfile", f"config/{name}")
-    assert jobs["measure"] > 0
+    assert jobs["measure" if name != "import.yaml" else "import_fio"] > 0
     assert jobs["check"] == 1
 
 
@@ -90,9 +94,17 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, enviro
     assert [record["reasons"] for record in measured.values() if not record["valid"]] == []
     order = sorted(measured.values(), key=lambda record: record["position"])
     assert [record["started_utc"] for record in order] == sorted(record["started_utc"] for record in measured.values())
+    batteries = records(clone, "smoke", "volumes")
+    assert [record["reasons"] for record in batteries.values() if not record["valid"]] == []
+    assert [len(record["samples"]) for record in batteries.values()] == [3, 3]
+    # Cells of one study are not measured between those of another, and volumes in the order of the matrix.
+    started = [record["started_utc"] for record in batteries.values()]
+    assert [order[-1]["started_utc"], *started] == sorted([order[-1]["started_utc"], *started])
+    assert not list((clone / "results/smoke").rglob("storage-benchmarks-fio"))
     index = (clone / "reports/smoke/index.html").read_text(encoding="utf-8")
     assert "HDF5" in index
-    for name in ("shots.html", "shots.md", "shots_files"):
+    assert "fdatasync" in index
+    for name in ("shots.html", "shots.md", "shots_files", "volumes.html", "volumes.md", "volumes_files"):
         assert (clone / "reports/smoke" / name).exists()
     verdicts = (clone / "results/smoke/shots/verdicts.csv").read_text(encoding="utf-8")
     assert "too few repeats" in verdicts
@@ -100,6 +112,23 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, enviro
     assert again.returncode == 0
     assert "Nothing to be done" in again.stdout + again.stderr
     assert processes_of(str(clone)) == []
+
+
+def test_results_of_fio_are_reported_without_measuring_anything(clone):
+    battery = write_battery(clone / "imports", Battery(jobs=8))
+    (battery / "strange.json").write_text("no JSON", encoding="utf-8")
+    done = program("launch", "--configfile", "config/import.yaml", "--cores", 2, cwd=clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (clone / "reports/imported/volumes.md").read_text(encoding="utf-8")
+    assert "etcd's 10 ms" in page
+    assert "strange.json" in page
+    assert not (clone / "results/imported/volumes/records").exists()
+    again = snakemake(clone, "--configfile", "config/import.yaml")
+    assert "Nothing to be done" in again.stdout + again.stderr
+    shutil.rmtree(clone / "imports")
+    gone = program("launch", "--configfile", "config/import.yaml", "--cores", 2, cwd=clone)
+    assert gone.returncode == 2
+    assert gone.stderr.splitlines()[-1] == "problem: imports: there is no file or folder imports"
 
 
 def test_no_secret_is_in_any_artefact_log_or_report(clone, environments):

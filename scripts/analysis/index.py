@@ -46,7 +46,7 @@ def section(study: dict) -> list[str]:
         lines.append(study["control"])
     trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study.get(kind)]
     measured = f"{study['cells']} cells" if study.get("cells") else ""
-    told = ", ".join([*([measured] if measured else []), *(f"{part} repeats" for part in trouble)])
+    told = ", ".join([*([measured] if measured else []), *trouble])
     lines.append(f"**[All figures and tables]({page}.html)** ([Markdown]({page}.md)){f': {told}' if told else ''}")
     return lines
 

@@ -10,7 +10,8 @@ def number(value: float) -> str:
     """Return a ratio or a time with three significant digits, never with an exponent."""
     if not np.isfinite(value):
         return "unknown"
-    digits = 2 if value == 0 else max(0, 2 - int(np.floor(np.log10(abs(value)))))
+    rounded = float(f"{value:.3g}")
+    digits = 2 if rounded == 0 else max(0, 2 - int(np.floor(np.log10(abs(rounded)))))
     return f"{value:.{digits}f}"
 
 

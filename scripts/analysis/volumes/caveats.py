@@ -72,7 +72,7 @@ def method(results: Results) -> list[str]:
         "Latencies are those that fio measured around each operation. Percentiles of several jobs come from their "
         "merged histograms, never from averaged percentiles, and are refused where fewer than 10 operations lie above "
         "them. 95 % intervals come from resampling whole jobs. Rates are all operations or bytes by all time.",
-        "A limit is met if the whole interval of the percentile lies below it, missed if it lies above, else undecided. "
+        "A limit is met if the whole interval of the percentile lies below it, missed if above it, else undecided. "
         "A series is judged segment by segment: it meets a limit if every segment does, and misses it if any does.",
         "Segments are found by a search for changes in the level of the jobs' p99; a jump is the ratio of the medians "
         "of the jobs on both sides.",
