@@ -61,3 +61,16 @@ def outline(found: Iterable[object], otherwise: str) -> str:
             else:
                 lines += [f"- {capital(where)}:", *(f"    - {text}" for text in texts)]
     return "\n".join(lines).strip() or otherwise
+
+
+def provenance(facts: dict) -> str:
+    """Return which code measured, from which state of the project, in how many sessions; "" where nothing did."""
+    codes, commits = facts.get("code") or [], facts.get("git") or []
+    if not codes:
+        return ""
+    dirty = ", with uncommitted changes" if facts.get("dirty") else ""
+    sessions = f" in {count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
+    return (
+        f"Measured{sessions} by code {', '.join(code[:12] for code in codes)} "
+        f"(commit {', '.join(commit[:12] for commit in commits) or 'unknown'}{dirty})."
+    )

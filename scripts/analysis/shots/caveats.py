@@ -42,20 +42,6 @@ def method(results: Results) -> list[str]:
     ]
 
 
-def provenance(results: Results) -> str:
-    """Return which code measured, from which state of the project, in how many sessions."""
-    facts = results.facts
-    codes, commits = facts.get("code", []), facts.get("git", [])
-    if not codes:
-        return ""
-    dirty = ", with uncommitted changes" if facts.get("dirty") else ""
-    sessions = f" in {prose.count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
-    return (
-        f"Measured{sessions} by code {', '.join(code[:12] for code in codes)} "
-        f"(commit {', '.join(commit[:12] for commit in commits) or 'unknown'}{dirty})."
-    )
-
-
 def control(results: Results) -> str:
     """Return how the verdict rule did on cells that were measured twice under two names."""
     rows = results.verdicts

@@ -4,7 +4,6 @@ A measured run has samples, cells, verdicts and matrix; a published study has sa
 columns. Both end here in the same form.
 """
 
-import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from scripts.analysis.inputs import read_facts, read_table
 from scripts.lib.program import Problem
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
@@ -91,10 +91,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: neither samples nor cells are there, or samples lack published columns.
     """
     folder = Path(tables)
-    found = {name: _read(folder / f"{name}.csv") for name in ABSENT}
+    found = {name: read_table(folder / f"{name}.csv", KEYS) for name in ABSENT}
     if found["samples"].empty and found["cells"].empty:
         raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
-    told = _read_facts(facts)
+    told = read_facts(facts)
     samples = _complete_samples(found["samples"], told, folder)
     cells = _complete_cells(found["cells"], samples)
     samples = _with_effective_buffer(samples, cells)
@@ -142,27 +142,6 @@ def in_order(levels: object) -> list[tuple]:
     """Return a sort key of one level or a tuple of levels: numbers by size and before words."""
     levels = levels if isinstance(levels, tuple) else (levels,)
     return [(0, float(level), "") if _is_number(level) else (1, 0.0, str(level)) for level in levels]
-
-
-def _read(path: Path) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(KEYS, str), low_memory=False)
-    except (FileNotFoundError, pd.errors.EmptyDataError):
-        return pd.DataFrame()
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as a table: {error}") from error
-    texts = [column for column in KEYS if column in table]
-    return table.assign(**{column: table[column].fillna("") for column in texts})
-
-
-def _read_facts(path: Path | str | None) -> dict:
-    if not path:
-        return {}
-    try:
-        facts = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as JSON: {error}") from error
-    return {key: value for key, value in facts.items() if value is not None} if isinstance(facts, dict) else {}
 
 
 def _complete_samples(samples: pd.DataFrame, facts: dict, folder: Path) -> pd.DataFrame:

@@ -84,20 +84,6 @@ def method(results: Results) -> list[str]:
     ]
 
 
-def provenance(results: Results) -> str:
-    """Return which code measured, from which state of the project, in how many sessions."""
-    facts = results.facts
-    codes, commits = facts.get("code") or [], facts.get("git") or []
-    if not codes:
-        return ""
-    dirty = ", with uncommitted changes" if facts.get("dirty") else ""
-    sessions = f" in {prose.count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
-    return (
-        f"Measured{sessions} by code {', '.join(code[:12] for code in codes)} "
-        f"(commit {', '.join(commit[:12] for commit in commits) or 'unknown'}{dirty})."
-    )
-
-
 def limits(results: Results) -> list[str]:
     """Return what these data cannot say."""
     lines = [f"{prose.capital(plain(line).rstrip('.'))}." for line in results.facts.get("limits") or []]

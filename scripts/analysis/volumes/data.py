@@ -4,7 +4,6 @@ A run has all tables; the published table alone (battery_id, node_name, layout, 
 read as samples of the same form.
 """
 
-import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from scripts.analysis.inputs import read_facts, read_table
 from scripts.analysis.volumes.series import FACTORS
 from scripts.lib.program import Problem
 
@@ -164,41 +164,20 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: neither samples nor series are there, or samples lack latencies.
     """
     folder = Path(tables)
-    found = {name: _read(folder / f"{name}.csv") for name in ABSENT}
+    found = {name: read_table(folder / f"{name}.csv", TEXTS) for name in ABSENT}
     if found["samples"].empty and found["cells"].empty:
         raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure or import first")
     cells = _complete_cells(found.pop("cells"))
     samples = _complete_samples(found.pop("samples"), cells, folder)
     absent = [name for name, table in {"samples": samples, "cells": cells, **found}.items() if table.empty]
     sentences = tuple(ABSENT[name] for name in ABSENT if name in absent and ABSENT[name])
-    return Results(samples, cells, **found, facts=_read_facts(facts), absent=sentences)
+    return Results(samples, cells, **found, facts=read_facts(facts), absent=sentences)
 
 
 def number_of(job: str, rows: pd.DataFrame) -> int | None:
     """Return which job in time order a job's id is, from the samples of its series."""
     found = rows.loc[rows["job_Id"] == job, "number"]
     return int(found.iloc[0]) if len(found) else None
-
-
-def _read(path: Path) -> pd.DataFrame:
-    try:
-        table = pd.read_csv(path, dtype=dict.fromkeys(TEXTS, str), low_memory=False)
-    except (FileNotFoundError, pd.errors.EmptyDataError):
-        return pd.DataFrame()
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as a table: {error}") from error
-    texts = [column for column in TEXTS if column in table]
-    return table.assign(**{column: table[column].fillna("") for column in texts})
-
-
-def _read_facts(path: Path | str | None) -> dict:
-    if not path:
-        return {}
-    try:
-        facts = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as JSON: {error}") from error
-    return {key: value for key, value in facts.items() if value is not None} if isinstance(facts, dict) else {}
 
 
 def _complete_cells(cells: pd.DataFrame) -> pd.DataFrame:
