@@ -401,8 +401,8 @@ clean_up() {
 }
 
 end_helpers() {
-    for helper in $1; do
-        kill "$helper" 2>/dev/null
+    for process in $1; do
+        kill "$process" 2>/dev/null
     done
 }
 
@@ -443,30 +443,31 @@ write_facts() {
 # Sees that the battery ends at its time limit, and when who started it is gone.
 watch_over() {
     if [ -n "$time_limit" ]; then
-        send_every "$time_limit" USR1 $$
-        alarm=$timer
+        insist "$time_limit" USR1 $$
+        alarm=$helper
     fi
     if [ -n "$watch" ]; then
         {
             while read -r _; do :; done
-            kill -s TERM $$
+            while kill -s TERM $$; do sleep 1; done
         } <&3 >/dev/null 2>&1 &
         watcher=$!
     fi
 }
 
-# Sends a signal to a process every so many seconds, until that is gone or the process `timer` is killed.
-send_every() {
+# Sends a signal to a process after some seconds, and again each second until it is gone, since bash loses one in
+# hundreds and fio does not hear one while it starts its jobs. Sets helper to the process that does so.
+insist() {
     {
         before=${!:-}
-        trap '[ "${!:-}" = "$before" ] || kill "$!"; exit' TERM
-        while kill -0 "$3"; do
-            sleep "$1" &
-            wait "$!"
-            kill -s "$2" "$3"
+        # A child that is not sleep yet would not hear anything gentler.
+        trap '[ "${!:-}" = "$before" ] || kill -s KILL "$!"; exit' TERM
+        nap=$1
+        while sleep "$nap" & wait "$!" && kill -s "$2" "$3"; do
+            nap=1
         done
     } >/dev/null 2>&1 &
-    timer=$!
+    helper=$!
 }
 
 # Ends what is under way, so that what was measured is kept.
@@ -476,14 +477,14 @@ end_early() {
     [ -z "$child" ] || stop "$child"
 }
 
-# Asks a child to end until it does, since fio does not hear it while it starts its jobs; makes it after 20 seconds.
+# Asks a child to end, and makes it after 20 seconds.
 stop() {
     kill -s TERM "$1" 2>/dev/null
     [ -z "$killers" ] || return 0
-    send_every 1 TERM "$1"
-    killers=$timer
-    send_every 20 KILL "$1"
-    killers="$killers $timer"
+    insist 1 TERM "$1"
+    killers=$helper
+    insist 20 KILL "$1"
+    killers="$killers $helper"
 }
 
 # Waits until a child is gone, whatever signals come meanwhile; sets status to its own.

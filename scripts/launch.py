@@ -154,7 +154,7 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
         console.print(
             f"{config['run']}/{study}: {len(one['cells'])} cells, {len(one['omitted'])} left out, "
             f"{one['records']} records to measure: about {_duration(one['seconds'])}, "
-            f"{one['bytes'] / 2**30:.2f} GiB to read, {one['requests']:.0f} requests to stores elsewhere, "
+            f"{one['bytes'] / 2**30:.2f} GiB to read or write, {one['requests']:.0f} requests to stores elsewhere, "
             f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate"
             + ("; exploratory: too few repeats for a verdict" if _exploratory(config, study) else ""),
             soft_wrap=True,

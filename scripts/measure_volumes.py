@@ -4,6 +4,7 @@ Started by scripts.step with the workflow's interpreter; see scripts.lib.window 
 """
 
 import argparse
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from scripts.lib import fio, fio_jobs, fio_options, instance_volume
+from scripts.lib import fio, fio_jobs, fio_options, host, instance_volume
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
 
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
 _MARGIN, _MARGIN_S = 0.1, 30.0
+# Sizes are told in rounded GiB.
+_ROUNDING = 1.01
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,6 +34,7 @@ def measure(step: Step) -> dict:
     settings = step.job["settings"]
     store = settings["store"]
     volume = volume_of(store, step.job["run"])
+    confirm(step.job, volume)
     command = battery(step.job)
     step.open_window()
     began = time.monotonic()
@@ -76,6 +80,27 @@ def volume_of(store: dict, run_name: str) -> dict:
     if told == "instance":
         return instance_volume.volume_of(place_of(store, run_name))
     return {**told, "source": "the configuration"} if told else {}
+
+
+def confirm(job: dict, volume: dict) -> None:
+    """See that the volumes are what their labels say, before hours are spent on them (METHOD 3).
+
+    Raises:
+        Problem: the file system is larger than its volume, or the other volume is the same one.
+    """
+    settings = job["settings"]
+    place = place_of(settings["store"], job["run"])
+    if "device" not in settings["store"] and place.is_dir() and volume.get("size_gib"):
+        size = shutil.disk_usage(place).total / 2**30
+        if size > volume["size_gib"] * _ROUNDING:
+            raise Problem(
+                f"{place}: a file system of {size:.1f} GiB is not on a volume of {volume['size_gib']:g} GiB;"
+                " correct the store's path or its volume"
+            )
+    if settings["cell"]["background"] == "other" and "device" not in settings["store"]:
+        other = place_of(settings["background"]["store"], job["run"])
+        if host.mount(other)["device"] == host.mount(place)["device"]:
+            raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
 
 
 def battery(job: dict) -> list[str]:

@@ -73,9 +73,13 @@ def _tools(config: dict) -> Iterator[Finding]:
 
 @dataclass
 class _Use:
-    """What a run does in a folder: the bytes it writes there, and whether it sets the cache state or attributes."""
+    """What a run does in a folder: the bytes it writes there, and whether it sets the cache state or attributes.
+
+    A folder that the run makes need not be there; one that a volume is mounted on must.
+    """
 
     size: int = 0
+    made: bool = False
     cache: bool = False
     attributes: bool = False
 
@@ -86,7 +90,7 @@ def _uses(config: dict) -> dict[Path, _Use]:
     Generated data lie in results/, where a posix store without a path reads them; a store with a path and an embedded
     server have a copy.
     """
-    uses = {Path("results"): _Use(_SPARE_BYTES)}
+    uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study in config["studies"]:
         program = studies.of(study)
         cells, _ = matrix.expand(config, study)
@@ -103,13 +107,18 @@ def _uses(config: dict) -> dict[Path, _Use]:
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
             use.attributes |= embedded
+            use.made |= any(cell.dataset for cell in of_store)
     return uses
 
 
 def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     """Write a file there and see whether what a run does with such files works."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if use.made:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not folder.is_dir():
+            yield f"{folder} there", False, "no such folder; mount the volume there, or correct the store's path"
+            return
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".preflight-") as file:
             file.write(os.urandom(1 << 20))
             file.flush()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, heard, needed
+from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, ended, heard, needed, until
 from conftest import ROOT, artefact, processes_of
 
 from scripts.lib import fio, fio_jobs, fio_options
@@ -80,7 +80,7 @@ def test_a_battery_leaves_its_results_in_the_published_layout_and_nothing_on_the
     assert facts["fio"].startswith("fio-3.")
     assert facts.keys() >= {"kernel", "cpu", "cores", "mount_type", "mount_options", "file_system_bytes", "ended_utc"}
     assert emptied(place)
-    assert processes_of(str(place.folder)) == []
+    until(lambda: processes_of(str(place.folder)) == [])
 
 
 def test_the_results_are_what_the_reader_of_batteries_expects(place):
@@ -138,7 +138,7 @@ def test_the_load_in_the_background_writes_from_before_the_first_job_until_after
     assert read["background"]["runtime_s"] >= sum(row["runtime_s"] for row in read["samples"])
     assert not any(other.iterdir())
     assert emptied(place)
-    assert processes_of(str(place.folder)) == []
+    until(lambda: processes_of(str(place.folder)) == [])
 
 
 def test_a_load_that_ends_early_ends_the_battery_which_says_so_and_keeps_what_it_has(place):
@@ -342,15 +342,14 @@ def test_the_disk_of_this_system_and_what_is_no_device_are_refused(place):
 def test_a_battery_that_is_ended_keeps_what_it_has_and_empties_its_folder(place, shell, number):
     with place.start(TINY, shell=needed(shell), jobs=600, background_text=LOAD, background_name="load") as process:
         heard(process, "[a3]")
-        process.send_signal(number)
-        assert process.wait() == 1
+        assert ended(process, number) == 1
     facts = place.facts()
     assert (facts["status"], facts["ended_by"]) == ("interrupted", f"signal {number.name.removeprefix('SIG')}")
     assert int(facts["jobs_done"]) >= 2
     assert artefact(place.results / "fio_results_write_a2.json")["jobs"][0]["sync"]["lat_ns"]["bins"]
     assert artefact(place.results / "background.json")["jobs"][0]["write"]["io_bytes"] > 0
     assert emptied(place)
-    assert processes_of(str(place.folder)) == []
+    until(lambda: processes_of(str(place.folder)) == [])
 
 
 @shells
@@ -388,4 +387,4 @@ def test_what_a_killed_battery_left_is_removed_by_the_next(place, shell):
     assert done.returncode == 0, done.stderr
     assert f"removed what a battery that was killed left in {place.tested_in}" in done.stderr
     assert emptied(place)
-    assert processes_of(str(place.folder)) == []
+    until(lambda: processes_of(str(place.folder)) == [])

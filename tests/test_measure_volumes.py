@@ -67,7 +67,7 @@ class Cell:
 
 
 def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
-    volume = {"type": "gp3", "size_gib": 128, "iops": 3000, "throughput_mib_s": 125}
+    volume = {"type": "gp3", "size_gib": 16384, "iops": 3000, "throughput_mib_s": 125}
     record = Cell(place, background="same", store={"path": str(place.volume), "volume": volume}).measure()
     assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])
     assert (record["work"]["jobs_asked"], record["work"]["jobs_done"]) == (3, 3)
@@ -94,6 +94,30 @@ def test_a_cell_that_cannot_be_measured_fails_in_the_batterys_words(place):
     record = Cell(place, store={"path": "/nowhere"}).measure()
     assert record["status"] == "failed"
     assert record["reasons"] == [f"measure_volumes ended with status 2: there is no folder /nowhere on {HOST}"]
+
+
+def test_a_file_system_that_is_larger_than_its_volume_is_not_on_it(place):
+    store = {"path": str(place.volume), "volume": {"type": "gp2", "size_gib": 0.001}}
+    record = Cell(place, store=store).measure()
+    assert record["status"] == "failed"
+    assert re.search(r"a file system of [\d.]+ GiB is not on a volume of 0.001 GiB", record["reasons"][0])
+
+
+def test_another_volume_that_is_the_same_one_is_refused(place):
+    beside = place.folder / "beside"
+    beside.mkdir()
+    job = {
+        "run": "test",
+        "settings": {
+            "cell": {"background": "other"},
+            "store": {"kind": "posix", "path": str(place.volume)},
+            "background": {"job": {}, "store": {"kind": "posix", "path": str(beside)}},
+        },
+    }
+    with pytest.raises(Problem, match=re.escape(f"{beside} is on the same volume as {place.volume}")):
+        measure_volumes.confirm(job, {})
+    job["settings"]["background"]["store"]["path"] = "/proc"
+    measure_volumes.confirm(job, {})
 
 
 def test_a_store_without_a_path_is_tested_where_the_results_lie():

@@ -166,6 +166,8 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     told = capsys.readouterr().out
     assert "results page cache" in told
     assert "results attributes" in told
+    assert preflight.main(["--configfile", "config/volumes.yaml"]) == 1
+    assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
     assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 1
     assert "AMISS  results free: 0.0 GiB, 2.1 needed; free some or make the data smaller" in capsys.readouterr().out
