@@ -47,7 +47,7 @@ main() {
     check_options
     check_tools
     exec 3<&0
-    claimed='' child='' background='' ended='' failed='' alarm='' watcher='' killers='' done_jobs=0
+    claimed='' child='' background='' ended='' failed='' alarm='' watcher='' stopping='' done_jobs=0
     temp=$(mktemp -d "${TMPDIR:-/tmp}/fio_battery.XXXXXX") || refuse "no folder can be made in ${TMPDIR:-/tmp}"
     trap clean_up EXIT
     trap '' PIPE
@@ -394,16 +394,11 @@ clean_up() {
     read -r self _ </proc/self/stat
     [ "$self" = $$ ] || exit "$code"
     trap '' HUP INT TERM USR1
-    end_helpers "$alarm $watcher $killers"
+    [ -z "$alarm" ] || kill "$alarm" 2>/dev/null
+    [ -z "$watcher" ] || kill "$watcher" 2>/dev/null
     release
     rm -rf "$temp"
     exit "$code"
-}
-
-end_helpers() {
-    for process in $1; do
-        kill "$process" 2>/dev/null
-    done
 }
 
 # --- The battery ---
@@ -440,11 +435,18 @@ write_facts() {
     mv "$results/.battery.txt" "$results/battery.txt"
 }
 
-# Sees that the battery ends at its time limit, and when who started it is gone.
+# Sees that the battery ends at its time limit, and when who started it is gone. Bash loses a signal in hundreds, so
+# it is sent again each second.
 watch_over() {
     if [ -n "$time_limit" ]; then
-        insist "$time_limit" USR1 $$
-        alarm=$helper
+        {
+            before=${!:-}
+            trap '[ "${!:-}" = "$before" ] || kill "$!"; exit' TERM
+            sleep "$time_limit" &
+            wait "$!"
+            while kill -s USR1 $$; do sleep 1; done
+        } >/dev/null 2>&1 &
+        alarm=$!
     fi
     if [ -n "$watch" ]; then
         {
@@ -455,21 +457,6 @@ watch_over() {
     fi
 }
 
-# Sends a signal to a process after some seconds, and again each second until it is gone, since bash loses one in
-# hundreds and fio does not hear one while it starts its jobs. Sets helper to the process that does so.
-insist() {
-    {
-        before=${!:-}
-        # A child that is not sleep yet would not hear anything gentler.
-        trap '[ "${!:-}" = "$before" ] || kill -s KILL "$!"; exit' TERM
-        nap=$1
-        while sleep "$nap" & wait "$!" && kill -s "$2" "$3"; do
-            nap=1
-        done
-    } >/dev/null 2>&1 &
-    helper=$!
-}
-
 # Ends what is under way, so that what was measured is kept.
 # shellcheck disable=SC2329  # traps call it
 end_early() {
@@ -477,14 +464,18 @@ end_early() {
     [ -z "$child" ] || stop "$child"
 }
 
-# Asks a child to end, and makes it after 20 seconds.
+# Asks a child to end until it does, since fio does not hear it while it starts its jobs; makes it after 20 seconds.
 stop() {
     kill -s TERM "$1" 2>/dev/null
-    [ -z "$killers" ] || return 0
-    insist 1 TERM "$1"
-    killers=$helper
-    insist 20 KILL "$1"
-    killers="$killers $helper"
+    [ "$1" != "$stopping" ] || return 0
+    stopping=$1
+    {
+        for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+            sleep 1
+            kill -s TERM "$1" || exit
+        done
+        kill -s KILL "$1"
+    } >/dev/null 2>&1 &
 }
 
 # Waits until a child is gone, whatever signals come meanwhile; sets status to its own.
@@ -497,8 +488,6 @@ wait_for() {
         kill -0 "$child" 2>/dev/null
     do :; done
     child=''
-    end_helpers "$killers"
-    killers=''
 }
 
 start_background() {

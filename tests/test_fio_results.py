@@ -94,7 +94,7 @@ def test_a_row_has_what_fio_printed(run_fio, form: str):
     assert row["write_iops"] == pytest.approx(entry["write"]["iops"])
     assert row["write_mib_s"] == pytest.approx(entry["write"]["bw_bytes"] / 2**20, rel=1e-3)
     assert row["runtime_s"] == entry["write"]["runtime"] / 1000
-    assert (row["cpu_usr_percent"], row["cpu_sys_percent"]) == (entry["usr_cpu"], entry["sys_cpu"])
+    assert (row["cpu_usr_percent"], row["cpu_sys_percent"]) == pytest.approx((entry["usr_cpu"], entry["sys_cpu"]))
     assert fio.operation_of(row) == "sync"
     assert battery["faults"] == []
     assert battery["fio"].startswith("fio-3.")
