@@ -460,8 +460,9 @@ watch_over() {
 # Ends what is under way, so that what was measured is kept.
 # shellcheck disable=SC2329  # traps call it
 end_early() {
-    [ -n "$ended" ] || ended=$1
-    [ -z "$child" ] || stop "$child"
+    # Bash forgets what stands after || where the signal came while it was starting a pipeline.
+    ended=${ended:-$1}
+    if [ -n "$child" ]; then stop "$child"; fi
 }
 
 # Asks a child to end until it does, since fio does not hear it while it starts its jobs; makes it after 20 seconds.

@@ -18,6 +18,7 @@ LOOKS = {
     "too few jobs": Look(GREY, "hex", filled=False),
 }
 OTHER = Look(GREY, "x")
+PANELS = 12  # pairs that are drawn; more are no picture that anyone looks through
 
 
 def comparisons(results: Results) -> Figure:
@@ -27,12 +28,18 @@ def comparisons(results: Results) -> Figure:
     rows = rows[rows["percent"].notna()] if len(rows) else rows
     if rows.empty:
         return Figure("comparisons", title, "No comparison was made here.", (), pd.DataFrame())
-    panels = [_panel(group, results) for _, group in rows.groupby(["factor", "baseline", "contender"], sort=False)]
+    pairs = [group for _, group in rows.groupby(["factor", "baseline", "contender"], sort=False)]
+    panels = [_panel(group, results) for group in pairs[:PANELS]]
     percent = caveats.equivalence(results.facts)
     caption = (
         "Difference of the contender from the baseline with its 95 % interval (right: in numbers). A higher latency is "
         f"worse, a higher rate better. Shaded: ±{percent:g} %, which counts as the same. The axis is one of ratios: "
         "+100 % and -50 % are equally far from none."
+        + (
+            f" Drawn are the first {PANELS} of {len(pairs)} pairs; all are in the numbers."
+            if len(pairs) > PANELS
+            else ""
+        )
     )
     return Figure("comparisons", title, caption, tuple(panels), results.comparisons)
 
