@@ -435,8 +435,7 @@ write_facts() {
     mv "$results/.battery.txt" "$results/battery.txt"
 }
 
-# Sees that the battery ends at its time limit, and when who started it is gone. Bash loses a signal in hundreds, so
-# it is sent again each second.
+# Sees that the battery ends at its time limit, and when who started it is gone.
 watch_over() {
     if [ -n "$time_limit" ]; then
         {
@@ -444,14 +443,14 @@ watch_over() {
             trap '[ "${!:-}" = "$before" ] || kill "$!"; exit' TERM
             sleep "$time_limit" &
             wait "$!"
-            while kill -s USR1 $$; do sleep 1; done
+            kill -s USR1 $$
         } >/dev/null 2>&1 &
         alarm=$!
     fi
     if [ -n "$watch" ]; then
         {
             while read -r _; do :; done
-            while kill -s TERM $$; do sleep 1; done
+            kill -s TERM $$
         } <&3 >/dev/null 2>&1 &
         watcher=$!
     fi

@@ -16,6 +16,7 @@ from scripts.lib import fio, fio_jobs, fio_options, host, instance_volume
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
 
+_BATTERY = "scripts/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
 _MARGIN, _MARGIN_S = 0.1, 30.0
 # Sizes are told in rounded GiB.
@@ -60,6 +61,7 @@ def measure(step: Step) -> dict:
         },
         "seconds": {"total": seconds},
         "faults": [*found["faults"], *_faults(found, settings)],
+        "modules": [_BATTERY],
     }
 
 
@@ -125,7 +127,7 @@ def battery(job: dict) -> list[str]:
             "background-directory": place_of(background["store"], job["run"]),
         }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return ["sh", "scripts/fio_battery.sh", "--watch-input", *(["--erase"] if store.get("erase") else []), *words]
+    return ["sh", _BATTERY, "--watch-input", *(["--erase"] if store.get("erase") else []), *words]
 
 
 def _run(command: list[str]) -> None:

@@ -129,6 +129,11 @@ def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: 
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     env |= {"AWS_EC2_METADATA_DISABLED": "true", "DASK_CONFIG": os.devnull}
     if store["kind"] == "posix":
+        if store.get("volume") == "instance":
+            # The cloud is asked with the user's own settings, or with those of the instance.
+            env |= {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
+            if "AWS_EC2_METADATA_DISABLED" not in os.environ:
+                del env["AWS_EC2_METADATA_DISABLED"]
         return None, provision["location"], env
     served, endpoint = None, store.get("endpoint")
     if store.get("server") == "embedded":

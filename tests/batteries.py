@@ -1,6 +1,5 @@
 """A volume to test, a folder for results, and the batteries of fio that tests run between them."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -95,14 +94,6 @@ def heard(process: subprocess.Popen, words: str) -> str:
         if words in line:
             return line
     raise AssertionError(f"it ended without a word of {words!r}")
-
-
-def ended(process: subprocess.Popen, number: int) -> int:
-    """Send a signal until a process is gone, since bash loses one in hundreds; return its status."""
-    while True:
-        process.send_signal(number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=5)
 
 
 def until(happened: Callable[[], bool], limit_s: float = 60) -> None:

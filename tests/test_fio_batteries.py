@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, ended, heard, needed, until
+from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, heard, needed, until
 from conftest import ROOT, artefact, processes_of
 
 from scripts.lib import fio, fio_jobs, fio_options
@@ -342,7 +342,8 @@ def test_the_disk_of_this_system_and_what_is_no_device_are_refused(place):
 def test_a_battery_that_is_ended_keeps_what_it_has_and_empties_its_folder(place, shell, number):
     with place.start(TINY, shell=needed(shell), jobs=600, background_text=LOAD, background_name="load") as process:
         heard(process, "[a3]")
-        assert ended(process, number) == 1
+        process.send_signal(number)
+        assert process.wait() == 1
     facts = place.facts()
     assert (facts["status"], facts["ended_by"]) == ("interrupted", f"signal {number.name.removeprefix('SIG')}")
     assert int(facts["jobs_done"]) >= 2

@@ -1,5 +1,6 @@
 """Cells of the volumes study, measured as the workflow does, and volumes that the cloud knows."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, options_of, until
 from conftest import ROOT, artefact, processes_of, program
 
-from scripts import measure_volumes
+from scripts import measure_volumes, measuring
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.lib import instance_volume
@@ -212,6 +213,18 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.setenv(name, "/nowhere")
         yield disk / "device/serial"
         server.shutdown()
+
+
+def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeypatch):
+    def told(store: dict) -> set[str]:
+        with contextlib.ExitStack() as stack:
+            _, _, env = measuring._serve(stack, {"kind": "posix", **store}, {"location": None}, None, sys.stderr)
+        return {name for name in env if name.startswith("AWS_")}
+
+    asked = told({"volume": "instance"})
+    assert {"AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_ENDPOINT_URL_EC2"} <= asked
+    assert "AWS_EC2_METADATA_DISABLED" not in asked
+    assert told({}) == {"AWS_EC2_METADATA_DISABLED"}
 
 
 def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):

@@ -275,6 +275,16 @@ def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(
     assert provenance.code_sha256(["scripts.reader"]) != before
 
 
+def test_a_shell_script_that_measured_is_hashed_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/battery.sh").write_text("fio", encoding="utf-8")
+    before = provenance.code_sha256(["scripts/battery.sh"])
+    assert before != provenance.code_sha256([])
+    (tmp_path / "scripts/battery.sh").write_text("fio --direct=1", encoding="utf-8")
+    assert provenance.code_sha256(["scripts/battery.sh"]) != before
+
+
 def test_a_record_names_the_code_that_measured_it(good_record, place):
     assert place().measure()["provenance"]["code_sha256"] == good_record["provenance"]["code_sha256"]
     assert "modules" not in good_record

@@ -21,10 +21,10 @@ def facts(modules: Iterable[str]) -> dict:
 
 
 def code_sha256(modules: Iterable[str]) -> str:
-    """Return one hash of the sources of `modules`, named as Python imports them."""
+    """Return one hash of the sources of `modules`, named as Python imports them; a shell script by its path."""
     hashed = hashlib.sha256()
     for module in sorted(set(modules)):
-        file = Path(*module.split(".")).with_suffix(".py")
+        file = Path(module) if module.endswith(".sh") else Path(*module.split(".")).with_suffix(".py")
         if file.exists():
             hashed.update(module.encode() + b"\0" + file.read_bytes() + b"\0")
     return hashed.hexdigest()

@@ -38,8 +38,9 @@ class Step:
         self._hear()
 
     def finish(self, record: dict) -> None:
-        """Hand over the program's part of the record."""
-        self._say({"event": "record", "record": record | {"modules": provenance.loaded()}})
+        """Hand over the program's part of the record; `modules` in it are shell scripts that measured too."""
+        modules = [*provenance.loaded(), *record.get("modules", [])]
+        self._say({"event": "record", "record": record | {"modules": modules}})
 
     def _say(self, message: dict) -> None:
         print(json.dumps(message), file=self._out, flush=True)
