@@ -19,6 +19,7 @@ include: "rules/provision.smk"
 include: "rules/measure.smk"
 include: "rules/shots.smk"
 include: "rules/volumes.smk"
+include: "rules/blobs.smk"
 include: "rules/report.smk"
 
 

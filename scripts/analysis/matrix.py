@@ -14,6 +14,15 @@ from scripts.lib.program import Problem
 
 # What a study's section says beside the settings of its cells.
 _NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits")
+# What stands before the levels of a factor in the name of a cell.
+_SHORT = {
+    "workers": "w",
+    "page_buffer": "pb",
+    "processes": "p",
+    "operation_size": "op",
+    "chunk_size": "chunk",
+    "concurrency": "c",
+}
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,7 @@ def _for_level(value: object, data_levels: dict[str, str]) -> object:
 
 def _short(factor: str, level: str) -> str:
     """A level in a folder's name: numbers say what they count."""
-    text = {"workers": f"w{level}", "page_buffer": f"pb{level}"}.get(factor, level)
+    text = f"{_SHORT.get(factor, '')}{level}"
     return re.sub(r"[^A-Za-z0-9.-]", "-", text)
 
 

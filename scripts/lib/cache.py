@@ -79,14 +79,14 @@ def prepare(state: str, paths: list[Path]) -> dict:
     """Bring `paths` into the cache state that a cell asks for and return what was found afterwards.
 
     Args:
-        state: "cold", "warm", or "any" (nothing is done).
+        state: "cold", "warm", "direct" (cold, for readers that pass the cache by), or "any" (nothing is done).
         paths: the files that the cell will read, on this machine.
 
     Returns:
         {"asked", "state", "resident_before"}: state is what was verified ("cold", "warm", "mixed") or "unverified";
         resident_before is the fraction of the pages in the cache, None where it cannot be known.
     """
-    if state == "cold":
+    if state in ("cold", "direct"):
         evict(paths)
     elif state == "warm":
         load(paths)

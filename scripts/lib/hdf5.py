@@ -1,17 +1,16 @@
 """Opening HDF5 files the way a cell asks for, and reading back what the library made of it (METHOD 10)."""
 
 import os
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 
+from scripts.lib import sizes
 from scripts.lib.program import Problem
 
 UNSET = -1
-_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,7 @@ def size_in_bytes(level: str) -> int:
     Raises:
         Problem: it is none of these.
     """
-    if level == "unset":
-        return UNSET
-    match = re.fullmatch(r"(\d+)(KiB|MiB|GiB|)", level)
-    if not match:
-        raise Problem(f"page buffer {level!r} is not understood; write unset, 0 or a size such as 64MiB")
-    return int(match[1]) * _UNITS[match[2]]
+    return UNSET if level == "unset" else sizes.in_bytes(level)
 
 
 def versions() -> dict:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from scripts.lib import hdf5
+from scripts.studies import checks
 
 # What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
 _STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
@@ -84,8 +85,7 @@ def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
             reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
         if driver == "ros3" and not effective.get("ros3"):
             reasons.append("the library has no ROS3")
-    if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
-        reasons.append("no request reached the embedded server, or none was counted")
+    reasons += checks.uncounted(record, settings)
     reasons += mislabelled(manifest, settings["data"])
     layout = manifest["layout"]
     for key in ("paged", "page_size"):
@@ -108,23 +108,7 @@ def mislabelled(manifest: dict, asked: dict) -> list[str]:
 
 def faults(record: dict, settings: dict) -> list[str]:
     """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-    return [*_work(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
-
-
-def _work(work: dict) -> list[str]:
-    names = {
-        "tasks_done": ("tasks_asked", "tasks"),
-        "datasets": ("datasets_asked", "data sets"),
-        "logical_bytes": ("logical_bytes_asked", "logical bytes"),
-    }
-    reasons = [
-        f"{work[done]} {what} were done, {work[asked]} asked"
-        for done, (asked, what) in names.items()
-        if asked in work and work[done] != work[asked]
-    ]
-    if work["checksum"] != work["checksum_asked"]:
-        reasons.append("the values that were read do not have the checksum of the manifest")
-    return reasons
+    return [*checks.undone(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
 
 
 def _cache(cache: dict) -> list[str]:

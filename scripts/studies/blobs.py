@@ -1,0 +1,123 @@
+"""The blobs study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from scripts.lib import sizes
+from scripts.studies import checks
+
+LIMITS = Path("config/facts/object_limits.yaml")
+# Where each process takes its own part of the bytes of one object, which may lie in an object of its own as well.
+_OF_SECTIONS = ("sections", "sections-interleaved")
+# Where one process, or all together, take the object's bytes once.
+_ONCE = (*_OF_SECTIONS, "broadcast", "scatter")
+_START_S = 2
+
+
+@cache
+def object_limits() -> dict[str, dict]:
+    """Return how large an object may be by kind of store: {"gib", "as_of", "source"}."""
+    return yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+
+
+def mistakes(config: dict) -> Iterator[str]:
+    """Yield numbers of objects that are too small for their processes, and machines that are not there."""
+    section = config["studies"]["blobs"]
+    objects = section["data"]["objects"]
+    matrix = section["matrix"]
+    for part in matrix if isinstance(matrix, list) else [matrix]:
+        own = "multiple-files" in part["pattern"] or "own" in part["objects"]
+        needed = max(part["processes"]) if own else 1
+        for size in part["size"]:
+            there = objects.get(size, 0) if isinstance(objects, dict) else objects
+            if there < needed:
+                yield (
+                    f"studies.blobs.data.objects: {there} of {size} are fewer than the {needed} that the matrix reads;"
+                    " each process has one of its own"
+                )
+                return
+    hostfile = section["mpi"].get("hostfile")
+    if hostfile and not Path(hostfile).is_file():
+        yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
+
+
+def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
+    """Yield why a combination of levels cannot exist."""
+    pattern, store = levels["pattern"], config["stores"][levels["store"]]
+    kind = store["kind"]
+    if "device" in store:
+        yield "objects cannot be read from a raw device"
+    if kind != "posix":
+        if pattern.startswith("mpi-io"):
+            yield f"MPI-IO reads files, not a store of the kind {kind}"
+        if levels["cache"] == "direct":
+            yield f"O_DIRECT is for files, not for a store of the kind {kind}"
+    if pattern.startswith("mpi-io"):
+        if levels["cache"] == "direct":
+            yield "MPI-IO opens its file itself, without O_DIRECT"
+        if levels["concurrency"] != "1":
+            yield "MPI-IO reads one operation of a process at a time"
+    if levels["objects"] == "own" and pattern not in _OF_SECTIONS:
+        if pattern == "single-file":
+            yield "each process reading an object of its own is the pattern multiple-files"
+        elif pattern == "multiple-files":
+            yield "multiple-files reads an object for each process already"
+        else:
+            yield f"{pattern} reads one object"
+    limit = object_limits().get(kind)
+    if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
+        largest = sizes.text(limit["gib"] * 2**30)
+        yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
+
+
+def complete(settings: dict, config: dict) -> dict:
+    """Return a cell's settings, which are complete."""
+    return settings
+
+
+def estimate(settings: dict) -> dict:
+    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+    cell, network = settings["cell"], settings["store"].get("network") or {}
+    size, processes = sizes.in_bytes(cell["size"]), int(cell["processes"])
+    once = cell["pattern"] in _ONCE or cell["pattern"].startswith("mpi-io")
+    read = size if once else size * processes
+    rounds = settings["iterations"] + settings["ceiling_rounds"]
+    requests = rounds * max(processes, read / sizes.in_bytes(cell["chunk_size"]))
+    rate = (network.get("bandwidth_mib_s") or 1000) * 2**20
+    waiting = requests * network.get("latency_ms", 0) / 1000 / processes / int(cell["concurrency"])
+    return {"requests": requests, "bytes": rounds * read, "seconds": _START_S + rounds * read / rate + waiting}
+
+
+def data_bytes(data: dict) -> int:
+    """Return the bytes of the objects of one size."""
+    return sizes.in_bytes(data["size"]) * data["objects"]
+
+
+def disk_bytes(settings: dict) -> int:
+    """Return what a record writes where it measures: nothing."""
+    return 0
+
+
+def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
+    """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+    effective, layout, asked = record["effective"], manifest["layout"], settings["data"]
+    reasons = checks.uncounted(record, settings)
+    if effective["processes"] != int(settings["cell"]["processes"]):
+        reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
+    if layout["size_bytes"] != sizes.in_bytes(asked["size"]):
+        reasons.append(f"{manifest['dataset']}: objects have {layout['size_bytes']} bytes, {asked['size']} was asked")
+    if effective["object_bytes"] != layout["size_bytes"]:
+        reasons.append(f"the objects that were read have {effective['object_bytes']} bytes, not {layout['size_bytes']}")
+    return reasons
+
+
+def faults(record: dict, settings: dict) -> list[str]:
+    """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+    found = list(record["faults"]) or checks.undone(record["work"])
+    grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
+    if grown > allowed:
+        found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
+    return found

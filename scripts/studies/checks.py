@@ -1,0 +1,26 @@
+"""What the records of several studies are checked for."""
+
+
+def undone(work: dict) -> list[str]:
+    """Return where the work that was done is not the work that was asked (METHOD 9)."""
+    names = {
+        "tasks_done": ("tasks_asked", "tasks"),
+        "datasets": ("datasets_asked", "data sets"),
+        "logical_bytes": ("logical_bytes_asked", "logical bytes"),
+        "blocks_verified": ("blocks_asked", "blocks with the right checksum"),
+    }
+    reasons = [
+        f"{work[done]} {what} were done, {work[asked]} asked"
+        for done, (asked, what) in names.items()
+        if asked in work and work[done] != work[asked]
+    ]
+    if work["checksum"] != work["checksum_asked"]:
+        reasons.append("the values that were read do not have the checksum of the manifest")
+    return reasons
+
+
+def uncounted(record: dict, settings: dict) -> list[str]:
+    """Return why no request can be told for an embedded server."""
+    if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
+        return ["no request reached the embedded server, or none was counted"]
+    return []
