@@ -16,7 +16,7 @@ _MOST_BLOCKS = 4096
 
 
 def block_bytes(size: int) -> int:
-    """Return the size of the blocks of an object of `size` bytes: a power of two from 4 KiB on, at most 4,096 blocks."""
+    """Return the bytes of a block of an object of `size` bytes: a power of two from 4 KiB on, 4,096 blocks at most."""
     return max(_LEAST_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())
 
 

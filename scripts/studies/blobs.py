@@ -24,16 +24,18 @@ def object_limits() -> dict[str, dict]:
 
 
 def mistakes(config: dict) -> Iterator[str]:
-    """Yield numbers of objects that are too small for their processes, and machines that are not there."""
+    """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
     section = config["studies"]["blobs"]
-    objects = section["data"]["objects"]
+    objects, iterations = section["data"]["objects"], section["iterations"]
     matrix = section["matrix"]
     for part in matrix if isinstance(matrix, list) else [matrix]:
         own = "multiple-files" in part["pattern"] or "own" in part["objects"]
         needed = max(part["processes"]) if own else 1
         for size in part["size"]:
-            there = objects.get(size, 0) if isinstance(objects, dict) else objects
-            if there < needed:
+            if not _at(iterations, size):
+                yield f"studies.blobs.iterations: how often {size} is read is not said"
+                return
+            if (there := _at(objects, size)) < needed:
                 yield (
                     f"studies.blobs.data.objects: {there} of {size} are fewer than the {needed} that the matrix reads;"
                     " each process has one of its own"
@@ -74,8 +76,13 @@ def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
 
 
 def complete(settings: dict, config: dict) -> dict:
-    """Return a cell's settings, which are complete."""
-    return settings
+    """Return a cell's settings with the number of iterations of its size."""
+    return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"])}
+
+
+def _at(setting: int | dict[str, int], size: str) -> int:
+    """A setting that is one number, or one for each size; 0 where the size has none."""
+    return setting.get(size, 0) if isinstance(setting, dict) else setting
 
 
 def estimate(settings: dict) -> dict:
