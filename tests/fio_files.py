@@ -7,10 +7,11 @@ import csv
 import json
 import tarfile
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 
 from scripts import import_fio
-from scripts.benchmarks.fio_results import BLOCK, OPTIONS, Battery, Job, log_line, output, text, write_battery
+from scripts.benchmarks.fio_results import BLOCK, OPTIONS, Battery, Job, ids, log_line, output, text, write_battery
 
 # The batteries of the published study: host and what the report calls the volume, by cluster.
 PUBLISHED = {
@@ -139,3 +140,62 @@ def imported(folder: Path, imports: Iterable[object], **arguments: object) -> di
     told = json.dumps([one if isinstance(one, dict) else str(one) for one in imports])
     assert import_fio.main(["--imports", told, "--run", "elsewhere", "--out", str(out), *options]) == 0
     return json.loads(out.read_text(encoding="utf-8"))
+
+
+BATTERY = """format: 1
+battery: b7
+cluster: c-1
+host: node.internal
+started_utc: 2026-11-20T10:00:00Z
+ended_utc: 2026-11-20T10:05:00Z
+fio: fio-3.33
+jobs: 2
+pause_s: 0.5
+job: etcd-short
+background: background
+kernel: 6.1
+cores: 2
+device: /dev/nvme1n1p1
+file_system_bytes: 1000
+status: {status}
+"""
+
+
+def changed(**values: object) -> Callable[[dict], None]:
+    """Return a change of the first job's own values, for `make_json`."""
+    return lambda told: told["jobs"][0].update(values)
+
+
+def dig(told: dict, *keys: object) -> dict:
+    for key in keys:
+        told = told[key]
+    return told
+
+
+def timeless(told: dict) -> None:
+    del told["timestamp"], told["timestamp_ms"]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def edited(**values: object) -> Callable[[Path], None]:
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def ours(folder: Path, status: str = "complete", jobs: int = 2) -> Path:
+    folder = make_battery(folder, jobs=jobs, log=False)
+    (folder / "battery.txt").write_text(BATTERY.format(status=status))
+    for number, name in enumerate(list(islice(ids(), jobs))):
+        (folder / f"facts_{name}.txt").write_text(
+            f"started_utc: 2026-11-20T10:0{number}:00Z\nstarted_s: {1795168800 + 60 * number}.25\n"
+            f"ended_s: {1795168810 + 60 * number}.25\nstatus: 0\n"
+            "load_before: 0.50 0.40 0.30 1/123 456\nload_after: 1.50 0.40 0.30 1/123 456\n"
+            "stat_before: cpu  100 0 100 800 0 0 0 0 0 0\nstat_after: cpu  200 0 200 1600 0 0 0 50 0 0\n"
+            f"free_bytes_before: {2**31}\nfree_bytes_after: {2**30}\n"
+            "diskstats_before: 259 0 nvme1n1p1 10 0 80 5 100 7 800 50 0 1000 55\n"
+            "diskstats_after: 259 0 nvme1n1p1 11 0 88 6 3100 9 900 60 0 6000 66\n"
+        )
+    make_json(folder / "background.json", "x", 99, changed(jobname="background"))
+    return folder
