@@ -1,0 +1,179 @@
+"""Which cells of parallel input can exist, what they cost, and what makes a record of them fail or invalid."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.analysis import config as configuration
+from scripts.analysis import matrix
+from scripts.lib import sizes
+from scripts.lib.program import Problem
+from scripts.studies import blobs
+
+ROW = {
+    "store": ["disk"],
+    "pattern": ["single-file"],
+    "size": ["1MiB"],
+    "processes": [4],
+    "objects": ["shared"],
+    "operation_size": ["1GiB"],
+    "chunk_size": ["4MiB"],
+    "concurrency": [1],
+    "cache": ["warm"],
+}
+STORES = {
+    "disk": {"kind": "posix"},
+    "s3": {"kind": "s3", "bucket": "blobs", "server": "embedded"},
+    "azure": {"kind": "azure-blob", "container": "blobs", "server": "embedded"},
+    "files": {"kind": "azure-files", "share": "blobs"},
+}
+
+
+def resolved(section: dict | None = None, **row: list) -> dict:
+    section = {"control_cells": 0, **(section or {}), "matrix": {**ROW, **row}}
+    return configuration.resolve({"run": "test", "stores": deepcopy(STORES), "studies": {"blobs": section}}, [])
+
+
+def omitted(config: dict) -> list[str]:
+    return [one.reason for one in matrix.expand(config, "blobs")[1]]
+
+
+@pytest.mark.parametrize(
+    "row, reason",
+    [
+        ({"store": ["disk", "s3"], "pattern": ["mpi-io-collective"]}, "MPI-IO reads files, not a store of the kind s3"),
+        ({"store": ["disk", "azure"], "cache": ["direct"]}, "O_DIRECT is for files, not for a store of the kind azure"),
+        ({"pattern": ["mpi-io", "sections"], "cache": ["direct"]}, "MPI-IO opens its file itself, without O_DIRECT"),
+        ({"pattern": ["mpi-io"], "concurrency": [1, 2]}, "MPI-IO reads one operation of a process at a time"),
+        ({"objects": ["shared", "own"]}, "each process reading an object of its own is the pattern multiple-files"),
+        ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads one object"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out_with_the_reason(row: dict, reason: str):
+    config = resolved({"data": {"objects": 4}}, **row)
+    assert [found for found in omitted(config) if reason in found], omitted(config)
+    assert matrix.expand(config, "blobs")[0]
+
+
+def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_limit():
+    config = resolved(store=["disk", "files", "azure"], pattern=["sections"], size=["4TiB", "5TiB"])
+    (reason,) = omitted(config)
+    assert reason.startswith("an object of azure-files has at most 4 TiB (2026-05; Azure,")
+    assert "https://" in reason
+
+
+def test_every_limit_of_objects_has_a_source_and_a_date():
+    kinds = configuration.schema()["properties"]["stores"]["additionalProperties"]["properties"]["kind"]["enum"]
+    assert set(blobs.object_limits()) == set(kinds) - {"posix"}
+    for limit in blobs.object_limits().values():
+        assert limit["gib"] > 0
+        assert limit["as_of"][:2] == "20"
+        assert "https://" in limit["source"]
+
+
+@pytest.mark.parametrize(
+    "section, row, line",
+    [
+        (
+            {"data": {"objects": 2}},
+            {"pattern": ["multiple-files"]},
+            "test: studies.blobs.data.objects: 2 of 1MiB are fewer than the 4 that the matrix reads",
+        ),
+        (
+            {"data": {"objects": {"2MiB": 4}}},
+            {"pattern": ["sections"], "objects": ["own"]},
+            "studies.blobs.data.objects: 0 of 1MiB are fewer than the 4",
+        ),
+        ({"iterations": {"2MiB": 4}}, {}, "studies.blobs.iterations: how often 1MiB is read is not said"),
+        ({"mpi": {"hostfile": "no/hosts"}}, {}, "studies.blobs.mpi.hostfile: there is no no/hosts"),
+        ({"mpi": {"hostfile": "a", "launcher": ["srun"]}}, {}, "studies.blobs.mpi: launcher and hostfile exclude each"),
+        ({}, {"size": ["1MB"]}, "studies.blobs.matrix.size[0]: '1MB' is not understood"),
+    ],
+)
+def test_a_mistake_stops_in_one_line(tmp_path: Path, section: dict, row: dict, line: str):
+    file = tmp_path / "test"
+    file.write_text(
+        yaml.safe_dump({"run": "x", "stores": STORES, "studies": {"blobs": {**section, "matrix": ROW | row}}})
+    )
+    with pytest.raises(Problem) as caught:
+        configuration.load(file)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_each_size_has_its_own_objects_and_iterations():
+    section = {"data": {"objects": {"1MiB": 4, "1GiB": 1}}, "iterations": {"1MiB": 100, "1GiB": 2}}
+    cells, _ = matrix.expand(resolved(section, size=["1MiB", "1GiB"]), "blobs")
+    assert [(cell.settings["iterations"], cell.settings["data"]["objects"]) for cell in cells] == [(100, 4), (2, 1)]
+    assert [blobs.data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
+
+
+def test_patterns_and_processes_of_a_size_read_the_same_objects():
+    config = resolved({"data": {"objects": 4}}, pattern=["single-file", "multiple-files"], processes=[1, 4])
+    assert len({cell.dataset for cell in matrix.expand(config, "blobs")[0]}) == 1
+
+
+def test_the_cost_is_what_all_processes_read_in_all_rounds():
+    config = resolved({"iterations": 10, "ceiling_rounds": 2}, pattern=["single-file", "sections"], size=["16MiB"])
+    single, sections = (blobs.estimate(cell.settings) for cell in matrix.expand(config, "blobs")[0])
+    assert single["bytes"] == 12 * 4 * 16 * 2**20 == 4 * sections["bytes"]
+    assert single["requests"] == 12 * 4 * 4 == 4 * sections["requests"]
+
+
+def record(**changes: object) -> dict:
+    work = {"tasks_asked": 8, "tasks_done": 8, "logical_bytes_asked": 32, "logical_bytes": 32}
+    work |= {"blocks_asked": 4, "blocks_verified": 4, "checksum_asked": "a", "checksum": "a"}
+    return {
+        "faults": [],
+        "work": work,
+        "memory": {"growth_bytes": 2**20, "allowed_bytes": 2**30},
+        "effective": {"processes": 4, "object_bytes": 2**20},
+        "requests": {"GET": {"count": 4}},
+    } | changes
+
+
+@pytest.mark.parametrize(
+    "changes, fault",
+    [
+        ({}, None),
+        ({"faults": ["object-0 was replaced"]}, "object-0 was replaced"),
+        ({"work": {**record()["work"], "tasks_done": 7}}, "7 tasks were done, 8 asked"),
+        ({"work": {**record()["work"], "blocks_verified": 3}}, "3 blocks with the right checksum were done, 4 asked"),
+        ({"work": {**record()["work"], "checksum": "b"}}, "the values that were read do not have the checksum"),
+        ({"memory": {"growth_bytes": 2**31, "allowed_bytes": 2**30}}, "a process grew by 2 GiB, 1 GiB are allowed"),
+    ],
+)
+def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str | None):
+    found = blobs.faults(record(**changes), {})
+    assert found == [] if fault is None else found[0].startswith(fault)
+
+
+@pytest.mark.parametrize(
+    "changes, failure",
+    [
+        ({}, None),
+        ({"requests": {}}, "no request reached the embedded server"),
+        ({"effective": {"processes": 1, "object_bytes": 2**20}}, "1 processes read, 4 were asked"),
+        ({"effective": {"processes": 4, "object_bytes": 2**21}}, "the objects that were read have 2097152 bytes, not"),
+    ],
+)
+def test_what_is_not_its_label_fails(changes: dict, failure: str | None):
+    (cell,), _ = matrix.expand(resolved(store=["s3"]), "blobs")
+    manifest = {"dataset": "blobs-1MiB", "layout": {"size_bytes": 2**20}}
+    found = blobs.failures(record(**changes), cell.settings, manifest)
+    assert found == [] if failure is None else found[0].startswith(failure)
+
+
+def test_sizes_are_read_and_written():
+    assert [sizes.in_bytes(text) for text in ("1", "4KiB", "3MiB", "1GiB", "2TiB")] == [
+        1,
+        2**12,
+        3 * 2**20,
+        2**30,
+        2**41,
+    ]
+    assert [sizes.text(size) for size in (0, 1023, 2**20, 1.5 * 2**30)] == ["0 B", "1023 B", "1 MiB", "1.5 GiB"]
+    with pytest.raises(Problem, match="'1MB' is no size"):
+        sizes.in_bytes("1MB")
