@@ -87,23 +87,26 @@ class _Use:
 def _uses(config: dict) -> dict[Path, _Use]:
     """Return the folders that a run of `config` writes to and what it does there.
 
-    Generated data lie in results/, where a posix store without a path reads them; a store with a path and an embedded
-    server have a copy.
+    Generated files lie in results/, where a posix store without a path reads them; a store with a path and an embedded
+    server have a copy. Objects that are made as they are put into a store are there alone.
     """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study in config["studies"]:
         program = studies.of(study)
         cells, _ = matrix.expand(config, study)
-        sizes = {name: program.data_bytes(data) for name, data in matrix.datasets(cells).items()}
-        uses[Path("results")].size += sum(sizes.values())
+        known = matrix.datasets(cells)
+        sizes = {name: program.data_bytes(data) for name, data in known.items()}
+        made = {name: program.made_bytes(data) for name, data in known.items()}
+        uses[Path("results")].size += sum(made.values())
         for name in {cell.levels["store"] for cell in cells}:
             store, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
             embedded = store.get("server") == "embedded"
             if (store["kind"] != "posix" and not embedded) or "device" in store:
                 continue
             use = uses.setdefault(Path(store.get("path", "results")), _Use())
-            if embedded or "path" in store:
-                use.size += sum(sizes[dataset] for dataset in {cell.dataset for cell in of_store} if dataset)
+            copied = embedded or "path" in store
+            read = {cell.dataset for cell in of_store if cell.dataset}
+            use.size += sum(sizes[dataset] for dataset in read if copied or not made[dataset])
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
             use.attributes |= embedded

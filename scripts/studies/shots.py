@@ -63,6 +63,11 @@ def data_bytes(data: dict) -> int:
     return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
 
 
+def made_bytes(data: dict) -> int:
+    """Return the bytes of a data set that lie where they are generated: all of them."""
+    return data_bytes(data)
+
+
 def disk_bytes(settings: dict) -> int:
     """Return what a record writes where it measures: nothing."""
     return 0

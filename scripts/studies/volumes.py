@@ -86,6 +86,11 @@ def data_bytes(data: dict) -> int:
     return 0
 
 
+def made_bytes(data: dict) -> int:
+    """Return what generated data need where they are generated: the study has none."""
+    return 0
+
+
 def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
     """Return why nothing was measured: no job was finished."""
     return [] if record["samples"] else [*record["faults"], "no job of the battery was finished"][:1]
