@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 from scripts import tables as tables_program
+from scripts.analysis import account, judgement
+from scripts.analysis import comparisons as ratios
 from scripts.analysis.plot import Look
 from scripts.analysis.shots import answers, caveats, comparisons, listings, merging, phases, results, scaling
 from tests import records
@@ -126,7 +128,7 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
         return rows
 
-    told = caveats.control(changed(tmp_path, tables, "verdicts.csv", alarm))
+    told = judgement.control(changed(tmp_path, tables, "verdicts.csv", alarm).verdicts)
     assert "2 cells measured twice" in told
     assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in told
 
@@ -184,7 +186,7 @@ def test_forest_shows_each_comparison_by_its_verdict(run: results.Results):
     assert set(drawn) == set(rows["verdict"])
     assert sum(len(panel.rows) for panel in figure.panels) == len(rows)
     assert all(panel.band == (1 / 1.05, 1.05) for panel in figure.panels)
-    assert len({(look.colour, look.marker) for look in comparisons.LOOKS.values()}) == len(comparisons.LOOKS)
+    assert len({(look.colour, look.marker) for look in ratios.LOOKS.values()}) == len(ratios.LOOKS)
 
 
 def test_arms_differ_in_colour_and_in_marker():
@@ -261,8 +263,8 @@ def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
     run = results.load(tables, tmp_path / "facts.json")
     assert answers.decided(run)[0].where == "from s3, by ros3, cold cache"
-    assert list(listings.attempts(run).frame["reasons"]) == ["a line"]
-    assert listings.machine(run).frame.empty
+    assert list(account.attempts(run.facts).frame["reasons"]) == ["a line"]
+    assert account.machine(run.facts).frame.empty
 
 
 def test_tables_made_of_records_are_understood(tmp_path: Path):
@@ -276,4 +278,4 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     assert sum(one.comparisons for one in answers.decided(run) if one.verdict == "slower") == 24
     assert len(scaling.where_it_stops(run)) >= 1
     assert len(scaling.runtime_by_workers(run).panels) == 4
-    assert "1 cell measured twice" in caveats.control(run)
+    assert "1 cell measured twice" in judgement.control(run.verdicts)

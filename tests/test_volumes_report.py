@@ -11,9 +11,23 @@ import pytest
 from scipy import stats
 
 from scripts import report
+from scripts.analysis import account
 from scripts.analysis import page as pages
 from scripts.analysis.plot import COLOURS, Look, Marks, Panel, Rule
-from scripts.analysis.volumes import answers, arms, caveats, comparisons, curves, data, kept, listings, load, timelines
+from scripts.analysis.volumes import (
+    answers,
+    arms,
+    batteries,
+    caveats,
+    comparisons,
+    curves,
+    data,
+    judged,
+    kept,
+    latencies,
+    load,
+    timelines,
+)
 from scripts.lib.program import Problem
 from tests import browser
 from tests import volumes_records as records
@@ -160,7 +174,7 @@ def test_a_whole_import_says_that_nothing_is_known_of_the_machines(tmp_path: Pat
 
 
 def test_cells_are_coloured_by_the_published_limits(run: data.Results):
-    found = {table.name: table for table in listings.by_job(run)}
+    found = {table.name: table for table in latencies.by_job(run)}
     assert set(found) == {f"{metric}-by-job" for metric in ("p99", "p99.9", "mean", "max", "stddev")}
     for metric, yellow, red in (("p99", 5, 10), ("p99.9", 5, 10), ("mean", 2, 5), ("max", 50, 100), ("stddev", 1e9, 1)):
         table = found[f"{metric}-by-job"]
@@ -174,7 +188,7 @@ def test_cells_are_coloured_by_the_published_limits(run: data.Results):
 
 def test_the_red_of_p99_is_the_first_limit_of_the_run(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["limit"] == "openshift"])
-    [p99, p999, *_] = listings.by_job(run)
+    [p99, p999, *_] = latencies.by_job(run)
     assert p99.meaning == "yellow (△) from 10 ms on, red (▲) from 20 ms on"
     assert p999.meaning == "yellow (△) from 5 ms on, red (▲) from 10 ms on"
 
@@ -183,7 +197,7 @@ def test_jobs_are_rows_in_time_order_and_a_missing_one_is_empty(tables: Path, tm
     run = changed(
         tmp_path, tables, "samples.csv", lambda rows: rows[(rows["store"] != "gp2") | (rows["job_Id"] != "b2")]
     )
-    frame = next(iter(listings.by_job(run))).frame
+    frame = next(iter(latencies.by_job(run))).frame
     assert list(frame["job_Id"][:7]) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2"]
     assert len(frame) == 50
     assert np.isnan(frame["gp2"][6])
@@ -191,14 +205,14 @@ def test_jobs_are_rows_in_time_order_and_a_missing_one_is_empty(tables: Path, tm
 
 
 def test_every_node_has_a_table_of_all_metrics(run: data.Results):
-    found = list(listings.by_node(run))
+    found = list(latencies.by_node(run))
     assert len(found) == 7
     assert {"battery_id", "job_Id", "max / ms", "p99.99 / ms", "N", "operations/s", "load before"} <= {*found[0].frame}
     assert found[-1].caption.startswith("[INVALID] bench, worn:")
 
 
 def test_verdicts_at_a_glance_say_how_long_a_limit_was_kept(run: data.Results):
-    table = listings.glance(run)
+    table = judged.glance(run)
     row = table.frame[table.frame["volume"] == "gp2"].iloc[0]
     assert row["etcd: p99 below 10 ms"] == "misses 18.5 [18.3, 18.7] ms"
     assert row["etcd: kept for"] == "55 min, 32 jobs"
@@ -206,7 +220,7 @@ def test_verdicts_at_a_glance_say_how_long_a_limit_was_kept(run: data.Results):
 
 
 def test_summary_leaves_refused_percentiles_empty(run: data.Results):
-    frame = listings.summary(run).frame
+    frame = latencies.summary(run).frame
     assert frame["p99 / ms"][0].startswith("8.20 [")
     assert list(frame.loc[frame["volume"] == "old", "p99 / ms"]) == [""]
     assert "all together" in set(frame["host"])
@@ -215,11 +229,11 @@ def test_summary_leaves_refused_percentiles_empty(run: data.Results):
 
 
 def test_batteries_are_listed_in_their_order_with_the_rest_between_them(run: data.Results):
-    frame = listings.batteries(run).frame
+    frame = batteries.batteries(run).frame
     assert list(frame["store"]) == [battery.store for battery in BATTERIES]
     assert frame["rest before it"][1] == "1 h 20 min"
     assert frame["reasons"][6] == "fio: No space left on device"
-    assert listings.job_files(run)[0].startswith("Job `etcd-published`:\n\n    ; etcd's write-ahead log")
+    assert batteries.job_files(run)[0].startswith("Job `etcd-published`:\n\n    ; etcd's write-ahead log")
 
 
 def test_colours_have_marks_for_print_and_markdown(page: Path):
@@ -367,16 +381,16 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     assert all(
         figure.panels or figure.numbers.empty for figure in (curves.percentiles(run), comparisons.comparisons(run))
     )
-    assert len(list(listings.by_job(run))) == 5
+    assert len(list(latencies.by_job(run))) == 5
     assert answers.find(run).decided
 
 
 def test_facts_may_lack_everything(tables: Path):
     run = data.load(tables)
     assert told(run, "limits")[0].startswith("p99 of the sync after a write **meets**")
-    assert listings.batteries(run).frame.empty
-    assert listings.machine(run).frame.empty
-    assert listings.job_files(run) == []
+    assert batteries.batteries(run).frame.empty
+    assert account.machine(run.facts).frame.empty
+    assert batteries.job_files(run) == []
 
 
 def test_the_published_table_alone_makes_a_page(published: Path, tmp_path: Path):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import prose
+from scripts.analysis import judgement, prose
 from scripts.analysis.shots import caveats, words
 from scripts.analysis.shots.merging import Conditions, parts
 from scripts.analysis.shots.results import Results
@@ -50,7 +50,7 @@ def secondary(results: Results, others: bool = False) -> list[Answer]:
     if results.verdicts.empty:
         return []
     first = results.verdicts["factor"].iloc[0]
-    bound = 1 + words.equivalence(results.facts) / 100
+    bound = 1 + judgement.equivalence(results.facts) / 100
     found = []
     for metric in ("open", "first", "rest"):
         for group in _groups(results, metric):
@@ -71,7 +71,7 @@ def as_json(results: Results, study: str, title: str) -> dict:
         "answers": [asdict(answer) for answer in decided(results)],
         "secondary": [asdict(answer) for answer in secondary(results)],
         "undecided": [asdict(answer) for answer in undecided(results)],
-        "control": caveats.control(results),
+        "control": judgement.control(results.verdicts),
         "limits": caveats.limits(results),
         "cells": len(results.cells),
         "failed": int(results.cells["failed"].sum()),
@@ -93,7 +93,7 @@ def _groups(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _decided(group: pd.DataFrame, results: Results) -> Iterator[Answer]:
-    judged = group[group["verdict"].isin(caveats.JUDGED)]
+    judged = group[group["verdict"].isin(judgement.JUDGED)]
     for verdict in ("slower", "faster", "same"):
         for part, conditions in parts(judged[judged["verdict"] == verdict], judged):
             yield _answer(part, _sentence(part, verdict, conditions, len(judged), results.facts), results)
@@ -138,7 +138,7 @@ def _sentence(rows: pd.DataFrame, verdict: str, conditions: Conditions | None, o
         verb, known = f"read {words.reading(accesses[0])}", [one for one in known if one[0] != "access"]
     purpose = PURPOSES[head["metric"]]
     if verdict == "same":
-        effect = f"**as fast** as {old} within ±{words.equivalence(facts):g} %{purpose}"
+        effect = f"**as fast** as {old} within ±{judgement.equivalence(facts):g} %{purpose}"
     else:
         ratios = rows["ratio"] if verdict == "slower" else 1 / rows["ratio"]
         effect = f"**{prose.span(ratios)} times {verdict}**{purpose} than {old}"

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import prose
+from scripts.analysis import account, prose
+from scripts.analysis.judgement import is_true
 from scripts.analysis.page import Table
 from scripts.analysis.shots import words
-from scripts.analysis.shots.caveats import is_true
 from scripts.analysis.shots.phases import object_time_table
 from scripts.analysis.shots.results import FACTORS, Results, in_order, numbers
 
@@ -112,46 +112,7 @@ def _bound(cells: pd.DataFrame, results: Results) -> pd.Series:
 
 def troubled(results: Results) -> Table:
     """Return cells with failed or invalid repeats, and why."""
-    cells = results.cells
-    cells = _ordered(cells[(cells["failed"] > 0) | (cells["invalid"] > 0)])
-    if cells.empty:
-        return Table("failed-and-invalid", "", cells)
-    frame = _levels(cells, results)
-    frame.insert(0, "", np.where(cells["invalid"] > 0, "[INVALID]", "failed"))
-    for column, name in (("failed", "failed"), ("invalid", "invalid"), ("n", "valid"), ("reasons", "reasons")):
-        frame[name] = cells[column]
-    return Table(
-        "failed-and-invalid",
-        "Repeats that failed, and repeats that broke a rule of measuring ([INVALID]): shown, and in no verdict.",
-        frame,
-        over={"": cells["invalid"] > 0},
-        meaning="invalid",
-    )
-
-
-def omitted(results: Results) -> Table:
-    """Return the combinations of levels that were not measured, and why."""
-    matrix = results.matrix
-    if matrix.empty:
-        return Table("omitted", "", pd.DataFrame())
-    matrix = matrix[matrix["omitted"] != ""]
-    frame = matrix[[factor for factor in FACTORS if factor in matrix]].rename(columns=_plain)
-    return Table(
-        "omitted", "Combinations that the matrix names and that cannot exist.", frame.assign(reason=matrix["omitted"])
-    )
-
-
-def attempts(results: Results) -> Table:
-    """Return earlier attempts that failed and were repeated."""
-    rows = []
-    for attempt in results.facts.get("failed_attempts") or []:
-        attempt = attempt if isinstance(attempt, dict) else {"reasons": attempt}
-        reasons = attempt.get("reasons", "")
-        shown = {
-            key: value for key, value in attempt.items() if isinstance(value, (str, int, float)) and key != "reasons"
-        }
-        rows.append({**shown, "reasons": "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)})
-    return Table("failed-attempts", "Earlier attempts that failed; each was measured again.", pd.DataFrame(rows))
+    return account.troubled(_ordered(results.cells), lambda cells: _levels(cells, results))
 
 
 def harness(results: Results) -> Table:
@@ -196,7 +157,7 @@ def conditions(results: Results) -> Table:
     frame["page buffer in force / MiB"] = (buffers / MIB).where(buffers.notna(), cells["page_buffer_bytes"])
     frame["cache state"] = cells["cache_state"]
     for column in ("resident_before", "resident_after"):
-        frame[f"{_plain(column)} / %"] = 100 * cells[column]
+        frame[f"{account.plain_name(column)} / %"] = 100 * cells[column]
     frame["idle workers"] = cells["idle_workers"]
     frame["oversubscribed"] = np.where(is_true(cells["oversubscribed"]), "yes", "")
     frame["outlying repeats"] = cells.get("outlying_repeats", pd.Series("", index=cells.index)).fillna("").astype(str)
@@ -223,17 +184,6 @@ def conditions(results: Results) -> Table:
     )
 
 
-def machine(results: Results) -> Table:
-    """Return the facts of the machine; a column each where several measured."""
-    hosts = results.facts.get("machines") or [results.facts.get("machine") or {}]
-    keys = list(dict.fromkeys(key for host in hosts for key in host))
-    frame = pd.DataFrame({"": [_plain(key) for key in keys]})
-    for number, host in enumerate(hosts, 1):
-        name = f"machine {number}" if len(hosts) > 1 else "value"
-        frame[name] = [_fact(key, host.get(key)) for key in keys]
-    return Table("machine", "What measured.", frame[(frame.iloc[:, 1:] != "").any(axis=1)])
-
-
 def datasets(results: Results) -> Table:
     """Return the data sets that were read, as read back from their files."""
     rows = []
@@ -241,7 +191,7 @@ def datasets(results: Results) -> Table:
         layout = {
             key: value for key, value in (told.get("layout") or {}).items() if isinstance(value, (str, int, float))
         }
-        shown = {_plain(key): str(value) for key, value in layout.items()}
+        shown = {account.plain_name(key): str(value) for key, value in layout.items()}
         rows.append({"data set": name, "MiB": (told.get("bytes") or 0) / MIB, **shown})
     return Table("data", "The data, as read back from the files.", pd.DataFrame(rows), {"MiB": "{:.1f}".format})
 
@@ -261,18 +211,6 @@ def libraries(results: Results) -> Table:
     return Table("libraries", "The libraries under test; all else is the same in each.", frame)
 
 
-def _fact(key: str, value: object) -> str:
-    if value is None:
-        return ""
-    if key.endswith("_bytes") and isinstance(value, (int, float)):
-        return f"{value / 2**30:.1f} GiB"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _ordered(cells: pd.DataFrame) -> pd.DataFrame:
     levels = cells[list(FACTORS)].itertuples(index=False, name=None)
     order = sorted(range(len(cells)), key=lambda row, found=list(levels): in_order(found[row][1:] + found[row][:1]))
@@ -289,7 +227,7 @@ def _levels(cells: pd.DataFrame, results: Results) -> pd.DataFrame:
         frame["from"] = [", ".join(filter(None, row)) for row in cells[place].itertuples(index=False, name=None)]
     for factor in ("layout", "access", "page_buffer", "workers", "library"):
         if results.cells[factor].nunique() > 1 and cells[factor].any():
-            frame[_plain(factor)] = [_short(factor, value, results.facts) for value in cells[factor]]
+            frame[account.plain_name(factor)] = [_short(factor, value, results.facts) for value in cells[factor]]
     return frame.reset_index(drop=True)
 
 

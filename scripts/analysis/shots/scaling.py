@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import prose, verdicts
+from scripts.analysis import judgement, prose, verdicts
 from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel
 from scripts.analysis.shots import words
 from scripts.analysis.shots.results import FACTORS, Results
@@ -103,7 +103,7 @@ def speedup(results: Results) -> Figure:
 def where_it_stops(results: Results) -> list[str]:
     """Return a sentence an arm and context: its base, and beyond how many workers it gains no more."""
     records = results.records[results.records["valid"]]
-    percent = words.equivalence(results.facts)
+    percent = judgement.equivalence(results.facts)
     lines: dict[str, list[str]] = {}
     for context, cells in contexts(results, scaling=True):
         for text, _, arm in arms(cells, results):

@@ -18,11 +18,6 @@ ALONG = {("shot-major", "shots"), ("signal-major", "signals")}
 ACROSS = {("shot-major", "signals"), ("signal-major", "shots")}
 
 
-def equivalence(facts: dict) -> float:
-    """Return the percentage within which two times count as the same."""
-    return float(facts.get("equivalence_percent") or (facts.get("settings") or {}).get("equivalence_percent") or 5)
-
-
 def library(name: str, facts: dict) -> str:
     """Return "HDF5 2.0.0", or the library's own name where two libraries hold the same HDF5."""
     versions = {key: (value or {}).get("hdf5") for key, value in facts.get("libraries", {}).items()}

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-from scripts.analysis import prose
+from scripts.analysis import judgement, prose
 from scripts.analysis.page import plain
 from scripts.analysis.volumes import caveats, kept, words
 from scripts.analysis.volumes.data import Results
@@ -148,7 +148,7 @@ def _difference(head: pd.Series, group: pd.DataFrame, results: Results) -> str:
         case "higher" | "lower":
             text = f"{phase}{name} {new} is **{words.change(head['percent'])}** than {old}{interval}{counts}"
         case "same":
-            percent = caveats.equivalence(results.facts)
+            percent = judgement.equivalence(results.facts)
             text = f"{phase}{name} {new} is **the same** as {old} within ±{percent:g} %{interval}{counts}"
         case "no evidence":
             text = f"{phase}**no evidence** that {name} {new} and {old} differ: {words.signed(head['percent'])}"

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scripts.analysis import prose
+from scripts.analysis import judgement, prose
 from scripts.analysis.page import plain
 from scripts.analysis.volumes import words
 from scripts.analysis.volumes.data import Results
@@ -43,11 +43,6 @@ def no_change(results: Results) -> str:
     return "" if results.segments.empty else "No series changed its level."
 
 
-def equivalence(facts: dict) -> float:
-    """Return the percentage within which two latencies count as the same."""
-    return float(facts.get("equivalence_percent") or (facts.get("settings") or {}).get("equivalence_percent") or 5)
-
-
 def notes(results: Results) -> list[str]:
     """Return what has to be known of the figures of single series, one note for all that share it."""
     found: dict[str, list[str]] = {}
@@ -65,7 +60,7 @@ def not_applicable() -> list[str]:
 
 def method(results: Results) -> list[str]:
     """Return how it was measured and judged, in short."""
-    percent = f"±{equivalence(results.facts):g} %"
+    percent = f"±{judgement.equivalence(results.facts):g} %"
     return [
         "A battery is one fio job many times in a row on one volume, with a pause between; its jobs are shown in time "
         "order, each as it is, none left out as an outlier.",

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel, ratio_ticks
-from scripts.analysis.volumes import caveats, words
+from scripts.analysis import judgement
+from scripts.analysis.comparisons import NO_EVIDENCE, OTHER, TOO_FEW
+from scripts.analysis.plot import Figure, Look, Marks, Panel, ratio_ticks
+from scripts.analysis.volumes import words
 from scripts.analysis.volumes.data import Results
 from scripts.analysis.volumes.series import FACTORS
 
@@ -14,10 +16,9 @@ LOOKS = {
     "higher": Look("#D55E00", "triangle"),
     "lower": Look("#0072B2", "inverted_triangle"),
     "same": Look("#009E73", "diamond"),
-    "no evidence": Look(GREY, "circle", filled=False),
-    "too few jobs": Look(GREY, "hex", filled=False),
+    "no evidence": NO_EVIDENCE,
+    "too few jobs": TOO_FEW,
 }
-OTHER = Look(GREY, "x")
 PANELS = 12  # pairs that are drawn; more are no picture that anyone looks through
 
 
@@ -30,7 +31,7 @@ def comparisons(results: Results) -> Figure:
         return Figure("comparisons", title, "No comparison was made here.", (), pd.DataFrame())
     pairs = [group for _, group in rows.groupby(["factor", "baseline", "contender"], sort=False)]
     panels = [_panel(group, results) for group in pairs[:PANELS]]
-    percent = caveats.equivalence(results.facts)
+    percent = judgement.equivalence(results.facts)
     caption = (
         "Difference of the contender from the baseline with its 95 % interval (right: in numbers). A higher latency is "
         f"worse, a higher rate better. Shaded: ±{percent:g} %, which counts as the same. The axis is one of ratios: "
@@ -55,7 +56,7 @@ def _panel(rows: pd.DataFrame, results: Results) -> Panel:
     for verdict in dict.fromkeys([*LOOKS, *rows["verdict"]]):
         if (own := rows[rows["verdict"] == verdict]).size:
             marks.append(Marks(verdict, LOOKS.get(verdict, OTHER), own[["x", "x_low", "x_high", "y"]]))
-    bound = 1 + caveats.equivalence(results.facts) / 100
+    bound = 1 + judgement.equivalence(results.facts) / 100
     varies = [factor for factor in FACTORS if factor != head["factor"] and rows[factor].nunique() > 1]
     new, old = (words.level(head["factor"], head[side]) for side in ("contender", "baseline"))
     panel = Panel(

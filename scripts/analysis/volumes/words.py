@@ -8,7 +8,7 @@ import pandas as pd
 from scripts.analysis import prose
 from scripts.analysis.page import plain
 from scripts.analysis.volumes.data import METRICS, Levels, Results
-from scripts.analysis.volumes.series import ALL_HOSTS
+from scripts.analysis.volumes.series import ALL_HOSTS, FACTORS
 
 BACKGROUNDS = {
     "none": "without a second job",
@@ -57,6 +57,21 @@ def label(series: Levels, results: Results, without: Iterable[str] = ()) -> str:
 def level(factor: str, value: str) -> str:
     """Return a level in few words."""
     return BACKGROUND_LABELS.get(value, value) if factor == "background" else value
+
+
+def columns(table: pd.DataFrame, results: Results, every: bool = False) -> pd.DataFrame:
+    """Return the columns that tell series apart, as people read them."""
+    shown = ["store", *varying(results)]
+    if every:
+        shown = [factor for factor in FACTORS if factor in shown or (table[factor] != "").any()]
+    frame = pd.DataFrame({"volume" if factor == "store" else factor: table[factor] for factor in shown})
+    if "background" in frame:
+        frame["background"] = [level("background", value) for value in frame["background"]]
+    if "host" not in frame and (table["host"] == ALL_HOSTS).any():
+        frame["host"] = table["host"]
+    if "host" in frame:
+        frame["host"] = frame["host"].replace(ALL_HOSTS, "all together")
+    return frame.reset_index(drop=True)
 
 
 def place(row: pd.Series | dict | Levels, results: Results) -> str:
