@@ -21,6 +21,7 @@ import numpy as np
 import ruptures
 from scipy import ndimage
 
+from scripts.analysis import resampling
 from scripts.analysis.volumes import latency
 
 MIN_SERIES = 6
@@ -85,7 +86,7 @@ def _segment(values: np.ndarray, edges: list[int], place: int, seed: int) -> Seg
         return Segment(first, last, level, math.nan, math.nan, math.nan)
     before = values[edges[place - 1] : first]
     ratios = latency.resampled_medians(values[first:last], seed, 1) / latency.resampled_medians(before, seed, 0)
-    low, high = latency.interval(ratios, max(min(len(before), last - first), latency.MIN_JOBS))
+    low, high = resampling.interval(ratios, max(min(len(before), last - first), resampling.LEAST))
     return Segment(first, last, level, level / float(np.median(before)), float(low), float(high))
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from scripts.analysis import resampling
 from scripts.analysis.volumes import latency
 from scripts.analysis.volumes.changes import Segment
 from scripts.analysis.volumes.series import ALL_HOSTS, FACTORS, PERCENTILES, Series, histograms
@@ -118,8 +119,8 @@ def _phases(arms: tuple[list[Series], list[Series]], segments: dict) -> dict[str
 
 def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float) -> dict:
     ratio, counts = contender.value / baseline.value, [baseline.jobs, contender.jobs]
-    few = min(counts) < latency.MIN_JOBS
-    low, high = latency.interval(contender.draws / baseline.draws, max(min(counts), latency.MIN_JOBS))
+    few = min(counts) < resampling.LEAST
+    low, high = resampling.interval(contender.draws / baseline.draws, max(min(counts), resampling.LEAST))
     widened = 1 + (0 if metric in _METHODS else latency.RESOLUTION)
     low, high = float(low) / widened, float(high) * widened
     return {
@@ -181,7 +182,7 @@ class _Figures:
 
     def _total(self, amounts: pd.Series, weights: pd.Series, arm: int) -> _Figure:
         value = float(amounts.sum(skipna=False) / weights.sum(skipna=False))
-        return _Figure(value, latency.resampled_totals(amounts, weights, self._seed, arm), len(amounts))
+        return _Figure(value, resampling.resampled_totals(amounts, weights, self._seed, arm), len(amounts))
 
     def _percentiles(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
         n = float(jobs["N"].astype(float).sum(skipna=False))

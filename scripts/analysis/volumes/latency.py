@@ -11,17 +11,16 @@ machine drifts, so that the jobs are the unit of the intervals, not the operatio
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from scripts.analysis.resampling import LEAST, RESAMPLES, draws, interval
 from scripts.analysis.stats import CONFIDENCE
 
-RESAMPLES = 2_000
 MIN_ABOVE = 10  # operations that must lie beyond a percentile (METHOD 18)
-MIN_JOBS = 6  # fewer cannot be resampled, as fewer blocks cannot (METHOD 5)
 RESOLUTION = 1 / 64  # of a ratio of two percentiles: each is within half of this
 _TAIL = (1 - CONFIDENCE) / 2
 
@@ -81,7 +80,7 @@ def percentiles(histograms: Sequence[np.ndarray], asked: Sequence[float], seed: 
     n = int(total.sum())
     cumulative = np.cumsum(total)
     low, high = np.full((2, len(asked)), math.nan)
-    if n and len(counts) >= MIN_JOBS:
+    if n and len(counts) >= LEAST:
         low, high = interval(_resampled(values, counts, asked, seed), len(counts))
     elif n and len(counts) > 1:
         own = _at(values, np.cumsum(counts, axis=1), asked)
@@ -142,12 +141,6 @@ def resampled(
     return merged.tolist(), _resampled(values, counts, asked, seed, arm)
 
 
-def resampled_totals(amounts: Sequence[float], weights: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
-    """Return 2,000 totals of `amounts` by totals of `weights` of jobs drawn with replacement."""
-    drawn = _draws(len(amounts), seed, arm)
-    return (drawn @ np.asarray(amounts, dtype=float)) / (drawn @ np.asarray(weights, dtype=float))
-
-
 def resampled_medians(values: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
     """Return 2,000 medians of values drawn with replacement; of fewer than 6, single values instead.
 
@@ -155,36 +148,8 @@ def resampled_medians(values: Sequence[float], seed: int = 1, arm: int = 0) -> n
     """
     values = np.asarray(values, dtype=float)
     random = np.random.default_rng([seed, arm, len(values)])
-    size = len(values) if len(values) >= MIN_JOBS else 1
+    size = len(values) if len(values) >= LEAST else 1
     return np.median(random.choice(values, (RESAMPLES, size)), axis=1)
-
-
-def interval(draws: np.ndarray, jobs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (low, high) of resampled statistics along the first axis: the 95 % expanded percentile interval.
-
-    Few jobs make the plain percentile interval too short; its tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead
-    of 2.5 % (Hesterberg, The American Statistician 69, 2015, section 5.3).
-    """
-    tail = _expanded_tail(jobs)
-    return np.quantile(draws, tail, axis=0, method="lower"), np.quantile(draws, 1 - tail, axis=0, method="higher")
-
-
-def total_over_total(amounts: Sequence[float], weights: Sequence[float], seed: int = 1) -> Percentile:
-    """Return the total of amounts by the total of weights with its interval over the jobs (METHOD 16).
-
-    Of 2 to 5 jobs the interval is the range of the jobs' own ratios, of one there is none. `n` is the number of jobs.
-    """
-    amounts, weights = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
-    known = np.isfinite(amounts) & np.isfinite(weights) & (weights > 0)
-    amounts, weights = amounts[known], weights[known]
-    if not len(amounts):
-        return Percentile(math.nan, math.nan, math.nan, 0)
-    low = high = math.nan
-    if len(amounts) >= MIN_JOBS:
-        low, high = interval(resampled_totals(amounts, weights, seed), len(amounts))
-    elif len(amounts) > 1:
-        low, high = (amounts / weights).min(), (amounts / weights).max()
-    return Percentile(float(amounts.sum() / weights.sum()), float(low), float(high), len(amounts))
 
 
 def pooled_stddev(means: Sequence[float], stddevs: Sequence[float], weights: Sequence[float]) -> float:
@@ -213,7 +178,7 @@ def _stack(histograms: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resampled(values: np.ndarray, counts: np.ndarray, asked: Sequence[float], seed: int, arm: int = 0) -> np.ndarray:
-    return _at(values, _draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), asked)
+    return _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), asked)
 
 
 def _at(values: np.ndarray, cumulative: np.ndarray, asked: Sequence[float]) -> np.ndarray:
@@ -224,18 +189,6 @@ def _at(values: np.ndarray, cumulative: np.ndarray, asked: Sequence[float]) -> n
     above = np.arange(len(cumulative))[:, None] * (n.max() + 1)
     found = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
     return values[found - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
-
-
-@lru_cache(maxsize=8)
-def _draws(jobs: int, seed: int, arm: int) -> np.ndarray:
-    """How often each job is in each resample: (resamples, jobs)."""
-    random = np.random.default_rng([seed, arm, jobs])
-    return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
-
-
-@cache
-def _expanded_tail(jobs: int) -> float:
-    return float(stats.norm.cdf(-math.sqrt(jobs / (jobs - 1)) * stats.t.ppf(1 - _TAIL, jobs - 1)))
 
 
 @cache

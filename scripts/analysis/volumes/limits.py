@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from scripts.analysis import resampling
 from scripts.analysis.volumes import latency
 from scripts.analysis.volumes.changes import Segment
 from scripts.analysis.volumes.series import histograms, percentiles
@@ -125,5 +126,5 @@ def _reason(jobs: pd.DataFrame, found: latency.Percentile, limit: Limit, word: s
         "misses": f"at least {found.low:.3g} ms",
         "undecided": f"{limit.ms:g} ms lies in the interval",
     }[word]
-    few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < latency.MIN_JOBS else ""
+    few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < resampling.LEAST else ""
     return told + (few if histograms(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge")

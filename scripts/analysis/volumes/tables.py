@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from scripts.analysis import resampling
 from scripts.analysis.volumes import changes, compare, credits, latency, limits
 from scripts.analysis.volumes.series import FACTORS, PERCENTILES, Battery, Series, histograms, percentiles, together
 
@@ -151,7 +152,7 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, latency.Percentile], see
     numbers = jobs.drop(columns=["job_Id", "bins"]).astype(float)
     known = numbers["N"].notna().all()
     weights = numbers["N"] if known else pd.Series(1.0, index=jobs.index)
-    mean = latency.total_over_total(numbers["mean_ms"] * weights, weights, seed)
+    mean = resampling.total_over_total(numbers["mean_ms"] * weights, weights, seed)
     row = {"N": int(weights.sum()) if known else math.nan, "interval": _interval(jobs)}
     for p in PERCENTILES:
         found = quantiles.get(p, latency.Percentile(*[math.nan] * 4))
@@ -163,9 +164,9 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, latency.Percentile], see
         "mean_ms_low": mean.low,
         "mean_ms_high": mean.high,
         "stddev_ms": latency.pooled_stddev(numbers["mean_ms"], numbers["stddev_ms"], numbers["N"]),
-        "iops": latency.total_over_total(numbers["ios"], numbers["seconds"]).value,
-        "mib_s": latency.total_over_total(numbers["bytes"] / MIB, numbers["seconds"]).value,
-        "device_writes_per_write": latency.total_over_total(counted["device_writes"], counted["writes"]).value,
+        "iops": resampling.total_over_total(numbers["ios"], numbers["seconds"]).value,
+        "mib_s": resampling.total_over_total(numbers["bytes"] / MIB, numbers["seconds"]).value,
+        "device_writes_per_write": resampling.total_over_total(counted["device_writes"], counted["writes"]).value,
     }
 
 
@@ -173,7 +174,7 @@ def _interval(jobs: pd.DataFrame) -> str:
     """How the percentiles' intervals were made."""
     if not histograms(jobs):
         return "bounds of the jobs"
-    if len(jobs) >= latency.MIN_JOBS:
+    if len(jobs) >= resampling.LEAST:
         return "bins: bootstrap of jobs"
     return "bins: order statistics" + (" and range of the jobs" if len(jobs) > 1 else " of one job")
 
@@ -187,7 +188,7 @@ def _note(jobs: pd.DataFrame, quantiles: dict[float, latency.Percentile], volume
             told.append("N is not known: the mean weighs all jobs alike")
         elif not jobs["counted"].all():
             told.append("N, times and rates are derived from the job's options and mean latencies")
-        if len(jobs) < latency.MIN_JOBS:
+        if len(jobs) < resampling.LEAST:
             told.append(f"{len(jobs)} jobs are too few to resample")
         told += [quantiles[p].reason for p in PERCENTILES if p in quantiles]
     return "; ".join(filter(None, told))
