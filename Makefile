@@ -44,7 +44,7 @@ bench: setup ## measure the project's own costs and print ratios
 	@.venv/bin/python -sE -m scripts.bench
 
 lock: setup ## resolve the .in files anew; changed locks rebuild the libraries under test
-	@for name in workflow measure build go; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
+	@for name in workflow measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 
 format: setup ## format all code

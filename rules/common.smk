@@ -17,6 +17,7 @@ from scripts import import_fio
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.lib.program import Problem
+from scripts.stores import servers
 
 
 def resolved(values: dict) -> dict:
@@ -169,6 +170,11 @@ def servers_of(wildcards) -> list[str]:
         if store.get("server") == "embedded"
         else []
     )
+
+
+def servers_needed(config: dict) -> list[str]:
+    """Return the names of the servers that the stores of a configuration need."""
+    return servers.needed(config["stores"].values())
 
 
 def data_settings(wildcards) -> str:

@@ -27,9 +27,10 @@ rule environment:
 
 
 rule servers:
-    """Build or find the S3 server and the network emulator."""
+    """Build or find the servers that the configuration's stores need."""
     input:
         modules="envs/servers/go.sum",
+        azurite="envs/servers/azurite/package-lock.json",
     output:
         "results/{run}/environments/servers.json",
     log:
@@ -39,7 +40,8 @@ rule servers:
         "../envs/workflow.yaml"
     params:
         python=PYTHON,
+        need=servers_needed(CONFIG),
     message:
         "build servers"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} build_servers"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} build_servers -- --need {params.need}"

@@ -16,12 +16,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from conftest import program
 
 from scripts.building import sources, toolchain
 from scripts.building.cache import Recipe, finished, provide
 from scripts.building.environments import inspect_python, read_spec, verify
 from scripts.building.shell import Workshop, uv
 from scripts.lib.program import Problem
+from scripts.stores import servers
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
@@ -274,9 +276,27 @@ def test_a_finished_source_library_needs_neither_network_nor_cargo(tmp_path, env
 
 def test_servers_start_and_are_the_pinned_versions(environments):
     artefact = json.loads((environments / "servers.json").read_text())
-    assert artefact["versions"] == {"versitygw": "1.8.0", "toxiproxy": "2.12.0"}
+    assert artefact["versions"] == {"versitygw": "1.8.0", "toxiproxy": "2.12.0", "azurite": "3.37.0"}
     for name, flag in (("versitygw", "--version"), ("toxiproxy", "-version")):
         assert subprocess.run([artefact[name], flag], capture_output=True, check=False).returncode == 0
+    started = subprocess.run([artefact["node"], artefact["azurite"], "--version"], capture_output=True, check=False)
+    assert started.stdout == b"3.37.0\n"
+
+
+def test_only_the_servers_that_are_needed_are_looked_for(tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    nothing = program("build_servers", "--need", "--out", tmp_path / "none.json", env=environment)
+    assert nothing.returncode == 0, nothing.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["none.json"]
+    stores = [
+        {"kind": "azure-blob", "server": "embedded"},
+        {"kind": "azure-blob", "account_url": "https://account.blob.core.windows.net"},
+        {"kind": "s3", "server": "embedded", "network": {}},
+        {"kind": "posix"},
+    ]
+    assert servers.needed(stores) == ["azurite", "toxiproxy", "versitygw"]
+    assert servers.needed(stores[:2]) == ["azurite"]
+    assert servers.needed(stores[3:]) == []
 
 
 def installed(python: Path) -> list[str]:

@@ -178,7 +178,7 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports = [taken.getsockname()[1], processes.free_port(), processes.free_port()]
-        monkeypatch.setattr(servers, "free_port", lambda: ports.pop(0))
+        monkeypatch.setattr(processes, "free_port", lambda: ports.pop(0))
         binaries = artefact(environments / "servers.json")
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,

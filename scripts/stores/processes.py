@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from scripts.lib.program import Problem
 
 _PR_SET_PDEATHSIG = 1
+_STARTS = 3
 _libc = ctypes.CDLL(None)
 
 
@@ -23,10 +24,19 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
 
 
 @contextlib.contextmanager
-def owned(command: list[str], log: IO[str], env: dict[str, str], **options: object) -> Iterator[subprocess.Popen]:
+def owned(
+    command: list[str], log: IO[str], env: dict[str, str], patience_s: float = 3.0, **options: object
+) -> Iterator[subprocess.Popen]:
     """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
 
     Should this process be killed, the kernel ends `command` too; what `command` started sees its pipes close.
+
+    Args:
+        command: the program and its arguments.
+        log: an open file that gets its words.
+        env: its environment.
+        patience_s: how long it may take to end by itself when asked to.
+        options: for `subprocess.Popen`.
     """
     process = subprocess.Popen(
         command,
@@ -38,7 +48,42 @@ def owned(command: list[str], log: IO[str], env: dict[str, str], **options: obje
     try:
         yield process
     finally:
-        end_group(process)
+        end_group(process, patience_s)
+
+
+def started(
+    stack: contextlib.ExitStack,
+    name: str,
+    log: IO[str],
+    command_of: Callable[[int], list[str]],
+    env: dict[str, str],
+    **options: object,
+) -> tuple[subprocess.Popen, int]:
+    """Start a server on a free port and return it and the port; somebody may take the port in between, so try a few.
+
+    Args:
+        stack: owns the server.
+        name: the server's, for messages.
+        log: an open file that gets its words.
+        command_of: returns the command for a port.
+        env: what its environment has beside PATH and HOME.
+        options: for `owned`.
+
+    Raises:
+        Problem: it does not start, even on another port.
+    """
+    inherited = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "/")}
+    for attempt in range(1, _STARTS + 1):
+        port = free_port()
+        process = stack.enter_context(owned(command_of(port), log, inherited | env, **options))
+        try:
+            wait_for_port(port, process, name, log.name)
+        except Problem:
+            if attempt == _STARTS:
+                raise
+        else:
+            return process, port
+    raise AssertionError("unreachable")
 
 
 def end_group(process: subprocess.Popen, patience_s: float = 3.0) -> None:
@@ -85,3 +130,10 @@ def listens(pid: int, port: int) -> bool:
         sockets = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(wanted) and row[3] == listening}
         return any(os.readlink(link) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
     return False
+
+
+def connections(port: int) -> int:
+    """Return how many TCP connections to a server on `port` of this machine the server has not closed yet."""
+    established, reader_gone = "01", "08"
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] in (established, reader_gone) for row in rows)

@@ -1,32 +1,45 @@
-"""The servers that a step owns for the length of its work: versitygw (S3), and toxiproxy for the network."""
+"""The servers that a step owns for the length of its work: versitygw (S3) and Azurite (Azure Blob)."""
 
+import base64
 import contextlib
-import json
-import os
 import secrets
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
 from scripts.lib.program import Problem
-from scripts.stores.processes import free_port, owned, wait_for_port
+from scripts.stores.access_log import AccessLog
+from scripts.stores.network import Proxy
+from scripts.stores.processes import started
+from scripts.stores.requests import Requests
 from scripts.stores.statsd import RequestCounter
 
-_STARTS = 3
+# Kinds of stores that can be embedded, and the server of each.
+OF_KIND = {"s3": "versitygw", "azure-blob": "azurite"}
+# Azurite's account here; its keys are made anew for each start.
+ACCOUNT = "benchmark"
+# Azurite writes its metadata when it is asked to end: they grow with the number of blocks.
+_SAVE_S = 60.0
+
+
+def needed(stores: Iterable[dict]) -> list[str]:
+    """Return the names of the servers that stores of a configuration need (`--need` of `scripts.build_servers`)."""
+    embedded = [store for store in stores if store.get("server") == "embedded"]
+    names = {OF_KIND[store["kind"]] for store in embedded}
+    return sorted(names | {"toxiproxy" for store in embedded if store.get("network") is not None})
 
 
 @dataclass
 class Served:
-    """An S3 service on the loopback and what is known of the requests that reach it.
+    """A store's service on the loopback and what is known of the requests that reach it.
 
     Attributes:
         endpoint: URL to give to clients; the proxy's where a network is emulated.
-        credentials: access key and secret key; the secret is made anew for each start and written nowhere.
+        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"); the key is made
+            anew for each start and written nowhere.
         folder: the server's files, whose pages are this machine's page cache.
         processes: what must still be alive when the work is done, by name.
     """
@@ -34,22 +47,22 @@ class Served:
     endpoint: str
     credentials: dict[str, str]
     folder: Path
-    counter: RequestCounter
+    counter: Requests
     processes: dict[str, Popen]
-    _metrics: str | None = None
-    _delivered_at_open: int = field(default=0, repr=False)
+    _proxy: Proxy | None = None
+    _sent_at_open: int = field(default=0, repr=False)
 
     def open_window(self) -> None:
         """From here on requests count."""
         self.counter.settle()
         self.counter.reset()
-        self._delivered_at_open = self._delivered()
+        self._sent_at_open = self._proxy.sent() if self._proxy else 0
 
     def close_window(self) -> dict[str, dict[str, int | None]]:
         """Return the requests since the window opened, by method (METHOD 11).
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy stands between.
+        reader, headers included; None where no proxy stands between, or a reader is still connected through it.
 
         Raises:
             Problem: not all requests could be counted.
@@ -58,7 +71,9 @@ class Served:
         if lost := self.counter.dropped():
             raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
         requests: dict[str, dict[str, int | None]] = {**self.counter.read()}
-        delivered = self._delivered() - self._delivered_at_open if self._metrics else None
+        delivered = self._proxy.delivered() if self._proxy else None
+        if delivered is not None:
+            delivered -= self._sent_at_open
         for method in requests:
             requests[method]["bytes_delivered"] = delivered if method == "GET" else None
         return requests
@@ -67,17 +82,10 @@ class Served:
         """Return the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]
 
-    def _delivered(self) -> int:
-        """The proxy's own count of bytes sent downstream; it is written by the proxy as chunks pass."""
-        if self._metrics is None:
-            return 0
-        with _opener().open(self._metrics, timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(
-            int(float(line.rsplit(" ", 1)[1]))
-            for line in lines
-            if line.startswith("toxiproxy_proxy_sent_bytes_total{") and 'direction="downstream"' in line
-        )
+    def behind(self, proxy: Proxy) -> None:
+        """Put a proxy between the clients and the server."""
+        self.endpoint, self._proxy = proxy.endpoint, proxy
+        self.processes["toxiproxy"] = proxy.process
 
 
 @contextlib.contextmanager
@@ -95,85 +103,66 @@ def s3(binaries: dict, folder: Path, network: dict | None, log: IO[str]) -> Iter
     """
     folder.mkdir(parents=True, exist_ok=True)
     credentials = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
+    env = {"ROOT_ACCESS_KEY": credentials["access_key"], "ROOT_SECRET_KEY": credentials["secret_key"]}
     counter = RequestCounter()
+
+    def command(port: int) -> list[str]:
+        return [
+            binaries["versitygw"],
+            *("--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"),
+            *("--metrics-statsd-servers", counter.address, "--metrics-service-name", "store"),
+            *("posix", str(folder)),
+        ]
+
     with contextlib.ExitStack() as stack:
         stack.callback(counter.close)
-        server, port = _start(
-            stack, "versitygw", log, lambda port: _versitygw(binaries, folder, counter, port), credentials
-        )
+        server, port = started(stack, "versitygw", log, command, env)
         served = Served(f"http://127.0.0.1:{port}", credentials, folder, counter, {"versitygw": server})
         if network is not None:
-            _emulate(stack, served, binaries, network, log)
+            served.behind(Proxy(stack, binaries, served.endpoint, network, log))
         yield served
 
 
-def _start(stack, name, log, command_of, credentials) -> tuple[Popen, int]:
-    """Start a server on a free port; somebody may take the port in between, so try a few."""
-    env = {
-        "PATH": os.environ.get("PATH", ""),
-        "HOME": os.environ.get("HOME", "/"),
-        "LOG_LEVEL": "error",
-        "ROOT_ACCESS_KEY": credentials.get("access_key", ""),
-        "ROOT_SECRET_KEY": credentials.get("secret_key", ""),
-    }
-    for attempt in range(1, _STARTS + 1):
-        port = free_port()
-        process = stack.enter_context(owned(command_of(port), log, env))
-        try:
-            wait_for_port(port, process, name, log.name)
-        except Problem:
-            if attempt == _STARTS:
-                raise
-        else:
-            return process, port
-    raise AssertionError("unreachable")
+@contextlib.contextmanager
+def azurite(binaries: dict, folder: Path, network: dict | None, log: IO[str]) -> Iterator[Served]:
+    """Serve the blobs in `folder` over Azure's REST on the loopback for the length of a `with` block.
 
+    Two servers at once on one folder would overwrite each other's metadata.
 
-def _versitygw(binaries: dict, folder: Path, counter: RequestCounter, port: int) -> list[str]:
-    return [
-        binaries["versitygw"],
-        *("--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"),
-        *("--metrics-statsd-servers", counter.address, "--metrics-service-name", "store"),
-        *("posix", str(folder)),
-    ]
+    Args:
+        binaries: the artefact of `scripts.build_servers`.
+        folder: Azurite's own, with metadata and extents; made if missing.
+        network: as for `s3`.
+        log: an open file that gets the servers' words, not the addresses that were asked for.
 
-
-def _emulate(stack, served: Served, binaries: dict, network: dict, log: IO[str]) -> None:
-    """Put toxiproxy between the reader and the server and set its toxics."""
+    Raises:
+        Problem: a server does not start, even on another port.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    credentials = {"account": ACCOUNT, "key": base64.b64encode(secrets.token_bytes(32)).decode()}
+    counter = AccessLog(log)
 
     def command(port: int) -> list[str]:
-        return [binaries["toxiproxy"], "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
+        return [
+            *(binaries["node"], binaries["azurite"], "--location", str(folder)),
+            *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
+            # It refuses versions of the API that are younger than itself, as those of the SDKs are.
+            *("--skipApiVersionCheck", "--disableTelemetry"),
+        ]
 
-    proxy, control = _start(stack, "toxiproxy", log, command, {})
-    served.processes["toxiproxy"] = proxy
-    api = f"http://127.0.0.1:{control}"
-    listen = free_port()
-    upstream = served.endpoint.removeprefix("http://")
-    _post(f"{api}/proxies", {"name": "s3", "listen": f"127.0.0.1:{listen}", "upstream": upstream})
-    if network.get("latency_ms") or network.get("jitter_ms"):
-        attributes = {"latency": network.get("latency_ms", 0), "jitter": network.get("jitter_ms", 0)}
-        _post(f"{api}/proxies/s3/toxics", {"type": "latency", "stream": "downstream", "attributes": attributes})
-    if network.get("bandwidth_mib_s"):
-        # toxiproxy's unit is kB/s of 1,000 bytes.
-        attributes = {"rate": round(network["bandwidth_mib_s"] * 2**20 / 1000)}
-        _post(f"{api}/proxies/s3/toxics", {"type": "bandwidth", "stream": "downstream", "attributes": attributes})
-    served.endpoint = f"http://127.0.0.1:{listen}"
-    served._metrics = f"{api}/metrics"
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """An opener that asks no proxy of the environment: what it talks to is on the loopback."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with contextlib.ExitStack() as stack:
+        stack.callback(counter.close)
+        env = {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{credentials['key']}"}
+        options = {"stdout": subprocess.PIPE, "patience_s": _SAVE_S}
+        server, port = started(stack, "azurite", log, command, env, **options)
+        url = f"http://127.0.0.1:{port}"
+        counter.listen(server.stdout, url)
+        served = Served(url, credentials, folder, counter, {"azurite": server})
+        if network is not None:
+            served.behind(Proxy(stack, binaries, served.endpoint, network, log))
+        yield served
 
 
-def _post(url: str, body: dict) -> None:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    for attempt in range(3):
-        try:
-            _opener().open(request, timeout=10).close()
-            return
-        except urllib.error.URLError as error:
-            if attempt == 2:
-                detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else error.reason
-                raise Problem(f"toxiproxy refused {body}: {detail}") from error
-            time.sleep(0.05)
+def extents(folder: Path) -> list[Path]:
+    """Return the files of an Azurite's folder that hold the bytes of its blobs."""
+    return sorted(path for path in (folder / "__blobstorage__").glob("*") if path.stat().st_size)

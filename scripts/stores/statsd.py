@@ -5,57 +5,34 @@ import re
 import socket
 import threading
 import time
-from collections import Counter
 from pathlib import Path
+
+from scripts.stores.requests import Requests
 
 # Influx flavour: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
 _QUIET_S = 0.1
 
 
-class RequestCounter:
-    """Receives packets on a loopback port from its construction until `close`.
-
-    `counts[method]` is the number of requests by HTTP method, `offered[method]` the bytes that the server offered in
-    its responses' bodies, `statuses[method, status]` the responses by status where the server tells it.
-    """
+class RequestCounter(Requests):
+    """Receives packets on a loopback port from its construction until `close`."""
 
     def __init__(self) -> None:
         """Bind a free port of 127.0.0.1 and listen."""
+        super().__init__()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
         self._socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self._last = time.monotonic()
-        self._lock = threading.Lock()
-        self.reset()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
-
-    def reset(self) -> None:
-        """Forget what was counted: a window opens."""
-        with self._lock:
-            self.counts: Counter[str] = Counter()
-            self.failures: Counter[str] = Counter()
-            self.offered: Counter[str] = Counter()
 
     def settle(self) -> None:
         """Wait until no packet has come for a while from now on: UDP packets trail their requests."""
         called = time.monotonic()
         while time.monotonic() - max(called, self._last) < _QUIET_S:
             time.sleep(0.005)
-
-    def read(self) -> dict[str, dict[str, int]]:
-        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes the failed."""
-        with self._lock:
-            return {
-                method: {
-                    "count": self.counts[method],
-                    "failed": self.failures[method],
-                    "bytes_offered": self.offered[method],
-                }
-                for method in sorted(self.counts)
-            }
 
     def dropped(self) -> int:
         """Return how many packets the kernel has dropped since this counter was made (proc(5), net/udp, drops)."""
@@ -89,9 +66,7 @@ class RequestCounter:
         name = match[1].removeprefix("versitygw.")
         tags = dict(tag.split("=", 1) for tag in match[2].split(",")[1:])
         method, value = tags.get("method", "?"), int(float(match[3]))
-        with self._lock:
-            if name in ("success_count", "failed_count"):
-                self.counts[method] += value
-                self.failures[method] += value if name == "failed_count" else 0
-            elif name == "bytes_read":
-                self.offered[method] += value
+        if name in ("success_count", "failed_count"):
+            self.count(method, value, failed=name == "failed_count")
+        elif name == "bytes_read":
+            self.offer(method, value)

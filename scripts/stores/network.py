@@ -1,0 +1,100 @@
+"""A network between reader and embedded server: toxiproxy, which delays and throttles what passes."""
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import IO
+
+from scripts.lib.program import Problem
+from scripts.stores.processes import connections, free_port, started
+
+_NAME = "store"
+_CLOSING_S = 1.0
+
+
+class Proxy:
+    """A proxy before a server on the loopback, with the toxics of a network.
+
+    Attributes:
+        endpoint: URL to give to clients.
+        process: the proxy's.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, binaries: dict, endpoint: str, network: dict, log: IO[str]) -> None:
+        """Start the proxy and set its toxics.
+
+        Args:
+            stack: owns the proxy.
+            binaries: the artefact of `scripts.build_servers`.
+            endpoint: URL of the server.
+            network: {"latency_ms", "jitter_ms", "bandwidth_mib_s"}; empty for the bare proxy.
+            log: an open file that gets the proxy's words.
+
+        Raises:
+            Problem: it does not start, or refuses the network.
+        """
+
+        def command(port: int) -> list[str]:
+            return [binaries["toxiproxy"], "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
+
+        self.process, control = started(stack, "toxiproxy", log, command, {"LOG_LEVEL": "error"})
+        self._api = f"http://127.0.0.1:{control}"
+        self._listen = free_port()
+        listen, upstream = f"127.0.0.1:{self._listen}", endpoint.removeprefix("http://")
+        _post(f"{self._api}/proxies", {"name": _NAME, "listen": listen, "upstream": upstream})
+        for kind, attributes in _toxics(network):
+            toxic = {"type": kind, "stream": "downstream", "attributes": attributes}
+            _post(f"{self._api}/proxies/{_NAME}/toxics", toxic)
+        self.endpoint = f"http://{listen}"
+
+    def delivered(self) -> int | None:
+        """Return the bytes that the proxy has sent downstream, by its own count; None where a connection stays open.
+
+        The proxy adds a connection up as it closes it, which is a moment after the reader has.
+        """
+        deadline = time.monotonic() + _CLOSING_S
+        while connections(self._listen):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.005)
+        return self.sent()
+
+    def sent(self) -> int:
+        """Return the bytes that the proxy has sent downstream over connections that it has closed."""
+        with _opener().open(f"{self._api}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(
+            int(float(line.rsplit(" ", 1)[1]))
+            for line in lines
+            if line.startswith("toxiproxy_proxy_sent_bytes_total{") and 'direction="downstream"' in line
+        )
+
+
+def _toxics(network: dict) -> list[tuple[str, dict]]:
+    toxics = []
+    if network.get("latency_ms") or network.get("jitter_ms"):
+        toxics.append(("latency", {"latency": network.get("latency_ms", 0), "jitter": network.get("jitter_ms", 0)}))
+    if network.get("bandwidth_mib_s"):
+        # toxiproxy's unit is kB/s of 1,000 bytes.
+        toxics.append(("bandwidth", {"rate": round(network["bandwidth_mib_s"] * 2**20 / 1000)}))
+    return toxics
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """An opener that asks no proxy of the environment: what it talks to is on the loopback."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _post(url: str, body: dict) -> None:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    for attempt in range(3):
+        try:
+            _opener().open(request, timeout=10).close()
+            return
+        except urllib.error.URLError as error:
+            if attempt == 2:
+                detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else error.reason
+                raise Problem(f"toxiproxy refused {body}: {detail}") from error
+            time.sleep(0.05)
