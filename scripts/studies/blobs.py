@@ -76,8 +76,9 @@ def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
 
 
 def complete(settings: dict, config: dict) -> dict:
-    """Return a cell's settings with the number of iterations of its size."""
-    return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"])}
+    """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
+    mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
+    return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"]), "mpi": mpi}
 
 
 def _at(setting: int | dict[str, int], size: str) -> int:
