@@ -92,7 +92,7 @@ def provide(
     done = {"uploaded": 0, "found": 0, "retries": 0}
     s3.meta.events.register("after-call", lambda parsed, **_: _count_retries(parsed, done))
     place = _place(s3, store)
-    with _explained(s3, place):
+    with explained(s3, place):
         for entry, path in files:
             key = "/".join(filter(None, [store["prefix"], dataset, entry["name"]]))
             if _matches(s3, store["bucket"], key, entry):
@@ -117,7 +117,7 @@ def reachable(s3, store: dict) -> str:
         Problem: the service, the credentials or the bucket are not as the configuration says.
     """
     place = _place(s3, store)
-    with _explained(s3, place):
+    with explained(s3, place):
         s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
     return place
 
@@ -127,8 +127,8 @@ def _place(s3, store: dict) -> str:
 
 
 @contextlib.contextmanager
-def _explained(s3, place: str) -> Iterator[None]:
-    """Turn the SDK's errors into one line."""
+def explained(s3, place: str) -> Iterator[None]:
+    """Turn the SDK's errors into one line that names the place `place`."""
     try:
         yield
     except ClientError as error:

@@ -1,0 +1,193 @@
+"""Azure Storage as a client sees it: whose credentials, which container or share, and its errors in one line.
+
+A function imports the SDK of its own service: a process that reads one of them holds nothing of the other.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
+
+from azure.core.credentials import AzureSasCredential
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ServiceRequestError
+
+from scripts.lib.program import Problem
+
+CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"
+# Unlike the SDK's own, which wait for minutes before they say that nobody answers.
+_PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+_KEY = f"check the key in {CONNECTION}, or the rights and dates of the SAS token"
+_RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
+_REMEDIES = {
+    "AuthenticationFailed": _KEY,
+    "AuthorizationFailure": _KEY,
+    "InvalidAuthenticationInfo": _KEY,
+    "NoAuthenticationInformation": f"set {CONNECTION} or {SAS}",
+    "AuthorizationPermissionMismatch": _RIGHTS,
+    "AuthorizationProtocolMismatch": _RIGHTS,
+    "AuthorizationResourceTypeMismatch": _RIGHTS,
+    "AuthorizationServiceMismatch": _RIGHTS,
+    "AuthorizationSourceIPMismatch": _RIGHTS,
+    "InsufficientAccountPermissions": _RIGHTS,
+    "ContainerNotFound": "make the container, or correct its name in the configuration",
+    "ShareNotFound": "make the share, or correct its name in the configuration",
+    "BlobNotFound": "the object is gone: remove the provision's artefact and run again",
+    "ResourceNotFound": "the object is gone: remove the provision's artefact and run again",
+    "ParentNotFound": "the folder is gone: remove the provision's artefact and run again",
+    "ConditionNotMet": "the object was replaced while it was read",
+    "ServerBusy": "the account's limits are reached: read less at once, or later",
+    "OperationTimedOut": "the service was too slow: run again, or later",
+}
+
+
+def blob_container(store: dict, connection: str | None = None, **options: object):
+    """Return the ContainerClient of an azure-blob store.
+
+    Args:
+        store: its entry in the configuration: container, account_url, server.
+        connection: a connection string; without it the environment's, its SAS token, or azure-identity's chain.
+        options: for the SDK.
+
+    Raises:
+        Problem: the connection string is none, is another account's, or no account is named.
+    """
+    from azure.storage.blob import ContainerClient
+
+    return _client(ContainerClient, store, store["container"], "container_name", connection, options)
+
+
+def share(store: dict, connection: str | None = None, **options: object):
+    """Return the ShareClient of an azure-files store; arguments and errors as for `blob_container`."""
+    from azure.storage.fileshare import ShareClient
+
+    # Needed with azure-identity, whose tokens see the files past their access lists.
+    intent = {} if _connected(connection) or os.environ.get(SAS) else {"token_intent": "backup"}
+    return _client(ShareClient, store, store["share"], "share_name", connection, intent | options)
+
+
+def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+    """Return the connection string of an embedded server's account.
+
+    Args:
+        endpoint: URL of the server.
+        credentials: {"account", "key"}.
+    """
+    protocol, account = endpoint.partition(":")[0], credentials["account"]
+    return (
+        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
+        f"BlobEndpoint={endpoint}/{account}"
+    )
+
+
+def credentials(store: dict) -> str:
+    """Say where the credentials of a store are taken from; nothing is asked of the service.
+
+    Raises:
+        Problem: there are none, or the SAS token has expired.
+    """
+    if expired := _expiry():
+        raise Problem(expired)
+    if _connected(None):
+        return CONNECTION
+    if "account_url" not in store:
+        raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
+    return SAS if os.environ.get(SAS) else "azure-identity's chain (environment, managed identity, az login)"
+
+
+def place(store: dict) -> str:
+    """Return what a store's container or share is called in messages."""
+    what = f"share {store['share']}" if "share" in store else f"container {store['container']}"
+    account = "the embedded account" if store.get("server") else f"the account of {CONNECTION}"
+    return f"{what} of {store.get('account_url', account)}"
+
+
+def reachable(store: dict) -> str:
+    """Ask the service for the container or the share and say where it was found.
+
+    Raises:
+        Problem: the service, the credentials, the container or the share are not as the configuration says.
+    """
+    where = place(store)
+    with explained(where):
+        if "share" in store:
+            with share(store, retry_total=0) as client:
+                next(iter(client.list_directories_and_files()), None)
+        else:
+            with blob_container(store, retry_total=0) as client:
+                next(iter(client.list_blobs(name_starts_with=store["prefix"], results_per_page=1)), None)
+    return where
+
+
+@contextlib.contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn the SDK's errors into one line that names the place `where`."""
+    try:
+        yield
+    except AzureError as error:
+        raise Problem(_explain(error, where)) from error
+
+
+def _explain(error: AzureError, where: str) -> str:
+    if isinstance(error, ClientAuthenticationError) and error.response is None:
+        if type(error).__name__ == "AzureSigningError":
+            return f"{where}: the account's key is no key; correct it in {CONNECTION}"
+        return f"no Azure credentials for {where}: set {CONNECTION} or {SAS}, or log in (az login)"
+    if isinstance(error, HttpResponseError) and error.status_code:
+        code = str(getattr(getattr(error, "error_code", None), "value", getattr(error, "error_code", None)) or "")
+        remedy = _REMEDIES.get(code, "see the service's documentation of this code")
+        if error.status_code in (401, 403) and (expired := _expiry()):
+            remedy = expired
+        return f"{where} answers {error.status_code} {code or error.reason}; {remedy}"
+    if isinstance(error, ServiceRequestError):
+        name = type(error).__name__
+        return f"{where} cannot be reached ({name}); check account_url or {CONNECTION}, and the network"
+    return f"{where}: the answer was cut or did not come ({type(error).__name__}); check the network and run again"
+
+
+def _client(kind, store: dict, name: str, argument: str, connection: str | None, options: dict):
+    options = _PATIENCE | options
+    if store.get("server") == "embedded":
+        # What is on the loopback is behind no proxy of the environment.
+        options["use_env_settings"] = False
+    url = store.get("account_url")
+    text = _connected(connection)
+    if text:
+        try:
+            client = kind.from_connection_string(text, **{argument: name}, **options)
+        except ValueError as error:
+            raise Problem(f"{CONNECTION} is no connection string of Azure Storage ({error})") from error
+        if url and _account(client.url) != _account(f"{url}/{name}"):
+            raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
+        return client
+    if not url:
+        raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
+    token = os.environ.get(SAS)
+    return kind(url, name, credential=AzureSasCredential(token.lstrip("?")) if token else _identity(), **options)
+
+
+def _identity():
+    from azure.identity import DefaultAzureCredential
+
+    return DefaultAzureCredential()
+
+
+def _connected(connection: str | None) -> str | None:
+    return connection or os.environ.get(CONNECTION)
+
+
+def _account(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.netloc, parts.path
+
+
+def _expiry() -> str | None:
+    """Return what to do about the environment's SAS token where its date has passed, else None."""
+    signature = os.environ.get(CONNECTION, "").partition("SharedAccessSignature=")[2].partition(";")[0]
+    for name, token in ((CONNECTION, signature), (SAS, os.environ.get(SAS, ""))):
+        for end in parse_qs(token.lstrip("?")).get("se", []):
+            with contextlib.suppress(ValueError):
+                date = datetime.fromisoformat(end)
+                if date.replace(tzinfo=date.tzinfo or UTC) < datetime.now(UTC):
+                    return f"the SAS token in {name} has expired at {end}; make a new one"
+    return None
