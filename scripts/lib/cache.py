@@ -8,6 +8,8 @@ from pathlib import Path
 
 COLD_AT_MOST = 0.01
 WARM_AT_LEAST = 0.99
+# A page of a file is a byte of memory for as long as it is asked for.
+_AT_ONCE = 1 << 32
 _MEMORY_FILE_SYSTEMS = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -47,18 +49,25 @@ def resident(paths: Iterable[Path | str]) -> float | None:
         size = os.path.getsize(path)
         if size == 0:
             continue
-        count = -(-size // mmap.PAGESIZE)
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE) as view:
-            states = (ctypes.c_ubyte * count)()
-            # MAP_PRIVATE with the default protection is writable, which is what from_buffer needs.
-            first = ctypes.c_char.from_buffer(view)
-            failed = _libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), states)
-            del first
-        if failed:
-            return None
-        pages += count
-        present += sum(state & 1 for state in bytes(states))
+        for start in range(0, size, _AT_ONCE):
+            counted = _present(path, start, min(_AT_ONCE, size - start))
+            if counted is None:
+                return None
+            pages += counted[0]
+            present += counted[1]
     return present / pages if pages else None
+
+
+def _present(path: Path | str, start: int, length: int) -> tuple[int, int] | None:
+    """Return how many pages a part of a file has and how many of them are in the cache; None: the kernel won't say."""
+    count = -(-length // mmap.PAGESIZE)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), length, flags=mmap.MAP_PRIVATE, offset=start) as view:
+        states = (ctypes.c_ubyte * count)()
+        # MAP_PRIVATE with the default protection is writable, which is what from_buffer needs.
+        first = ctypes.c_char.from_buffer(view)
+        failed = _libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), states)
+        del first
+    return None if failed else (count, count - bytes(states).count(0))
 
 
 def _answerable(path: Path | str) -> bool:

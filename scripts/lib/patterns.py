@@ -1,0 +1,179 @@
+"""Which bytes each MPI process of a pattern gets of the objects, and in which operations (METHOD 9, 12).
+
+An object is cut into the blocks of `scripts.lib.objects`; sections are whole blocks, ceil-divided, so that a process
+may have none. What is longer than an operation is split. A whole block fits into an operation wherever the operation
+is not smaller than a block: then operations are whole blocks too.
+
+single-file, multiple-files, broadcast   a process gets a whole object
+sections                                 a contiguous section of an object
+sections-interleaved                     every P-th piece: at most a chunk, and small enough that a process has eight
+scatter                                  rank 0 reads operation after operation and scatters each one: the sections are
+                                         sections of each operation's piece, not of the whole object
+mpi-io…                                  as sections and sections-interleaved
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from scripts.lib import sizes
+from scripts.lib.program import Problem
+
+PATTERNS = (
+    "single-file",
+    "multiple-files",
+    "broadcast",
+    "scatter",
+    "sections",
+    "sections-interleaved",
+    "mpi-io",
+    "mpi-io-interleaved",
+    "mpi-io-collective",
+    "mpi-io-collective-interleaved",
+)
+FROM_ONE = ("broadcast", "scatter")
+_ALIGNED = 4096
+_PIECES = 8
+
+
+def of(settings: dict, manifest: dict) -> "Plan":
+    """Return the plan of a cell.
+
+    Raises:
+        Problem: the data set has too few objects, or the pattern cannot be read with such operations.
+    """
+    cell, layout = settings["cell"], manifest["layout"]
+    asked = {
+        "operation_bytes": sizes.in_bytes(cell["operation_size"]),
+        "chunk_bytes": sizes.in_bytes(cell["chunk_size"]),
+        "own": cell["objects"] == "own",
+    }
+    plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], asked)
+    if plan.objects > len(manifest["files"]):
+        raise Problem(
+            f"{manifest['dataset']} has {len(manifest['files'])} objects; {cell['pattern']} by"
+            f" {plan.processes} processes needs {plan.objects}"
+        )
+    return plan
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a process asks for at once.
+
+    Attributes:
+        object: number of the object.
+        extents: (offset, length) in the object; they follow one another in the process's buffer.
+    """
+
+    object: int
+    extents: tuple[tuple[int, int], ...]
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all extents."""
+        return sum(length for _, length in self.extents)
+
+
+class Plan:
+    """Who reads what in one iteration."""
+
+    def __init__(self, pattern: str, processes: int, size: int, block: int, asked: dict) -> None:
+        """Cut the objects.
+
+        Args:
+            pattern: one of PATTERNS.
+            processes: number of MPI processes.
+            size: bytes of an object.
+            block: bytes of a block of an object.
+            asked: {"operation_bytes", "chunk_bytes", "own"}; own: process i reads its section of object i, not of 0.
+
+        Raises:
+            Problem: the pattern cannot be read with such operations.
+        """
+        self.pattern, self.processes, self.size, self.block = pattern, processes, size, block
+        self.own = asked["own"]
+        self.operation_bytes = self._whole(asked["operation_bytes"])
+        self._piece_bytes = self._piece(asked["chunk_bytes"])
+        if pattern == "scatter" and self.operation_bytes < min(block, size):
+            raise Problem(
+                f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"
+                f" {sizes.text(block)}: choose an operation_size of at least that"
+            )
+
+    @property
+    def objects(self) -> int:
+        """Return how many objects are needed."""
+        return self.processes if self.own or self.pattern == "multiple-files" else 1
+
+    def operations(self, rank: int) -> list[Operation]:
+        """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
+        number = rank if self.own or self.pattern == "multiple-files" else 0
+        if self.pattern == "scatter":
+            return [Operation(0, tuple(self._section(rank, *piece.extents[0]))) for piece in self.fetched(0)]
+        return list(_split(number, self._extents(rank), self.operation_bytes))
+
+    def fetched(self, rank: int) -> list[Operation]:
+        """Return what a process asks the store for."""
+        if self.pattern not in FROM_ONE:
+            return self.operations(rank)
+        return [] if rank else list(_split(0, [(0, self.size)], self.operation_bytes))
+
+    def buffer_bytes(self, rank: int) -> int:
+        """Return the bytes that a process holds at most at once."""
+        return max((one.bytes for one in [*self.operations(rank), *self.fetched(rank)]), default=0)
+
+    def delivered(self, rank: int) -> int:
+        """Return the bytes that a process gets in an iteration."""
+        return sum(one.bytes for one in self.operations(rank))
+
+    def blocks(self, rank: int) -> int:
+        """Return how many blocks a process gets in an iteration."""
+        return sum(1 for _ in self.blocks_of(rank))
+
+    def blocks_of(self, rank: int) -> Iterator[tuple[int, int]]:
+        """Yield (object, block) of all blocks that a process gets."""
+        for one in self.operations(rank):
+            for offset, length in one.extents:
+                for block in range(-(-offset // self.block), -(-(offset + length) // self.block)):
+                    yield one.object, block
+
+    def _whole(self, operation_bytes: int) -> int:
+        unit = self.block if operation_bytes >= self.block else _ALIGNED
+        if operation_bytes < unit:
+            raise Problem(f"an operation_size of {operation_bytes} bytes is too small; choose 4KiB or more")
+        return operation_bytes - operation_bytes % unit
+
+    def _piece(self, chunk_bytes: int) -> int:
+        blocks = -(-self.size // self.block)
+        return self.block * max(1, min(chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
+
+    def _extents(self, rank: int) -> list[tuple[int, int]]:
+        if self.pattern in ("single-file", "multiple-files", "broadcast"):
+            return [(0, self.size)]
+        if not self.pattern.endswith("-interleaved"):
+            return self._section(rank, 0, self.size)
+        piece = self._piece_bytes
+        starts = range(rank * piece, self.size, self.processes * piece)
+        return [(start, min(piece, self.size - start)) for start in starts]
+
+    def _section(self, rank: int, start: int, length: int) -> list[tuple[int, int]]:
+        """Return the section of a process in `length` bytes from `start` on, [] if there is none left for it."""
+        blocks = -(-length // self.block)
+        share = -(-blocks // self.processes) * self.block
+        count = min(share, length - rank * share)
+        return [(start + rank * share, count)] if count > 0 else []
+
+
+def _split(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
+    parts: list[tuple[int, int]] = []
+    room = limit
+    for offset, length in extents:
+        while length:
+            count = min(length, room)
+            parts.append((offset, count))
+            offset, length, room = offset + count, length - count, room - count
+            if not room:
+                yield Operation(number, tuple(parts))
+                parts, room = [], limit
+    if parts:
+        yield Operation(number, tuple(parts))

@@ -1,0 +1,31 @@
+"""The page cache before every iteration of a cell (METHOD 8)."""
+
+from pathlib import Path
+
+from scripts.lib import cache
+
+
+def ready(asked: str, files: list[Path]) -> dict | None:
+    """Bring files into the state that a cell asks for; those that are in the cache already are not read once more.
+
+    Returns:
+        As `scripts.lib.cache.prepare`; None where no file of the store is on this machine.
+    """
+    if not files:
+        return None
+    if asked == "warm":
+        fraction = cache.resident(files)
+        if fraction is not None and fraction >= cache.WARM_AT_LEAST:
+            return {"asked": asked, "state": cache.verified_state(fraction), "resident_before": fraction}
+    return cache.prepare(asked, files)
+
+
+def fault(state: dict, host: str, iteration: int) -> str | None:
+    """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault."""
+    wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
+    if wanted == "any" or state["state"] in (wanted, "unverified"):
+        return None
+    return (
+        f"the page cache of {host} was {state['state']} ({state['resident_before']:.1%} resident) before iteration"
+        f" {iteration}, {wanted} was asked"
+    )

@@ -1,0 +1,123 @@
+"""Reads files: unbuffered binary reads into the process's own buffer, past the page cache if asked (O_DIRECT)."""
+
+import contextlib
+import errno
+import mmap
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from scripts import readers
+from scripts.lib import cache
+from scripts.lib.program import Problem
+from scripts.readers import Access, Changed, Identity
+
+# What O_DIRECT wants of offsets, lengths and addresses: no device has larger logical blocks.
+_ALIGNED = 4096
+
+
+class Reader(readers.Reader):
+    """Reads files of a folder; `retries` stays 0, since nothing tries again."""
+
+    def __init__(self, store: dict, location: dict, access: Access) -> None:
+        """Take the folder of the data set."""
+        super().__init__(access)
+        self._folder = Path(location["folder"])
+        self.client = f"preadv of Linux {platform.release()}"
+
+    def identify(self, name: str) -> Identity:
+        """Return size, inode and time of modification; see that the file can be opened."""
+        with self._opened(name) as file:
+            return _identity(file)
+
+    def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        """Fill `view`; the file is opened anew, as the path may lead to another one by now."""
+        with self._opened(name) as file:
+            self._confirm(name, file, identity)
+            self.each(self.chunks(extents, view), lambda offset, part: self._fetch(file, name, offset, part))
+            self._confirm(name, file, identity)
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[int]:
+        path = self._folder / name
+        if self.access.direct and cache.file_system_type(path):
+            # Newer kernels open files in memory with O_DIRECT and read them as ever.
+            raise _no_direct(path)
+        try:
+            file = os.open(path, os.O_RDONLY | (os.O_DIRECT if self.access.direct else 0))
+        except OSError as error:
+            if error.errno == errno.EINVAL and self.access.direct:
+                raise _no_direct(path) from error
+            raise Problem(f"{path} cannot be opened: {error.strerror}") from error
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _confirm(self, name: str, file: int, identity: Identity) -> None:
+        if _identity(file) != identity:
+            raise Changed(f"{self._folder / name} was replaced or changed while it was measured")
+
+    def _fetch(self, file: int, name: str, offset: int, part: memoryview) -> None:
+        with self._lock:
+            self.attempts += 1
+        try:
+            whole = _direct(file, offset, part) if self.access.direct else _fill(file, offset, part)
+        except OSError as error:
+            if error.errno == errno.EINVAL and self.access.direct:
+                raise _no_direct(self._folder / name) from error
+            raise Problem(f"{self._folder / name} cannot be read: {error.strerror}") from error
+        if not whole:
+            raise Changed(f"{self._folder / name} ended before all of it was read")
+
+
+def _identity(file: int) -> Identity:
+    found = os.fstat(file)
+    return Identity(found.st_size, f"inode {found.st_ino}, modified {found.st_mtime_ns}")
+
+
+def _fill(file: int, offset: int, part: memoryview) -> bool:
+    """Read until `part` is full; says whether it is."""
+    done = 0
+    while done < len(part):
+        count = os.preadv(file, [part[done:]], offset + done)
+        if not count:
+            return False
+        done += count
+    return True
+
+
+def _direct(file: int, offset: int, part: memoryview) -> bool:
+    """Read past the page cache: what is aligned straight into `part`, the rest through an aligned buffer of its own."""
+    address = np.frombuffer(part, np.uint8).ctypes.data
+    straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
+    done = 0
+    while done < straight:
+        count = os.preadv(file, [part[done:straight]], offset + done)
+        if count % _ALIGNED or not count:
+            return False
+        done += count
+    return done == len(part) or _around(file, offset + done, part[done:])
+
+
+def _around(file: int, offset: int, part: memoryview) -> bool:
+    """Read the aligned blocks around `part` and copy what it wants of them."""
+    before = offset % _ALIGNED
+    length = -(-(before + len(part)) // _ALIGNED) * _ALIGNED
+    with mmap.mmap(-1, length) as buffer, memoryview(buffer) as view:
+        done = 0
+        while done < before + len(part):
+            count = os.preadv(file, [view[done:]], offset - before + done)
+            if not count or (count % _ALIGNED and done + count < before + len(part)):
+                return False
+            done += count
+        part[:] = view[before : before + len(part)]
+    return True
+
+
+def _no_direct(path: Path) -> Problem:
+    kind = cache.file_system_type(path) or "its file system"
+    return Problem(f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store")

@@ -1,0 +1,227 @@
+"""Cells of the blobs study on files: what is read, by whom, from which page cache, and what the record says of it."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from blob_cells import Cell
+from conftest import ROOT, artefact, program
+
+from scripts.lib import objects
+from scripts.lib.patterns import PATTERNS
+
+MIB = 2**20
+READ_BY_ALL = [pattern for pattern in PATTERNS if not pattern.startswith("mpi-io")]
+
+
+@pytest.fixture
+def cell(tmp_path: Path):
+    return lambda **levels: Cell(tmp_path, **levels).fill()
+
+
+@pytest.fixture
+def in_memory():
+    folder = Path("/dev/shm")
+    from scripts.lib import cache
+
+    if not folder.is_dir() or cache.file_system_type(folder) != "tmpfs":
+        pytest.skip("a file system in memory is needed at /dev/shm")
+    return folder
+
+
+def reads(record: dict) -> list[dict]:
+    return [row for row in record["samples"] if row["phase"] == "read"]
+
+
+def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
+    out = tmp_path / "manifest.json"
+    settings = {"size": "1MiB", "objects": 3, "seed": 5}
+    done = program("make_blobs", "--dataset", "blobs-1", "--settings", json.dumps(settings), "--out", out)
+    assert done.returncode == 0, done.stderr
+    manifest = artefact(out)
+    assert manifest["layout"] == {"size_bytes": MIB, "objects": 3, "block_bytes": 4096}
+    assert len({entry["sha256"] for entry in manifest["files"]}) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    again = program("make_blobs", "--dataset", "blobs-2", "--settings", json.dumps(settings), "--out", out)
+    assert again.returncode == 0
+    assert artefact(out)["data_sha256"] == manifest["data_sha256"]
+
+
+@pytest.mark.parametrize(
+    "settings, reason",
+    [
+        ({"size": "1MB", "objects": 1, "seed": 1}, "'1MB' is no size"),
+        ({"size": "1MiB", "objects": 0, "seed": 1}, "size and number are at least 1"),
+        ({"size": "1MiB"}, "objects have the settings objects, seed, size, not size"),
+    ],
+)
+def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reason):
+    done = program("make_blobs", "--dataset", "x", "--settings", json.dumps(settings), "--out", tmp_path / "m.json")
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("pattern", READ_BY_ALL)
+@pytest.mark.parametrize("operation_size", ["1GiB", "256KiB"])
+def test_every_pattern_reads_what_it_says_and_verifies_it(cell, pattern, operation_size):
+    record = cell(pattern=pattern, processes="3", operation_size=operation_size, concurrency="2").measure()
+    assert record["reasons"] == []
+    everybody = pattern in ("single-file", "multiple-files", "broadcast")
+    work, rows = record["work"], reads(record)
+    assert len(rows) == 3
+    assert work["logical_bytes"] == work["logical_bytes_asked"] == sum(row["bytes"] for row in rows)
+    assert work["logical_bytes"] == 3 * MIB * (3 if everybody else 1)
+    assert work["checksum"] == work["checksum_asked"]
+    assert work["tasks_done"] == work["tasks_asked"] == 9
+    several = record["effective"]["operations"] > 1
+    assert record["verified"] == ("in a pass of its own" if several else "after every iteration")
+    assert work["blocks_verified"] == (1 if several else 3) * 256 * (3 if everybody else 1)
+    assert record["memory"]["growth_bytes"] <= record["memory"]["allowed_bytes"]
+    assert record["retries"] == 0
+
+
+def test_the_latency_of_an_iteration_is_that_of_its_slowest_process(cell):
+    record = cell(processes="2", iterations=4).measure()
+    for row in reads(record):
+        seconds = [float(word) for word in row["rank_s"].split()]
+        assert len(seconds) == 2
+        assert row["latency_s"] == pytest.approx(max(seconds), abs=1e-6)
+        assert row["first_done_s"] == pytest.approx(min(seconds), abs=1e-6)
+    latencies, seconds = [row["latency_s"] for row in reads(record)], record["seconds"]
+    assert seconds["total"] == pytest.approx(sum(latencies))
+    assert seconds["first"] == latencies[0]
+    assert seconds["rest"] == pytest.approx(sum(latencies[1:]))
+    assert seconds["latency"] == statistics.median(latencies[1:])
+    assert seconds["null"] < seconds["total"]
+    assert seconds["ranks_start"] > 0 < seconds["first_broadcast"]
+
+
+def test_the_same_bytes_have_the_same_checksum_whoever_reads_them(cell):
+    found = {
+        cell(pattern=pattern, processes=processes).measure()["work"]["checksum"]
+        for pattern, processes in [("single-file", "1"), ("sections", "3"), ("scatter", "2"), ("broadcast", "2")]
+    }
+    assert len(found) == 1
+
+
+def test_sections_of_objects_of_ones_own_are_read(cell):
+    record = cell(pattern="sections-interleaved", processes="4", objects="own").measure()
+    assert record["reasons"] == []
+    assert record["work"]["logical_bytes"] == 3 * MIB
+
+
+def test_a_process_without_work_is_reported(cell):
+    record = cell(pattern="sections", size="8KiB", processes="4").measure()
+    assert record["reasons"] == []
+    assert record["effective"]["idle_processes"] == 2
+    assert record["work"]["tasks_asked"] == record["work"]["tasks_done"] == 3 * 2
+    assert record["effective"]["oversubscribed"] == (record["effective"]["usable_cores"] < 4)
+
+
+@pytest.mark.parametrize("state, fraction", [("warm", 1.0), ("cold", 0.0), ("direct", 0.0)])
+def test_the_page_cache_is_as_asked_before_every_iteration_and_every_round_of_the_ceiling(cell, state, fraction):
+    record = cell(cache=state).measure()
+    assert record["reasons"] == []
+    assert [row["resident_before"] for row in record["samples"]] == [fraction] * 5
+    assert record["effective"]["direct"] == (state == "direct")
+
+
+def test_a_file_that_something_keeps_in_memory_is_not_cold(cell):
+    import mmap
+
+    here = cell(cache="cold")
+    with open(here.job["local_files"][0], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as kept:
+        assert kept[:: mmap.PAGESIZE]
+        record = here.measure()
+    assert len(record["reasons"]) == 1
+    assert "resident) before iteration 1, cold was asked; so were 2 other states" in record["reasons"][0]
+
+
+def test_direct_input_reads_tails_and_pieces_that_no_page_begins(cell):
+    record = cell(cache="direct", size="1100001", chunk_size="100000", concurrency="2").measure()
+    assert record["reasons"] == []
+
+
+def test_direct_input_on_a_file_system_in_memory_is_refused(cell, in_memory, tmp_path):
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:
+        problem = Cell(Path(folder), cache="direct").fill().problem()
+    assert problem.endswith("tmpfs has no direct input (O_DIRECT); leave direct out of cache for this store")
+
+
+def test_files_in_memory_cannot_be_checked_and_are_not_called_warm_or_cold(in_memory):
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:
+        record = Cell(Path(folder), cache="cold").fill().measure()
+    assert record["reasons"] == []
+    assert {row["resident_before"] for row in record["samples"]} == {None}
+
+
+def test_the_ceiling_is_measured_with_as_many_requests_as_the_processes_make(cell):
+    record = cell(pattern="sections", processes="2", concurrency="2", chunk_size="64KiB").measure()
+    rounds = [row for row in record["samples"] if row["phase"] == "ceiling"]
+    assert record["ceiling"] == {"threads": 4, "requests": 4, "bytes_a_round": MIB}
+    assert [row["bytes"] for row in rounds] == [MIB, MIB]
+    assert all(row["latency_s"] > 0 for row in rounds)
+
+
+def test_the_record_says_what_held(cell):
+    effective = cell(processes="2", chunk_size="128KiB", concurrency="3").measure()["effective"]
+    assert effective["processes"] == effective["processes_asked"] == 2
+    assert [host["processes"] for host in effective["hosts"]] == [2]
+    assert effective["mpi"].startswith("MPICH ")
+    assert effective["launcher"] == "mpiexec.gforker"
+    assert (effective["chunk_bytes"], effective["concurrency"]) == (128 * 1024, 3)
+    assert (effective["object_bytes"], effective["block_bytes"], effective["operations"]) == (MIB, 4096, 1)
+
+
+def test_a_launcher_that_is_named_is_used_as_it_is(cell):
+    here = cell()
+    here.settings["mpi"]["launcher"] = [str(ROOT / ".venv/bin/mpiexec.gforker"), "-maxtime", "60"]
+    assert here.measure()["effective"]["launcher"] == "mpiexec.gforker -maxtime 60"
+
+
+def test_processes_that_do_not_find_one_another_are_refused(cell):
+    here = cell(processes="2")
+    here.settings["mpi"]["launcher"] = ["sh", "-c", 'shift 2; exec "$@"', "launcher"]
+    assert here.problem() == (
+        "2 MPI processes were asked for and 1 are together; does the launcher belong to the MPI library"
+        " (library under mpi)?"
+    )
+
+
+def test_a_launcher_that_is_not_there_is_one_line(cell):
+    here = cell()
+    here.settings["mpi"]["launcher"] = ["no-such-mpiexec"]
+    assert here.problem() == "no-such-mpiexec does not start (No such file or directory); correct launcher under mpi"
+
+
+def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
+    here = cell(processes="4")
+    here.manifest["layout"] |= {"size_bytes": 2**50, "block_bytes": objects.block_bytes(2**50)}
+    here.levels["operation_size"] = "64TiB"
+    Path(here.job["manifest"]).write_text(json.dumps(here.manifest), encoding="utf-8")
+    problem = here.problem()
+    assert problem.startswith("4 processes × (64 TiB + 64 MiB) = 256 TiB do not fit into the ")
+    assert problem.endswith("choose a smaller operation_size, or fewer processes")
+
+
+def test_a_block_of_objects_that_are_too_few_is_one_line(cell):
+    assert cell(pattern="multiple-files", processes="4", objects_made=3).problem() == (
+        "blobs-test has 3 objects; multiple-files by 4 processes needs 4"
+    )
+
+
+def test_how_lustre_stripes_a_file_is_read_from_its_own_tool(tmp_path, monkeypatch):
+    from scripts.measure_blobs import stripe
+
+    tool = tmp_path / "lfs"
+    words = "lmm_stripe_count:  4\\nlmm_stripe_size:   1048576\\nlmm_stripe_offset: 2\\n"
+    tool.write_text(f"#!/bin/sh\n[ \"$*\" = 'getstripe -c -S -i /x' ] && printf '{words}'\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert stripe("/x") == {"stripe_count": "4", "stripe_size": "1048576", "stripe_offset": "2"}

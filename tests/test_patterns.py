@@ -1,0 +1,143 @@
+"""Which bytes each process gets: all of them once where they are shared out, in operations that fit."""
+
+import zlib
+
+import pytest
+
+from scripts.lib import objects
+from scripts.lib.patterns import Plan
+from scripts.lib.program import Problem
+from scripts.lib.verify import Verifier, checksum, expected
+from scripts.readers import ceiling
+
+MIB = 2**20
+SHARED_OUT = ["sections", "sections-interleaved", "scatter", "mpi-io", "mpi-io-collective-interleaved"]
+
+
+def plan(pattern: str, processes: int, size: int = MIB, own: bool = False, **asked: int) -> Plan:
+    sizes = {"operation_bytes": 2**30, "chunk_bytes": 4 * MIB} | asked
+    return Plan(pattern, processes, size, objects.block_bytes(size), {**sizes, "own": own})
+
+
+def extents(found: Plan) -> list[tuple[int, int]]:
+    return sorted(extent for rank in range(found.processes) for one in found.operations(rank) for extent in one.extents)
+
+
+@pytest.mark.parametrize("pattern", SHARED_OUT)
+@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [MIB, 5 * MIB + 12345])
+def test_bytes_that_are_shared_out_are_each_read_by_one_process(pattern, processes, size):
+    at = 0
+    for offset, length in extents(plan(pattern, processes, size, operation_bytes=256 * 1024)):
+        assert offset == at
+        at += length
+    assert at == size
+
+
+@pytest.mark.parametrize("pattern", ["single-file", "multiple-files", "broadcast"])
+def test_every_process_gets_whole_objects_in_operations_of_at_most_the_size_that_is_asked(pattern):
+    found = plan(pattern, 3, 5 * MIB, operation_bytes=2 * MIB)
+    for rank in range(3):
+        operations = found.operations(rank)
+        assert [one.extents for one in operations] == [
+            ((0, 2 * MIB),),
+            ((2 * MIB, 2 * MIB),),
+            ((4 * MIB, MIB),),
+        ]
+        assert {one.object for one in operations} == {rank if pattern == "multiple-files" else 0}
+        assert found.buffer_bytes(rank) == 2 * MIB
+
+
+def test_only_the_first_process_asks_the_store_in_a_broadcast_and_a_scatter():
+    for pattern in ("broadcast", "scatter"):
+        found = plan(pattern, 4, 3 * MIB, operation_bytes=MIB)
+        assert sum(one.bytes for one in found.fetched(0)) == 3 * MIB
+        assert found.fetched(1) == found.fetched(3) == []
+    assert [found.buffer_bytes(rank) for rank in range(4)] == [MIB, MIB // 4, MIB // 4, MIB // 4]
+
+
+def test_an_interleaved_process_has_every_nth_piece_and_eight_of_them_or_more():
+    found = plan("sections-interleaved", 2, MIB)
+    pieces = found.operations(1)[0].extents
+    assert len(pieces) == 8
+    assert {length for _, length in pieces} == {MIB // 16}
+    assert [offset for offset, _ in pieces] == list(range(MIB // 16, MIB, MIB // 8))
+    assert {length for _, length in plan("sections-interleaved", 2, 64 * MIB).operations(0)[0].extents} == {4 * MIB}
+
+
+def test_sections_are_whole_blocks_and_a_process_may_have_none():
+    found = plan("sections", 4, 2 * 4096)
+    assert [found.delivered(rank) for rank in range(4)] == [4096, 4096, 0, 0]
+    assert found.buffer_bytes(3) == 0
+    assert found.operations(3) == []
+
+
+def test_sections_of_objects_of_ones_own():
+    found = plan("sections", 4, MIB, own=True)
+    assert [found.operations(rank)[0].object for rank in range(4)] == [0, 1, 2, 3]
+    assert found.objects == 4
+    assert plan("sections", 4).objects == 1
+
+
+def test_objects_of_terabytes_are_cut_at_once_and_into_few_pieces():
+    found = plan("sections-interleaved", 20, 4860 * 2**30)
+    assert sum(found.delivered(rank) for rank in range(20)) == 4860 * 2**30
+    assert found.buffer_bytes(0) == 2**30
+    assert len(extents(found)) <= 3 * 4096
+
+
+def test_operations_are_whole_blocks_where_a_block_fits():
+    found = plan("single-file", 1, 64 * MIB, operation_bytes=3 * 16384 + 5)
+    assert found.operation_bytes == 3 * 16384
+    with pytest.raises(Problem, match=r"operation_size of 4095 bytes is too small; choose 4KiB or more"):
+        plan("single-file", 1, operation_bytes=4095)
+
+
+def test_a_scatter_of_operations_below_a_block_is_refused_with_the_block():
+    with pytest.raises(Problem, match=r"a block of an object of 64 GiB has 16 MiB: choose an operation_size of at"):
+        plan("scatter", 2, 64 * 2**30, operation_bytes=MIB)
+
+
+def test_blocks_that_come_in_several_operations_are_verified_and_a_wrong_byte_is_found():
+    size = 64 * MIB
+    entry = objects.entry("a", size, 1, 0)
+    content = b"".join(objects.blocks(entry["content"], size))
+    found = plan("sections", 3, size, operation_bytes=4096)
+    right, wrong = Verifier([entry], found.block), Verifier([entry], found.block)
+    spoilt = bytearray(content)
+    spoilt[size // 2] ^= 1
+    for rank in range(3):
+        for one in found.operations(rank):
+            (offset, length), *_ = one.extents
+            right.check(one, memoryview(content)[offset : offset + length])
+            wrong.check(one, memoryview(spoilt)[offset : offset + length])
+    assert (right.right, right.wrong) == (4096, 0)
+    assert (wrong.right, wrong.wrong) == (4095, 1)
+    asked = checksum(expected([entry], found.block, [(0, block) for block in range(4096)]))
+    assert checksum(right.lines) == asked
+    assert checksum(wrong.lines) != asked
+
+
+def test_the_end_of_a_block_alone_is_not_verified():
+    entry = objects.entry("a", 64 * MIB, 1, 0)
+    last = plan("single-file", 1, 64 * MIB, operation_bytes=4096).operations(0)[-1]
+    verifier = Verifier([entry], 16384)
+    verifier.check(last, memoryview(bytes(4096)))
+    assert (verifier.right, verifier.wrong) == (0, 0)
+
+
+def test_a_ceiling_asks_for_the_first_operation_of_each_process_with_all_threads():
+    found = plan("sections", 2, 8 * MIB, operation_bytes=2 * MIB)
+    work = ceiling.shares(found, 4)
+    assert len(work) == 8
+    assert sorted(piece for share in work for piece in share)[:2] == [(0, 0, MIB // 2), (0, MIB // 2, MIB // 2)]
+    assert sum(length for share in work for _, _, length in share) == 4 * MIB
+    assert len(ceiling.shares(plan("broadcast", 4), 2)) == 2
+    interleaved = ceiling.shares(plan("sections-interleaved", 2), 3)
+    assert sum(length for share in interleaved for _, _, length in share) == MIB
+
+
+def test_checksums_of_objects_are_those_of_their_blocks():
+    entry = objects.entry("a", 3 * 4096 + 1, 7, 2)
+    assert entry["crc32"] == [zlib.crc32(block) for block in objects.blocks(entry["content"], entry["bytes"])]
+    assert len(entry["crc32"]) == 4
