@@ -201,6 +201,7 @@ class Process:
 
     def measure(self) -> None:
         """Read as often as asked; stop when an object is not the one that it was. Then the connections are closed."""
+        self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
         for number in range(1, self._iterations + 1):
             if self._changed:
                 break
@@ -221,6 +222,7 @@ class Process:
             if not self._changed:
                 self._done.update(bytes=count, tasks=bool(count))
                 self._samples += [_sample(number, rows)] if rows else []
+        self._done.update(attempts=self._reader.attempts, retries=self._reader.retries)
         self._hints = self._delivery.hints()
         self._reader.close()
 
@@ -261,8 +263,6 @@ class Process:
             found = self._verify_all()
         mine = {
             "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
-            "attempts": self._reader.attempts,
-            "retries": self._reader.retries,
             "operations": len(self._delivery.gets),
             "verify_s": self._verify_s,
             "null_s": self._null,

@@ -12,6 +12,7 @@ from conftest import ROOT
 
 from scripts.lib import objects
 from scripts.make_blobs import make
+from scripts.stores import s3
 from scripts.studies import blobs
 
 LEVELS = {
@@ -65,6 +66,25 @@ class Cell:
         }
         self.env = dict(os.environ)
         self.events: dict[str, Callable[[], None]] = {}
+
+    def in_s3(self, endpoint: str, credentials: dict[str, str]) -> "Cell":
+        """Put the objects into a bucket of a server."""
+        store = {"kind": "s3", "bucket": "test", "prefix": "run", "region": "us-east-1", "anonymous": False}
+        self.settings["store"] = store | {"endpoint": endpoint}
+        self.job["location"] = {"url": f"{endpoint}/test/run/blobs-test", "key": "run/blobs-test"}
+        self.job["local_files"] = []
+        self.env |= {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": credentials["access_key"],
+            "AWS_SECRET_ACCESS_KEY": credentials["secret_key"],
+            "AWS_REGION": "us-east-1",
+        }
+        client = s3.client(store, endpoint, credentials)
+        s3.ensure_bucket(client, store)
+        for entry in self.manifest["files"]:
+            content = objects.stream(entry).read()
+            client.put_object(Bucket="test", Key=f"run/blobs-test/{entry['name']}", Body=content)
+        return self
 
     def fill(self) -> "Cell":
         """Write the objects as files."""

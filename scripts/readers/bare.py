@@ -1,20 +1,32 @@
 """The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
 
-What many of these reach at once is the store's own ceiling (METHOD 20).
+What many of these reach at once is the store's own ceiling (METHOD 20). An SDK only signs the address beforehand.
 """
 
+import http.client
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from scripts.lib.program import Problem
 
 _BUFFER = 1 << 20
+_PAGE = 4096
+_TIMEOUT_S = 60
+# An address is signed for as long as a cell may take.
+_VALID_S = 12 * 3600
+
+Address = tuple[str, dict[str, str]]
 
 
 class Getter(Protocol):
     """One connection."""
+
+    def connect(self, name: str) -> None:
+        """Have all ready for the first request, which is for a part of the object `name`."""
 
     def get(self, name: str, offset: int, length: int) -> None:
         """Read a part of an object and drop it."""
@@ -31,28 +43,44 @@ def of(store: dict, location: dict, direct: bool = False) -> Callable[[], Getter
         location: where the data set is in it.
         direct: past the page cache.
     """
-    return lambda: _Files(location, direct)
+    if store["kind"] == "posix":
+        return lambda: _Files(location, direct)
+    address = _s3(store, location)
+    return lambda: _Http(address)
+
+
+def _s3(store: dict, location: dict) -> Callable[[str], Address]:
+    from scripts.stores import s3
+
+    client = s3.client(store, None, None, signature_version="s3v4")
+
+    def address(name: str) -> Address:
+        wanted = {"Bucket": store["bucket"], "Key": f"{location['key']}/{name}"}
+        return client.generate_presigned_url("get_object", Params=wanted, ExpiresIn=_VALID_S), {}
+
+    return address
 
 
 class _Files:
-    """A file a request, opened where the next one is another."""
+    """A file, opened anew where the next request is of another one."""
 
     def __init__(self, location: dict, direct: bool) -> None:
-        import mmap
-
         self._folder, self._flags = Path(location["folder"]), os.O_RDONLY | (os.O_DIRECT if direct else 0)
         self._view = memoryview(mmap.mmap(-1, _BUFFER))
         self._open: tuple[str, int] | None = None
 
+    def connect(self, name: str) -> None:
+        self.close()
+        self._open = name, os.open(self._folder / name, self._flags)
+
     def get(self, name: str, offset: int, length: int) -> None:
         if self._open is None or self._open[0] != name:
-            self.close()
-            self._open = name, os.open(self._folder / name, self._flags)
+            self.connect(name)
         end = offset + length
         while offset < end:
-            wanted = min(_BUFFER, end - offset)
-            # Past the page cache lengths are whole blocks of the device; offsets are, by the pattern.
-            count = os.preadv(self._open[1], [self._view[: -(-wanted // 4096) * 4096]], offset)
+            # Past the page cache lengths are whole pages; offsets are already.
+            wanted = min(_BUFFER, -(-(end - offset) // _PAGE) * _PAGE)
+            count = os.preadv(self._open[1], [self._view[:wanted]], offset)
             if not count:
                 raise Problem(f"{self._folder / name} ended before all of it was read")
             offset += count
@@ -61,3 +89,45 @@ class _Files:
         if self._open:
             os.close(self._open[1])
             self._open = None
+
+
+class _Http:
+    """A connection that is kept from request to request."""
+
+    def __init__(self, address: Callable[[str], Address]) -> None:
+        self._address, self._known = address, {}
+        self._buffer = memoryview(bytearray(_BUFFER))
+        self._connection: http.client.HTTPConnection | None = None
+
+    def connect(self, name: str) -> None:
+        url, headers = self._address(name)
+        parts = urlsplit(url)
+        self._known[name] = f"{parts.path}?{parts.query}" if parts.query else parts.path, headers
+        if self._connection is None:
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
+            self._connection.connect()
+
+    def get(self, name: str, offset: int, length: int) -> None:
+        if name not in self._known:
+            self.connect(name)
+        path, headers = self._known[name]
+        place = f"{name} at {self._connection.host}"
+        done = 0
+        try:
+            self._connection.request("GET", path, headers={**headers, "Range": f"bytes={offset}-{offset + length - 1}"})
+            answer = self._connection.getresponse()
+            if answer.status not in (200, 206):
+                raise Problem(f"{place} answers {answer.status} {answer.reason} to a bare request for the ceiling")
+            while count := answer.readinto(self._buffer):
+                done += count
+        except (OSError, http.client.HTTPException) as error:
+            raise Problem(
+                f"{place}: a bare request for the ceiling failed ({type(error).__name__}: {error})"
+            ) from error
+        if done != length:
+            raise Problem(f"{place} gave {done} of {length} bytes to a bare request for the ceiling")
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()

@@ -59,6 +59,7 @@ def measure(
 class _Thread:
     def __init__(self, share: Share, names: list[str], connect: Callable[[], Getter]) -> None:
         self.share, self._names, self.getter = share, names, connect()
+        self.getter.connect(names[share[0][0]])
         self.ended, self.error = 0.0, None
 
     def run(self, together: threading.Barrier) -> None:

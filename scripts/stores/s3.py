@@ -1,9 +1,8 @@
 """S3 as a client sees it: credentials, addresses, and putting a data set there and verifying it."""
 
 import contextlib
-import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import boto3
@@ -13,20 +12,22 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from scripts.lib.program import Problem
+from scripts.stores import transfer
 
-_BLOCK = 1 << 22
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_TOO_MUCH = "the service's limits are reached: read less at once, or later"
 
 
-def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None):
+def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None, **config: object):
     """Return a boto3 client for a store of the configuration.
 
     Args:
         store: its entry: region, anonymous.
         endpoint: URL of the service, None for AWS.
         credentials: {"access_key", "secret_key"} of an embedded server; None takes the environment's or AWS's chain.
+        config: for botocore's Config.
     """
-    options: dict = {"connect_timeout": 5, "read_timeout": 60, "retries": {"total_max_attempts": 3}}
+    options: dict = {"connect_timeout": 5, "read_timeout": 60, "retries": {"total_max_attempts": 3}, **config}
     if store["anonymous"]:
         options["signature_version"] = UNSIGNED
     keys = {}
@@ -69,45 +70,72 @@ def ensure_bucket(s3, store: dict) -> None:
         s3.create_bucket(Bucket=store["bucket"])
 
 
-def provide(
-    s3, store: dict, dataset: str, files: Iterable[tuple[dict, Path]], say: Callable[[str], None]
-) -> dict[str, int]:
-    """Bring the files of a data set into the bucket and verify them by reading them back.
+class Bucket:
+    """A data set's place in a bucket, for `scripts.stores.transfer`."""
 
-    Objects that are there with the right bytes are not uploaded again.
+    most_parts = 10_000
 
-    Args:
-        s3: a client (`client`).
-        store: the store's entry in the configuration.
-        dataset: id of the data set, the folder within the prefix.
-        files: (entry of the manifest, local path) of each file.
-        say: gets a line for each file.
+    def __init__(self, s3, store: dict, dataset: str) -> None:
+        """Say where: `dataset` is the folder within the store's prefix."""
+        self._s3, self._bucket, self._folder = s3, store["bucket"], "/".join(filter(None, [store["prefix"], dataset]))
+        self.where, self.writable, self.retries = _place(s3, store), not store["anonymous"], 0
+        s3.meta.events.register("after-call", self._count_retries)
 
-    Returns:
-        {"uploaded", "found", "retries"}: files, files, and what the SDK tried again.
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into one line."""
+        return explained(self._s3, self.where)
 
-    Raises:
-        Problem: one line that names the endpoint, the bucket or the object and what to do.
-    """
-    done = {"uploaded": 0, "found": 0, "retries": 0}
-    s3.meta.events.register("after-call", lambda parsed, **_: _count_retries(parsed, done))
-    place = _place(s3, store)
-    with explained(s3, place):
-        for entry, path in files:
-            key = "/".join(filter(None, [store["prefix"], dataset, entry["name"]]))
-            if _matches(s3, store["bucket"], key, entry):
-                done["found"] += 1
-                continue
-            if store["anonymous"]:
-                raise Problem(
-                    f"{key} is not in {place} as generated; upload it, or give credentials and drop anonymous"
-                )
-            say(f"uploading {key} ({entry['bytes']} bytes)")
-            s3.upload_file(str(path), store["bucket"], key)
-            if not _matches(s3, store["bucket"], key, entry):
-                raise Problem(f"{key} reads back differently from {place} than it was uploaded")
-            done["uploaded"] += 1
-    return done
+    def key(self, name: str) -> str:
+        """Return an object's key."""
+        return f"{self._folder}/{name}"
+
+    def size(self, name: str) -> int | None:
+        """Return the bytes of an object, None where there is none; asked by GET, since HEAD gives no reasons."""
+        try:
+            answer = self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range="bytes=0-0")
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
+                return None
+            if error.response["Error"]["Code"] in ("InvalidRange", "416"):
+                return 0
+            raise
+        answer["Body"].close()
+        return int(answer["ContentRange"].rpartition("/")[2])
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Return a range of an object."""
+        asked = f"bytes={offset}-{offset + length - 1}"
+        with contextlib.closing(
+            self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range=asked)["Body"]
+        ) as body:
+            return body.read()
+
+    @contextlib.contextmanager
+    def upload(self, name: str, size: int) -> Iterator[Callable[[int, int, BinaryIO], None]]:
+        """Upload an object in parts; an upload that fails leaves none of them behind."""
+        whole, s3 = {"Bucket": self._bucket, "Key": self.key(name)}, self._s3
+        length = transfer.part_bytes(size, self.most_parts)
+        if size <= length:
+            yield lambda offset, count, part: s3.put_object(**whole, Body=part, ContentLength=count)
+            return
+        whole["UploadId"] = s3.create_multipart_upload(**whole)["UploadId"]
+        tags = {}
+
+        def put(offset: int, count: int, part: BinaryIO) -> None:
+            number = offset // length + 1
+            tags[number] = s3.upload_part(**whole, PartNumber=number, Body=part, ContentLength=count)["ETag"]
+
+        try:
+            yield put
+            parts = [{"PartNumber": number, "ETag": tags[number]} for number in sorted(tags)]
+            s3.complete_multipart_upload(**whole, MultipartUpload={"Parts": parts})
+        except BaseException:
+            with contextlib.suppress(ClientError, BotoCoreError):
+                s3.abort_multipart_upload(**whole)
+            raise
+
+    def _count_retries(self, parsed: dict, **_: object) -> None:
+        self.retries += parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
 
 
 def reachable(s3, store: dict) -> str:
@@ -140,27 +168,6 @@ def explained(s3, place: str) -> Iterator[None]:
         ) from error
 
 
-def _matches(s3, bucket: str, key: str, entry: dict) -> bool:
-    """Say whether the object is there with the size and the sha256 of the manifest."""
-    try:
-        answer = s3.get_object(Bucket=bucket, Key=key)
-    except ClientError as error:
-        if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
-            return False
-        raise
-    with contextlib.closing(answer["Body"]) as body:
-        if answer["ContentLength"] != entry["bytes"]:
-            return False
-        hashed = hashlib.sha256()
-        for block in body.iter_chunks(_BLOCK):
-            hashed.update(block)
-    return hashed.hexdigest() == entry["sha256"]
-
-
-def _count_retries(parsed: dict, done: dict[str, int]) -> None:
-    done["retries"] += parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
-
-
 def _explain(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
     remedy = {
@@ -168,6 +175,10 @@ def _explain(error: ClientError, place: str) -> str:
         "InvalidAccessKeyId": _CHECK_KEYS,
         "XAdminUserNotFound": _CHECK_KEYS,
         "SignatureDoesNotMatch": _CHECK_KEYS,
+        "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
+        "SlowDown": _TOO_MUCH,
+        "ServiceUnavailable": _TOO_MUCH,
+        "503": _TOO_MUCH,
         "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
         "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
     }.get(code, "see the service's documentation of this code")

@@ -1,0 +1,97 @@
+"""Reads objects over S3 with boto3: a ranged GetObject a chunk, so many at once as the cell's concurrency says.
+
+The SDK's own transfer manager fetches whole objects only. Responses to ranges carry no checksum of the range, so the
+SDK validates none; what was read is verified outside the timed window.
+"""
+
+import threading
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from scripts import readers
+from scripts.lib.program import Problem
+from scripts.readers import Access, Changed, Identity
+from scripts.stores import s3
+
+# Taken from a response at once: the SDK copies it.
+_PIECE = 1 << 20
+_CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
+
+
+class Reader(readers.Reader):
+    """Reads objects of a bucket under the data set's key."""
+
+    client = f"boto3 {boto3.__version__}"
+
+    def __init__(self, store: dict, location: dict, access: Access) -> None:
+        """Make the client, whose credentials and endpoint are the environment's; nothing is sent."""
+        super().__init__(access)
+        self._bucket, self._prefix = store["bucket"], location["key"]
+        options = {"max_pool_connections": access.concurrency, "response_checksum_validation": "when_required"}
+        self._s3 = s3.client(store, None, None, **options)
+        self._place = f"bucket {store['bucket']} at {self._s3.meta.endpoint_url}"
+        # The SDK says so once for each request that it sends, those that it tries again included.
+        self._s3.meta.events.register("before-send.s3.GetObject", self._count)
+        self._asked = threading.local()
+
+    def identify(self, name: str) -> Identity:
+        """Return size and ETag; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
+        answer = self._get(name, 0, 1)
+        answer["Body"].close()
+        return Identity(int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"])
+
+    def fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
+        """Get a chunk, if the object is still the same."""
+        answer = self._get(name, offset, len(part), IfMatch=identity.version)
+        if answer["ETag"] != identity.version or answer["ContentLength"] != len(part):
+            answer["Body"].close()
+            raise Changed(f"{self._where(name)} was replaced or truncated while it was measured")
+        self._fill(answer["Body"], name, part)
+
+    def close(self) -> None:
+        """Close connections and threads."""
+        super().close()
+        self._s3.close()
+
+    def _get(self, name: str, offset: int, length: int, **conditions: str) -> dict:
+        self._asked.before = 0
+        wanted = {
+            "Bucket": self._bucket,
+            "Key": f"{self._prefix}/{name}",
+            "Range": f"bytes={offset}-{offset + length - 1}",
+        }
+        with s3.explained(self._s3, self._where(name)):
+            try:
+                return self._s3.get_object(**wanted, **conditions)
+            except ClientError as error:
+                if error.response["Error"].get("Code") in _CHANGED:
+                    raise Changed(f"{self._where(name)} was replaced or truncated while it was measured") from error
+                raise
+
+    def _fill(self, body, name: str, part: memoryview) -> None:
+        done = 0
+        try:
+            while done < len(part):
+                count = body.readinto(part[done : done + _PIECE])
+                if not count:
+                    break
+                done += count
+        except (BotoCoreError, OSError) as error:
+            raise Problem(
+                f"{self._where(name)}: the answer was cut after {done} of {len(part)} bytes ({type(error).__name__});"
+                " check the network and run again"
+            ) from error
+        if done < len(part):
+            raise Problem(f"{self._where(name)}: the answer ended after {done} of {len(part)} bytes; run again")
+        body.close()
+
+    def _where(self, name: str) -> str:
+        return f"{self._prefix}/{name} in {self._place}"
+
+    def _count(self, **_: object) -> None:
+        """Count a request; what a thread sends again for the same answer is a retry."""
+        with self._lock:
+            self.attempts += 1
+            self.retries += self._asked.before > 0
+        self._asked.before += 1
