@@ -15,7 +15,7 @@ from typing import IO
 from scripts import studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.program import Problem, read_json, write_json
-from scripts.stores import s3, servers
+from scripts.stores import azure, s3, servers
 from scripts.stores.processes import owned
 
 _POLL_S = 1.0
@@ -79,6 +79,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             "repeat": arguments.repeat,
             "manifest": provision["manifest"],
             "location": location,
+            "local_files": provision["local_files"],
             "time_limit_s": cell["time_limit_s"],
             "scratch": str(_scratch(stack, arguments.out)),
         }
@@ -135,13 +136,16 @@ def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: 
             if "AWS_EC2_METADATA_DISABLED" not in os.environ:
                 del env["AWS_EC2_METADATA_DISABLED"]
         return None, provision["location"], env
-    served, endpoint = None, store.get("endpoint")
+    key = "/".join(filter(None, [store["prefix"], provision["location"]["dataset"]]))
+    served = None
     if store.get("server") == "embedded":
-        served = stack.enter_context(
-            servers.s3(read_json(binaries), Path(provision["folder"]), store.get("network"), log)
-        )
-        endpoint = served.endpoint
-        env = {key: value for key, value in env.items() if not key.lower().endswith("_proxy")}
+        start = {"s3": servers.s3, "azure-blob": servers.azurite}[store["kind"]]
+        served = stack.enter_context(start(read_json(binaries), Path(provision["folder"]), store.get("network"), log))
+        env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
+    if store["kind"] != "s3":
+        return served, *_azure(store, key, served, env)
+    endpoint = served.endpoint if served else store.get("endpoint")
+    if served:
         env |= {
             "AWS_ACCESS_KEY_ID": served.credentials["access_key"],
             "AWS_SECRET_ACCESS_KEY": served.credentials["secret_key"],
@@ -151,7 +155,20 @@ def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: 
     env["AWS_REGION"] = store["region"]
     if endpoint:
         env["AWS_ENDPOINT_URL"] = endpoint
-    return served, {"url": f"{s3.base_url(store, endpoint)}/{provision['location']['dataset']}"}, env
+    url = f"{s3.base_url(store, endpoint)}/{provision['location']['dataset']}"
+    return served, {"url": url, "key": key}, env
+
+
+def _azure(store: dict, key: str, served: servers.Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+    """Return the place of the objects and the environment, which has the user's own credentials or the server's."""
+    if served:
+        env = {name: value for name, value in env.items() if not name.startswith("AZURE_")}
+        env[azure.CONNECTION] = azure.connection_string(served.endpoint, served.credentials)
+        url = f"{served.endpoint}/{served.credentials['account']}/{store['container']}"
+    else:
+        azure.credentials(store)
+        url = azure.base_url(store)
+    return {"url": f"{url}/{key}", "key": key}, env
 
 
 class _Window:

@@ -13,6 +13,7 @@ import numpy as np
 
 _LEAST_BLOCK = 4096
 _MOST_BLOCKS = 4096
+_PIECE = 1 << 22
 
 
 def block_bytes(size: int) -> int:
@@ -20,18 +21,23 @@ def block_bytes(size: int) -> int:
     return max(_LEAST_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())
 
 
-def blocks(content: dict, size: int) -> Iterator[bytes]:
-    """Yield the bytes of an object block by block.
+def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of an object from `start` on, in pieces of 4 MiB at most, none of which crosses a block's end.
 
     Args:
         content: {"seed", "object", "block_bytes"}, as in a manifest's entry.
         size: of the object in bytes; the last block may be shorter.
+        start: offset of the first byte; what precedes it in its block is made and dropped.
     """
     length = content["block_bytes"]
-    for number, start in enumerate(range(0, size, length)):
-        seed = np.random.SeedSequence([content["seed"], size, content["object"], number])
-        count = min(length, size - start)
-        yield np.random.SFC64(seed).random_raw(-(-count // 8)).astype("<u8", copy=False).tobytes()[:count]
+    for number in range(start // length, -(-size // length)):
+        block = np.random.SFC64(np.random.SeedSequence([content["seed"], size, content["object"], number]))
+        end = min((number + 1) * length, size)
+        for begin in range(number * length, end, _PIECE):
+            count = min(_PIECE, end - begin)
+            piece = block.random_raw(-(-count // 8)).astype("<u8", copy=False).tobytes()
+            if begin + count > start:
+                yield piece[max(0, start - begin) : count]
 
 
 def entry(name: str, size: int, seed: int, number: int) -> dict:
@@ -40,29 +46,43 @@ def entry(name: str, size: int, seed: int, number: int) -> dict:
     crc32 has one number a block, the checksum of whatever section a reader is given: sections are whole blocks.
     """
     content = {"seed": seed, "object": number, "block_bytes": block_bytes(size)}
-    whole, checksums = hashlib.sha256(), []
-    for block in blocks(content, size):
-        whole.update(block)
-        checksums.append(zlib.crc32(block))
+    whole, checksums, position = hashlib.sha256(), [], 0
+    for piece in pieces(content, size):
+        whole.update(piece)
+        if position % content["block_bytes"] == 0:
+            checksums.append(0)
+        checksums[-1] = zlib.crc32(piece, checksums[-1])
+        position += len(piece)
     return {"name": name, "bytes": size, "sha256": whole.hexdigest(), "crc32": checksums, "content": content}
 
 
 def stream(entry: dict) -> io.BufferedReader:
-    """Return the bytes of an entry as a file to read from: nothing of them lies on a disk."""
-    return io.BufferedReader(_Stream(blocks(entry["content"], entry["bytes"])), 1 << 20)
+    """Return the bytes of an entry as a file to read from and to seek in: nothing of them lies on a disk."""
+    return io.BufferedReader(_Stream(entry), 1 << 20)
 
 
 class _Stream(io.RawIOBase):
-    def __init__(self, parts: Iterator[bytes]) -> None:
-        self._parts, self._rest = parts, memoryview(b"")
+    def __init__(self, entry: dict) -> None:
+        self._content, self._size = entry["content"], entry["bytes"]
+        self.seek(0)
 
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: getattr(self, "_position", 0), io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        self._pieces, self._rest = pieces(self._content, self._size, self._position), memoryview(b"")
+        return self._position
+
     def readinto(self, buffer: memoryview) -> int:
         if not self._rest:
-            self._rest = memoryview(next(self._parts, b""))
+            self._rest = memoryview(next(self._pieces, b""))
         count = min(len(buffer), len(self._rest))
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
+        self._position += count
         return count

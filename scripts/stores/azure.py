@@ -95,6 +95,12 @@ def credentials(store: dict) -> str:
     return SAS if os.environ.get(SAS) else "azure-identity's chain (environment, managed identity, az login)"
 
 
+def base_url(store: dict) -> str:
+    """Return the URL of a container or share that is not embedded; arguments and errors as for `blob_container`."""
+    with (share if "share" in store else blob_container)(store) as client:
+        return urlsplit(client.url)._replace(query="").geturl()
+
+
 def place(store: dict) -> str:
     """Return what a store's container or share is called in messages."""
     what = f"share {store['share']}" if "share" in store else f"container {store['container']}"

@@ -1,0 +1,189 @@
+"""Brings a data set into an object store: what is not there as generated is uploaded in parts and read back.
+
+Objects come from files or are made as they are sent (`scripts.lib.objects`); memory does not grow with their size.
+"""
+
+import contextlib
+import hashlib
+import io
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from scripts.lib import objects
+from scripts.lib.program import Problem
+
+MIB = 2**20
+READ_BYTES = 16 * MIB
+_LEAST_PART = 16 * MIB
+_THREADS = 4
+_SAY_EVERY_S = 10.0
+
+File = tuple[dict, Path | None]
+Say = Callable[[str], None]
+
+
+class Target(Protocol):
+    """A data set's place in an object store.
+
+    Attributes:
+        where: the place in messages.
+        retries: what the SDK has tried again.
+        writable: whether objects may be uploaded.
+        most_parts: how many parts the store takes for an object.
+    """
+
+    where: str
+    retries: int
+    writable: bool
+    most_parts: int
+
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into `Problem`."""
+
+    def key(self, name: str) -> str:
+        """Return the object's full name in the store."""
+
+    def size(self, name: str) -> int | None:
+        """Return the bytes of an object, None where there is none."""
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Return a range of an object."""
+
+    def upload(self, name: str, size: int) -> contextlib.AbstractContextManager[Callable[[int, int, BinaryIO], None]]:
+        """Return what begins an object and ends it after all its parts; its value takes (offset, length, part)."""
+
+
+def provide(target: Target, files: Iterable[File], say: Say) -> dict[str, int]:
+    """Bring files into a store; those that are there with the right bytes are left alone.
+
+    Args:
+        target: the place.
+        files: (entry of the manifest, local path or None where the entry says how its content is made).
+        say: gets a line for each object, and for a large one from time to time.
+
+    Returns:
+        {"uploaded", "found", "retries"}: objects, objects, and what the SDK tried again.
+
+    Raises:
+        Problem: one line that names the place or the object and what to do.
+    """
+    files = list(files)
+    absent = lacking(target, files, say)
+    upload(target, absent, say)
+    return {"uploaded": len(absent), "found": len(files) - len(absent), "retries": target.retries}
+
+
+def lacking(target: Target, files: Iterable[File], say: Say) -> list[File]:
+    """Return the files that are not in the store with the bytes of the manifest."""
+    with target.explained():
+        return [(entry, path) for entry, path in files if not _holds(target, entry, say)]
+
+
+def upload(target: Target, files: Iterable[File], say: Say) -> None:
+    """Upload files and verify each by reading it back.
+
+    Raises:
+        Problem: the store is read only, something cannot be uploaded, or reads back differently.
+    """
+    for entry, path in files:
+        key = target.key(entry["name"])
+        if not target.writable:
+            raise Problem(
+                f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous"
+            )
+        say(f"uploading {key} ({entry['bytes']} bytes)")
+        with target.explained():
+            _send(target, entry, path, say)
+            if not _holds(target, entry, say):
+                raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
+
+
+def opened(entry: dict, path: Path | None) -> BinaryIO:
+    """Return the bytes of a manifest's entry as a file: its local copy, or made while it is read."""
+    return objects.stream(entry) if path is None else open(path, "rb")
+
+
+def part_bytes(size: int, most_parts: int) -> int:
+    """Return the size of the parts of an object: whole MiB, and no more parts than the store takes."""
+    return max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
+
+
+def _holds(target: Target, entry: dict, say: Say) -> bool:
+    """Say whether the object is there with the size and the sha256 of the manifest."""
+    name, size = entry["name"], entry["bytes"]
+    if target.size(name) != size:
+        return False
+    hashed, progress = hashlib.sha256(), _Progress(f"reading {target.key(name)}", size, say)
+    for offset in range(0, size, READ_BYTES):
+        part = target.read(name, offset, min(READ_BYTES, size - offset))
+        hashed.update(part)
+        progress.add(len(part))
+    return hashed.hexdigest() == entry["sha256"]
+
+
+def _send(target: Target, entry: dict, path: Path | None, say: Say) -> None:
+    size, length = entry["bytes"], part_bytes(entry["bytes"], target.most_parts)
+    progress = _Progress(f"uploading {target.key(entry['name'])}", size, say)
+    with target.upload(entry["name"], size) as put:
+
+        def send(offset: int) -> int:
+            count = min(length, size - offset)
+            with opened(entry, path) as source:
+                put(offset, count, Part(source, offset, count))
+            return count
+
+        pool = ThreadPoolExecutor(_THREADS)
+        try:
+            for count in pool.map(send, range(0, max(size, 1), length)):
+                progress.add(count)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class Part(io.RawIOBase):
+    """A part of a file, as a file that can be read and rewound."""
+
+    def __init__(self, source: BinaryIO, start: int, length: int) -> None:
+        """Begin at byte `start` of `source`."""
+        self._source, self._start, self._length = source, start, length
+        self._position, self._moved = 0, True
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """It can be rewound, as an SDK does before it tries again."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a byte of the part."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
+        self._position, self._moved = base + offset, True
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read on, to the part's end at most."""
+        if self._moved:
+            self._source.seek(self._start + self._position)
+            self._moved = False
+        count = self._source.readinto(memoryview(buffer)[: max(0, self._length - self._position)])
+        self._position += count
+        return count
+
+
+class _Progress:
+    """Says from time to time how far a large object has come."""
+
+    def __init__(self, what: str, size: int, say: Say) -> None:
+        self._what, self._size, self._say = what, size, say
+        self._done, self._said = 0, time.monotonic()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if time.monotonic() - self._said > _SAY_EVERY_S:
+            self._said = time.monotonic()
+            self._say(f"{self._what}: {self._done / 2**30:.1f} of {self._size / 2**30:.1f} GiB")
