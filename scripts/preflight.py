@@ -16,7 +16,7 @@ from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.lib import cache, host
 from scripts.lib.program import Problem, run
-from scripts.stores import s3
+from scripts.stores import azure, s3
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
@@ -49,8 +49,8 @@ def findings(config: dict) -> Iterator[Finding]:
     for folder, use in _uses(config).items():
         yield from _folder(folder, use)
     for name, store in config["stores"].items():
-        if store["kind"] == "s3":
-            yield from _s3(name, store)
+        if store["kind"] != "posix":
+            yield from _service(name, store)
 
 
 def _tools(config: dict) -> Iterator[Finding]:
@@ -62,6 +62,9 @@ def _tools(config: dict) -> Iterator[Finding]:
     if "volumes" in config["studies"]:
         found = shutil.which("fio")
         yield "tool fio", bool(found), found or "apt install fio, or dnf install fio"
+    if launcher := config["studies"].get("blobs", {}).get("mpi", {}).get("launcher"):
+        found = shutil.which(launcher[0])
+        yield f"tool {launcher[0]}", bool(found), found or "load the cluster's module for it, or correct mpi.launcher"
     if "conda" in kinds:
         found = shutil.which("conda") or shutil.which("mamba")
         yield (
@@ -109,7 +112,7 @@ def _uses(config: dict) -> dict[Path, _Use]:
             use.size += sum(sizes[dataset] for dataset in read if copied or not made[dataset])
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
-            use.attributes |= embedded
+            use.attributes |= embedded and store["kind"] == "s3"
             use.made |= any(cell.dataset for cell in of_store)
     return uses
 
@@ -160,12 +163,21 @@ def _attributes(path: Path) -> str:
     return "user attributes work (the embedded S3 server needs them)"
 
 
-def _s3(name: str, store: dict) -> Iterator[Finding]:
+def _service(name: str, store: dict) -> Iterator[Finding]:
     if store.get("server") == "embedded":
         yield f"store {name}", True, "embedded, served on the loopback"
         return
-    yield _try(f"store {name} credentials", lambda: _credentials(store))
-    yield _try(f"store {name} bucket", lambda: s3.reachable(s3.client(store, store.get("endpoint"), None), store))
+    what, credentials, look = {
+        "s3": ("bucket", _credentials, _bucket),
+        "azure-blob": ("container", azure.credentials, azure.reachable),
+        "azure-files": ("share", azure.credentials, azure.reachable),
+    }[store["kind"]]
+    yield _try(f"store {name} credentials", lambda: credentials(store))
+    yield _try(f"store {name} {what}", lambda: look(store))
+
+
+def _bucket(store: dict) -> str:
+    return s3.reachable(s3.client(store, store.get("endpoint"), None), store)
 
 
 def _credentials(store: dict) -> str:

@@ -4,6 +4,7 @@ A function imports the SDK of its own service: a process that reads one of them 
 """
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -168,13 +169,18 @@ def _client(kind, store: dict, name: str, argument: str, connection: str | None,
         return client
     if not url:
         raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
-    token = os.environ.get(SAS)
-    return kind(url, name, credential=AzureSasCredential(token.lstrip("?")) if token else _identity(), **options)
+    if token := os.environ.get(SAS):
+        return kind(url, name, credential=AzureSasCredential(token.lstrip("?")), **options)
+    if not url.startswith("https:"):
+        raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
+    return kind(url, name, credential=_identity(), **options)
 
 
 def _identity():
     from azure.identity import DefaultAzureCredential
 
+    # It tells at length what it tried; the one line of `explained` says what to do.
+    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return DefaultAzureCredential()
 
 
