@@ -66,7 +66,7 @@ IMPORT_FILES = files_of(IMPORTS)
 wildcard_constraints:
     run=RUN,
     study="|".join(STUDIES),
-    library="|".join(map(re.escape, CONFIG["libraries"])),
+    library="|".join(map(re.escape, CONFIG["libraries"])) or "none",
     store="|".join(map(re.escape, CONFIG["stores"])),
     dataset="[a-z][A-Za-z0-9-]*",
     cell="[^/]+",
