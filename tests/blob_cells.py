@@ -12,7 +12,7 @@ from conftest import ROOT
 
 from scripts.lib import objects
 from scripts.make_blobs import make
-from scripts.stores import s3
+from scripts.stores import azure, s3
 from scripts.studies import blobs
 
 LEVELS = {
@@ -35,6 +35,7 @@ class Cell:
     Attributes:
         job: what the step would say to the measuring program.
         env: the measuring program's environment.
+        within: a command that runs the measuring program in a place of its own.
     """
 
     def __init__(self, folder: Path, objects_made: int = 4, iterations: int = 3, **levels: str) -> None:
@@ -64,7 +65,7 @@ class Cell:
             "time_limit_s": 60,
             "scratch": str(folder),
         }
-        self.env = dict(os.environ)
+        self.env, self.within = dict(os.environ), []
         self.events: dict[str, Callable[[], None]] = {}
 
     def in_s3(self, endpoint: str, credentials: dict[str, str]) -> "Cell":
@@ -84,6 +85,21 @@ class Cell:
         for entry in self.manifest["files"]:
             content = objects.stream(entry).read()
             client.put_object(Bucket="test", Key=f"run/blobs-test/{entry['name']}", Body=content)
+        return self
+
+    def in_azure(self, connection: str) -> "Cell":
+        """Put the objects into a container of a server."""
+        store = {"kind": "azure-blob", "container": "test", "prefix": "run", "server": "embedded"}
+        self.settings["store"] = store
+        self.job["location"] = {"url": "", "key": "run/blobs-test"}
+        self.job["local_files"] = []
+        self.env["AZURE_STORAGE_CONNECTION_STRING"] = connection
+        with azure.blob_container(store, connection) as client:
+            if not client.exists():
+                client.create_container()
+            for entry in self.manifest["files"]:
+                content = objects.stream(entry).read()
+                client.upload_blob(f"run/blobs-test/{entry['name']}", content, overwrite=True)
         return self
 
     def fill(self) -> "Cell":
@@ -126,7 +142,7 @@ class Cell:
     @contextlib.contextmanager
     def started(self, log: Path) -> Iterator[subprocess.Popen]:
         """Start the program and give it its job."""
-        command = [sys.executable, "-sE", "-m", "scripts.measure_blobs"]
+        command = [*self.within, sys.executable, "-sE", "-m", "scripts.measure_blobs"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (
             open(log, "w", encoding="utf-8") as words,

@@ -101,7 +101,7 @@ def test_a_scatter_of_operations_below_a_block_is_refused_with_the_block():
 def test_blocks_that_come_in_several_operations_are_verified_and_a_wrong_byte_is_found():
     size = 64 * MIB
     entry = objects.entry("a", size, 1, 0)
-    content = b"".join(objects.blocks(entry["content"], size))
+    content = objects.stream(entry).read()
     found = plan("sections", 3, size, operation_bytes=4096)
     right, wrong = Verifier([entry], found.block), Verifier([entry], found.block)
     spoilt = bytearray(content)
@@ -139,5 +139,6 @@ def test_a_ceiling_asks_for_the_first_operation_of_each_process_with_all_threads
 
 def test_checksums_of_objects_are_those_of_their_blocks():
     entry = objects.entry("a", 3 * 4096 + 1, 7, 2)
-    assert entry["crc32"] == [zlib.crc32(block) for block in objects.blocks(entry["content"], entry["bytes"])]
+    content = objects.stream(entry).read()
+    assert entry["crc32"] == [zlib.crc32(content[start : start + 4096]) for start in range(0, len(content), 4096)]
     assert len(entry["crc32"]) == 4

@@ -7,6 +7,7 @@ import http.client
 import mmap
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -18,6 +19,9 @@ _PAGE = 4096
 _TIMEOUT_S = 60
 # An address is signed for as long as a cell may take.
 _VALID_S = 12 * 3600
+
+# What a token of azure-identity is for.
+_AZURE = "https://storage.azure.com/.default"
 
 Address = tuple[str, dict[str, str]]
 
@@ -45,7 +49,7 @@ def of(store: dict, location: dict, direct: bool = False) -> Callable[[], Getter
     """
     if store["kind"] == "posix":
         return lambda: _Files(location, direct)
-    address = _s3(store, location)
+    address = (_s3 if store["kind"] == "s3" else _azure)(store, location)
     return lambda: _Http(address)
 
 
@@ -59,6 +63,43 @@ def _s3(store: dict, location: dict) -> Callable[[str], Address]:
         return client.generate_presigned_url("get_object", Params=wanted, ExpiresIn=_VALID_S), {}
 
     return address
+
+
+def _azure(store: dict, location: dict) -> Callable[[str], Address]:
+    from azure.core.credentials import AzureSasCredential
+
+    from scripts.stores import azure
+
+    files = store["kind"] == "azure-files"
+    container = (azure.share if files else azure.blob_container)(store)
+
+    def address(name: str) -> Address:
+        path = f"{location['key']}/{name}"
+        client = container.get_file_client(path) if files else container.get_blob_client(path)
+        credential = client.credential
+        if hasattr(credential, "account_key"):
+            return f"{client.url}?{_signature(store, path, credential)}", {}
+        if isinstance(credential, AzureSasCredential):
+            return f"{client.url}?{credential.signature}", {}
+        if hasattr(credential, "get_token"):
+            headers = {"x-ms-version": client.api_version} | ({"x-ms-file-request-intent": "backup"} if files else {})
+            return client.url, headers | {"Authorization": f"Bearer {credential.get_token(_AZURE).token}"}
+        return client.url, {}
+
+    return address
+
+
+def _signature(store: dict, path: str, credential) -> str:
+    """Return the signature that lets whoever has it read one object; made here, nothing is asked."""
+    account = {"account_name": credential.account_name, "account_key": credential.account_key}
+    options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=_VALID_S)}
+    if store["kind"] == "azure-files":
+        from azure.storage.fileshare import generate_file_sas
+
+        return generate_file_sas(share_name=store["share"], file_path=path.split("/"), **account, **options)
+    from azure.storage.blob import generate_blob_sas
+
+    return generate_blob_sas(container_name=store["container"], blob_name=path, **account, **options)
 
 
 class _Files:

@@ -17,7 +17,7 @@ from scripts.lib.program import Problem
 
 CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"
 # Unlike the SDK's own, which wait for minutes before they say that nobody answers.
-_PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
 _KEY = f"check the key in {CONNECTION}, or the rights and dates of the SAS token"
 _RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
 _REMEDIES = {
@@ -153,7 +153,7 @@ def _explain(error: AzureError, where: str) -> str:
 
 
 def _client(kind, store: dict, name: str, argument: str, connection: str | None, options: dict):
-    options = _PATIENCE | options
+    options = PATIENCE | options
     if store.get("server") == "embedded":
         # What is on the loopback is behind no proxy of the environment.
         options["use_env_settings"] = False

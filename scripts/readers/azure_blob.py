@@ -1,0 +1,31 @@
+"""Reads objects of Azure Blob with azure-storage-blob."""
+
+from azure.core import MatchConditions
+from azure.storage.blob import __version__
+
+from scripts.readers import azure_sdk
+from scripts.stores import azure
+
+
+class Reader(azure_sdk.Reader):
+    """Reads blobs on the condition that their ETag is the one that was identified."""
+
+    client = f"azure-storage-blob {__version__}"
+
+    def connect(self, store: dict, **options: object):
+        """Return the container's client."""
+        return azure.blob_container(store, **options)
+
+    def object_client(self, path: str):
+        """Return a blob's client."""
+        return self._container.get_blob_client(path)
+
+    def properties(self, client) -> tuple[int, str]:
+        """Ask for a blob's size and ETag."""
+        found = client.get_blob_properties()
+        return found.size, found.etag
+
+    def download(self, client, offset: int, length: int, concurrency: int, etag: str):
+        """Begin to download a range of a blob."""
+        condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+        return client.download_blob(offset, length, max_concurrency=concurrency, **condition)

@@ -1,0 +1,149 @@
+"""What the readers of Azure Blob and Azure Files share: the SDK's own chunks and concurrency, and its requests counted.
+
+The SDK fetches the first chunk of a range by itself and the others together. Where several extents are asked for they
+are fetched in threads, each extent by the SDK without concurrency of its own.
+"""
+
+import io
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+
+from azure.core.exceptions import HttpResponseError, ResourceModifiedError
+from azure.core.pipeline.transport import RequestsTransport
+
+from scripts import readers
+from scripts.lib.program import Problem
+from scripts.readers import Access, Changed, Identity
+from scripts.stores import azure
+
+_CHANGED = (412, 416)
+
+
+class Reader(readers.Reader):
+    """Reads through clients that a subclass makes, one an object."""
+
+    def __init__(self, store: dict, location: dict, access: Access) -> None:
+        """Make the client of the container or share; nothing is sent."""
+        super().__init__(access)
+        self._prefix, self._place = location["key"], azure.place(store)
+        options = {name: azure.PATIENCE[name] for name in ("connection_timeout", "read_timeout")}
+        options["use_env_settings"] = store.get("server") != "embedded"
+        self._transport = _Transport(self._count, access.concurrency, **options)
+        chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
+        with azure.explained(self._place):
+            self._container = self.connect(store, transport=self._transport, **chunk)
+        self._known: dict[str, object] = {}
+
+    @abstractmethod
+    def connect(self, store: dict, **options: object):
+        """Return the client of the store's container or share."""
+
+    @abstractmethod
+    def object_client(self, path: str):
+        """Return the client of an object of it."""
+
+    @abstractmethod
+    def properties(self, client) -> tuple[int, str]:
+        """Ask for an object's size and ETag."""
+
+    @abstractmethod
+    def download(self, client, offset: int, length: int, concurrency: int, etag: str):
+        """Begin to download a range; returns the SDK's stream."""
+
+    def identify(self, name: str) -> Identity:
+        """Return size and ETag."""
+        return Identity(*self._explained(name, 1, lambda: self.properties(self._client(name))))
+
+    def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        """Let the SDK fill `view`, if the object is still the same."""
+        parts, at = [], 0
+        for offset, length in extents:
+            parts.append((offset, view[at : at + length]))
+            at += length
+        needed = sum(-(-len(part) // self.access.chunk_bytes) for _, part in parts)
+        concurrency = self.access.concurrency if len(parts) == 1 else 1
+        self._explained(name, needed, lambda: self.each(parts, self._into(name, concurrency, identity)))
+
+    def close(self) -> None:
+        """Close connections and threads."""
+        super().close()
+        self._container.close()
+        self._transport.close()
+
+    def _into(self, name: str, concurrency: int, identity: Identity) -> Callable[[int, memoryview], None]:
+        def fetch(offset: int, part: memoryview) -> None:
+            stream = self.download(self._client(name), offset, len(part), concurrency, identity.version)
+            if stream.properties.etag != identity.version or stream.size != len(part):
+                raise Changed(f"{self._where(name)} was replaced or truncated while it was measured")
+            into = _Into(part)
+            stream.readinto(into)
+            if into.written != len(part):
+                raise Problem(f"{self._where(name)}: {into.written} of {len(part)} bytes came; run again")
+
+        return fetch
+
+    def _client(self, name: str):
+        if name not in self._known:
+            self._known[name] = self.object_client(f"{self._prefix}/{name}")
+        return self._known[name]
+
+    def _explained(self, name: str, needed: int, ask: Callable[[], object]) -> object:
+        """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""
+        before = self.attempts
+        with azure.explained(self._where(name)):
+            try:
+                return ask()
+            except HttpResponseError as error:
+                if isinstance(error, ResourceModifiedError) or error.status_code in _CHANGED:
+                    raise Changed(f"{self._where(name)} was replaced or truncated while it was measured") from error
+                raise
+            finally:
+                self.retries += max(0, self.attempts - before - needed)
+
+    def _where(self, name: str) -> str:
+        return f"{self._prefix}/{name} in {self._place}"
+
+    def _count(self) -> None:
+        with self._lock:
+            self.attempts += 1
+
+
+class _Transport(RequestsTransport):
+    """The SDK's transport, with a connection for each of its threads, and every request counted."""
+
+    def __init__(self, count: Callable[[], None], connections: int, **options: object) -> None:
+        super().__init__(**options)
+        self._count = count
+        self.open()
+        for adapter in self.session.adapters.values():
+            adapter.init_poolmanager(connections, connections)
+
+    def send(self, request, **options: object):
+        self._count()
+        return super().send(request, **options)
+
+
+class _Into(io.RawIOBase):
+    """A process's buffer as the file that the SDK writes to, chunk by chunk in any order."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view, self._at, self.written = view, 0, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._view)}[whence]
+        return self._at
+
+    def write(self, content: bytes) -> int:
+        self._view[self._at : self._at + len(content)] = content
+        self._at += len(content)
+        self.written += len(content)
+        return len(content)
