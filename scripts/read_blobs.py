@@ -133,7 +133,7 @@ class Process:
             "host": self._host,
             "cores": host.usable_cores() if leads else 0,
             "mpi": _library(),
-            "client": self._reader.client,
+            "client": f"MPI-IO of {_library()}" if self._plan.pattern.startswith("mpi-io") else self._reader.client,
         }
 
     def prepare(self) -> None:
@@ -261,6 +261,7 @@ class Process:
         found = self._spot
         if self._several and not self._changed:
             found = self._verify_all()
+        self._delivery.close()
         mine = {
             "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
             "operations": len(self._delivery.gets),

@@ -12,7 +12,7 @@ from scripts.lib import objects
 from scripts.lib.patterns import PATTERNS
 
 MIB = 2**20
-READ_BY_ALL = [pattern for pattern in PATTERNS if not pattern.startswith("mpi-io")]
+MPI_IO = [pattern for pattern in PATTERNS if pattern.startswith("mpi-io")]
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reas
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("pattern", READ_BY_ALL)
-@pytest.mark.parametrize("operation_size", ["1GiB", "256KiB"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("operation_size", ["1GiB", "128KiB"])
 def test_every_pattern_reads_what_it_says_and_verifies_it(cell, pattern, operation_size):
     record = cell(pattern=pattern, processes="3", operation_size=operation_size, concurrency="2").measure()
     assert record["reasons"] == []
@@ -80,6 +80,15 @@ def test_every_pattern_reads_what_it_says_and_verifies_it(cell, pattern, operati
     assert work["blocks_verified"] == (1 if several else 3) * 256 * (3 if everybody else 1)
     assert record["memory"]["growth_bytes"] <= record["memory"]["allowed_bytes"]
     assert record["retries"] == 0
+
+
+@pytest.mark.parametrize("pattern", MPI_IO)
+def test_hints_of_mpi_io_are_read_back_and_a_process_without_work_takes_part(cell, pattern):
+    record = cell(pattern=pattern, size="12KiB", processes="4", operation_size="4KiB").measure()
+    assert record["reasons"] == []
+    assert record["effective"]["idle_processes"] == 1
+    assert record["effective"]["mpi_io_hints"]["romio_filesystem_type"]
+    assert record["effective"]["client"].startswith("MPI-IO of MPICH ")
 
 
 def test_the_latency_of_an_iteration_is_that_of_its_slowest_process(cell):

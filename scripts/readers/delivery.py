@@ -30,6 +30,9 @@ class Independent:
         self.identities = {number: self.reader.identify(self.names[number]) for number in self.numbers()}
         return self.identities
 
+    def close(self) -> None:
+        """Let go of what all processes hold together; called by all of them."""
+
     def read_with(self, reader: Reader) -> None:
         """Read with another reader from now on."""
         self.reader = reader
@@ -124,5 +127,9 @@ class Scatter(_FromOne):
 
 def of(comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> Independent:
     """Return the delivery of a plan's pattern."""
+    if plan.pattern.startswith("mpi-io"):
+        from scripts.readers.mpi_io import MpiIo
+
+        return MpiIo(comm, plan, reader, names, view)
     kinds = dict(zip(FROM_ONE, (Broadcast, Scatter), strict=True))
     return kinds.get(plan.pattern, Independent)(comm, plan, reader, names, view)

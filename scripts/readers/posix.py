@@ -40,9 +40,13 @@ class Reader(readers.Reader):
             self.each(self.chunks(extents, view), lambda offset, part: self._fetch(file, name, offset, part))
             self._confirm(name, file, identity)
 
+    def path(self, name: str) -> Path:
+        """Return where an object is."""
+        return self._folder / name
+
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[int]:
-        path = self._folder / name
+        path = self.path(name)
         if self.access.direct and cache.file_system_type(path):
             # Newer kernels open files in memory with O_DIRECT and read them as ever.
             raise _no_direct(path)
@@ -59,7 +63,7 @@ class Reader(readers.Reader):
 
     def _confirm(self, name: str, file: int, identity: Identity) -> None:
         if _identity(file) != identity:
-            raise Changed(f"{self._folder / name} was replaced or changed while it was measured")
+            raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
 
     def _fetch(self, file: int, name: str, offset: int, part: memoryview) -> None:
         with self._lock:
@@ -68,10 +72,10 @@ class Reader(readers.Reader):
             whole = _direct(file, offset, part) if self.access.direct else _fill(file, offset, part)
         except OSError as error:
             if error.errno == errno.EINVAL and self.access.direct:
-                raise _no_direct(self._folder / name) from error
-            raise Problem(f"{self._folder / name} cannot be read: {error.strerror}") from error
+                raise _no_direct(self.path(name)) from error
+            raise Problem(f"{self.path(name)} cannot be read: {error.strerror}") from error
         if not whole:
-            raise Changed(f"{self._folder / name} ended before all of it was read")
+            raise Changed(f"{self.path(name)} ended before all of it was read")
 
 
 def _identity(file: int) -> Identity:
