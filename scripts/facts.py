@@ -8,6 +8,14 @@ from scripts.analysis import config as configuration
 from scripts.analysis import matrix
 from scripts.lib.program import Problem, json_object, read_json, run, write_json
 
+_SERVERS = {
+    "s3": ("an S3 server", "AWS or another service"),
+    "azure-blob": ("Azurite, Microsoft's emulator of Azure Storage,", "Azure"),
+}
+
+# Types of file systems whose files lie on other machines.
+_FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glusterfs", "9p", "fuse.sshfs"}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Write facts.json."""
@@ -24,10 +32,13 @@ def main(argv: list[str] | None = None) -> int:
 def facts(config: dict, study: str, results: Path) -> dict:
     """Return what the report of a study says about its run, from the records and artefacts in `results`."""
     plan = read_json(results / study / "plan.json")
-    folders = [results / study / "records" / cell for cell in plan["cells"]]
-    records = [
-        record for folder in folders for path in sorted(folder.glob("repeat=*.json")) if (record := _whole(path))
+    named = [
+        (cell, record)
+        for cell in plan["cells"]
+        for path in sorted((results / study / "records" / cell).glob("repeat=*.json"))
+        if (record := _whole(path))
     ]
+    records = [record for _, record in named]
     measured = [record for record in records if record["status"] == "done"]
     imported = _whole(results / study / "imported.json") or {}
     hosts = {json.dumps(_constant(record["host"]), sort_keys=True): _constant(record["host"]) for record in measured}
@@ -43,7 +54,12 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "stores": config["stores"],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
-        "limits": [line for name in _stores_used(measured) for line in _limits(name, config["stores"][name])],
+        "limits": [
+            line
+            for name, types in _stores_used(measured).items()
+            for line in _limits(name, config["stores"][name], types)
+        ],
+        "readers": [reader(cell, record) for cell, record in named if "memory" in record],
         "jobs": _jobs(plan),
         "batteries": [_battery(record) for record in [*records, *imported.get("records", [])] if "battery" in record],
         "left_out": imported.get("left_out", []),
@@ -89,6 +105,18 @@ def _battery(record: dict) -> dict:
     }
 
 
+def reader(cell: str, record: dict) -> dict:
+    """Return what a report says about the MPI processes of one record, in the cell of that name."""
+    parts = ("effective", "memory", "retries", "attempts", "ceiling")
+    return {
+        "cell": cell,
+        "repeat": record["repeat"],
+        "levels": record["cell"],
+        **{part: record.get(part) for part in parts},
+        "requests": record.get("requests", {}),
+    }
+
+
 def _constant(host: dict) -> dict:
     return {key: value for key, value in host.items() if not key.startswith("load_")}
 
@@ -118,30 +146,41 @@ def _datasets(plan: dict) -> set[str]:
     return {cell["dataset"] for cell in plan["cells"].values() if cell["dataset"]}
 
 
-def _stores_used(records: list[dict]) -> list[str]:
-    return sorted({record["cell"]["store"] for record in records})
+def _stores_used(records: list[dict]) -> dict[str, set[str]]:
+    """Return the stores that were read, each with the types of file systems that its files lay on."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        found.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
+    return dict(sorted(found.items()))
 
 
-def _limits(name: str, store: dict) -> list[str]:
+def _limits(name: str, store: dict, file_systems: set[str]) -> list[str]:
     """Return what the figures of a store cannot say (METHOD 22)."""
+    if store["kind"] == "posix" and (far := sorted(file_systems & _FAR)):
+        return [
+            f"{name}: a file system elsewhere ({', '.join(far)}); its servers' caches and other users are not known"
+        ]
     if store["kind"] == "posix":
         return [
             f"{name}: a local file system; what the hypervisor and the device keep in their caches is not controlled"
         ]
-    if store.get("server") == "embedded":
-        network = store.get("network")
-        if network is None:
-            emulated = "no network at all"
-        else:
-            latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
-            emulated = (
-                f"an emulated network: {latency} ms"
-                + (f" ± {jitter} ms" if jitter else "")
-                + (f", {rate:g} MiB/s a connection" if rate else "")
-            )
-        place = f"an S3 server on the loopback of the same machine, {emulated}, no TLS"
-        return [f"{name}: {place}; not a verdict for AWS or another service"]
-    return [f"{name}: the service's own caches and its other users are not controlled"]
+    if store.get("server") != "embedded":
+        return [f"{name}: the service's own caches and its other users are not controlled"]
+    network = store.get("network")
+    if network is None:
+        emulated = "no network at all"
+    else:
+        latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
+        emulated = (
+            f"an emulated network: {latency} ms"
+            + (f" ± {jitter} ms" if jitter else "")
+            + (f", {rate:g} MiB/s a connection" if rate else "")
+        )
+    server, others = _SERVERS[store["kind"]]
+    return [
+        f"{name}: {server} on the loopback of the same machine, whose cores it shares with what reads, {emulated}, "
+        f"no TLS; not a verdict for {others}"
+    ]
 
 
 if __name__ == "__main__":

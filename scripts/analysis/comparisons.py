@@ -65,7 +65,7 @@ def _panel(rows: pd.DataFrame, facts: dict, words: ModuleType) -> Panel:
     )
     new, old = (words.level(head["factor"], head[side], facts) for side in ("contender", "baseline"))
     percent = judgement.equivalence(facts) / 100
-    where = words.place(head, facts) if head["factor"] not in words.PLACE else head["factor"].replace("_", " ")
+    where = words.place({factor: head[factor] for factor in words.PLACE}, facts) or head["factor"].replace("_", " ")
     panel = Panel(
         title=prose.capital(f"{new} against {old}: {where}"),
         x_label=f"{prose.capital(words.METRICS[head['metric']])}: {new} / {old} (left of 1: {new} is faster)",

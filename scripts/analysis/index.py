@@ -36,6 +36,8 @@ def section(study: dict) -> list[str]:
     lines = [f"## {title}"]
     if study.get("question"):
         lines.append(f"> {study['question']}")
+    if study.get("conditions"):
+        lines.append(study["conditions"])
     lines.append(_outline(study.get("answers", []), page) or "Nothing was decided.")
     for key, heading in (("secondary", "Where the difference arises"), ("undecided", "Not decided")):
         if found := _outline(study.get(key, []), page):

@@ -25,7 +25,8 @@ class Table:
     """A table as people read it.
 
     `frame` holds the numbers as they are, `formats` what to make of a column, `over` (column -> a bool or the name of a
-    colour a row) which cells are coloured, and `meaning` says why.
+    colour a row) which cells are coloured, and `meaning` says why. `numbers` is what the CSV has where the frame holds
+    texts.
     """
 
     name: str
@@ -34,6 +35,18 @@ class Table:
     formats: Mapping[str, Callable] = field(default_factory=dict)
     over: Mapping[str, Iterable] = field(default_factory=dict)
     meaning: str = ""
+    numbers: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture that is no plot: an SVG document, and in `numbers` what it shows."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    numbers: pd.DataFrame
 
 
 class Page:
@@ -58,22 +71,30 @@ class Page:
         """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
         if not figure.panels:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
-        write_text(self.files / f"{figure.name}.svg", plot_svg.draw(figure))
-        link = self._numbers(figure.name, figure.numbers)
-        caption = f"<figcaption><b>{escape(figure.title)}.</b> {escape(figure.caption)} {link[0]}</figcaption>"
-        _show(
-            html=f"{self._loader}<figure>{plot_html.draw(figure)}{caption}</figure>",
-            markdown=f"![{figure.title}]({self.files.name}/{figure.name}.svg)\n\n"
-            f"*{figure.title}.* {plain(figure.caption)} {link[1]}",
-        )
+        self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure))
         # Once is enough for a page, and a page without figures needs none.
         self._loader = ""
+
+    def drawing(self, drawing: Drawing) -> None:
+        """Show a drawing with its caption and a link to its numbers; without any numbers there is none."""
+        if len(drawing.numbers):
+            self._picture(drawing, drawing.svg, f'<div style="overflow-x: auto">{drawing.svg}</div>')
+
+    def _picture(self, shown: Figure | Drawing, svg: str, html: str) -> None:
+        write_text(self.files / f"{shown.name}.svg", svg)
+        link = self._numbers(shown.name, shown.numbers)
+        caption = f"<figcaption><b>{escape(shown.title)}.</b> {escape(shown.caption)} {link[0]}</figcaption>"
+        _show(
+            html=f"<figure>{html}{caption}</figure>",
+            markdown=f"![{shown.title}]({self.files.name}/{shown.name}.svg)\n\n"
+            f"*{shown.title}.* {plain(shown.caption)} {link[1]}",
+        )
 
     def table(self, table: Table, otherwise: str = "Nothing to list.") -> None:
         """Show a table with its caption and a link to its numbers; one without rows leaves a sentence."""
         if table.frame.empty:
             return self.text(otherwise)
-        link = self._numbers(table.name, table.frame)
+        link = self._numbers(table.name, table.frame if table.numbers is None else table.numbers)
         colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
         mark = MARKS["over"] if "over" in colours else ""

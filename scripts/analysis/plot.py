@@ -1,6 +1,7 @@
 """A figure, described once: drawn for the page by `plot_html`, for Markdown by `plot_svg`, written as CSV by `page`."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -223,6 +224,25 @@ def _spread(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float, floa
         return low / margin, high * margin
     margin = 0.06 * (high - (0.0 if from_zero and low >= 0 else low)) or 1.0
     return (0.0 if from_zero and low >= 0 else low - margin), high + margin
+
+
+def beside(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
+    """Return the arms' marks a little apart, so that arms and samples do not hide each other; the numbers stay.
+
+    `levels` are the places on the x axis, `wide` says that it is logarithmic.
+    """
+
+    def moved(x: pd.Series, part: float) -> pd.Series:
+        return x * (levels[-1] / levels[0]) ** part if wide else x + part * (levels[-1] - levels[0])
+
+    step = min(0.024, 0.036 / max(len(marks) - 1, 1))
+    shifted = []
+    for number, mark in enumerate(marks):
+        aside = step * (number - (len(marks) - 1) / 2)
+        points = mark.points.assign(x=moved(mark.points["x"], aside))
+        samples = mark.samples.assign(x=moved(mark.samples["x"], aside + 0.4 * step))
+        shifted.append(replace(mark, points=points, samples=samples[["x", "y", "note"]]))
+    return tuple(shifted)
 
 
 def ratio_ticks(low: float, high: float) -> tuple[float, ...]:

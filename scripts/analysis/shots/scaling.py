@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.analysis import judgement, prose, verdicts
-from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel
+from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel, beside
 from scripts.analysis.shots import words
 from scripts.analysis.shots.results import FACTORS, Results
 
@@ -218,27 +218,11 @@ def _panel(title: str, label: str, marks: list[Marks], cells: pd.DataFrame, rule
         title=title,
         x_label="Number of Dask workers",
         y_label=label,
-        marks=_beside(marks, levels, wide),
+        marks=beside(marks, levels, wide),
         x_log=wide,
         x_ticks=tuple(levels),
         rule=rule,
     )
-
-
-def _beside(marks: list[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
-    """Move the arms' marks a little apart, so that arms and samples do not hide each other; the numbers stay."""
-
-    def moved(x: pd.Series, part: float) -> pd.Series:
-        return x * (levels[-1] / levels[0]) ** part if wide else x + part * (levels[-1] - levels[0])
-
-    step = min(0.024, 0.036 / max(len(marks) - 1, 1))
-    shifted = []
-    for number, mark in enumerate(marks):
-        aside = step * (number - (len(marks) - 1) / 2)
-        points = mark.points.assign(x=moved(mark.points["x"], aside))
-        samples = mark.samples.assign(x=moved(mark.samples["x"], aside + 0.4 * step))
-        shifted.append(replace(mark, points=points, samples=samples[["x", "y", "note"]]))
-    return tuple(shifted)
 
 
 def _title(context: dict, results: Results) -> str:

@@ -1,0 +1,1 @@
+"""The report of the blobs study: what its notebook calls."""

@@ -1,0 +1,93 @@
+"""What was asked, how it was measured, and what the data cannot say."""
+
+from scripts.analysis import judgement, prose
+from scripts.analysis.blobs.data import ABSENT, Results
+from scripts.analysis.page import plain
+
+
+def question(results: Results) -> str:
+    """Return what the run was asked, as a quotation, and what it measured."""
+    asked = results.facts.get("question", "")
+    if results.is_printed:
+        told = f"{prose.count(len(results.printed), 'printed cell')}, read as they are printed."
+    else:
+        iterations = int(results.records["iterations"].sum()) if len(results.records) else 0
+        told = (
+            f"{prose.count(len(results.cells), 'cell')}, {prose.count(int(results.cells['n'].sum()), 'valid repeat')}"
+        )
+        told += f", {iterations:,} iterations in all." if iterations else " in all."
+    return (f"> {asked}\n\n" if asked else "") + told
+
+
+def nothing_decided(results: Results) -> str:
+    """Return what to say where no sentence tells of a verdict."""
+    return ABSENT["verdicts"] if results.verdicts.empty else "Nothing was decided."
+
+
+def exploratory(results: Results) -> str:
+    """Return a sentence where no cell has the repeats that a verdict takes."""
+    cells = results.measured
+    if results.verdicts.empty or cells.empty or (cells["n"] >= 6).any():
+        return ""
+    most = prose.count(int(cells["n"].max()), "repeat")
+    return f"This run is exploratory: {most} a cell at most, and below 6 there is no verdict (METHOD 5)."
+
+
+def method(results: Results) -> list[str]:
+    """Return how it was measured and judged, in short."""
+    if results.verdicts.empty:
+        return ["Each value is drawn as it is; there are no repeats to judge differences by."]
+    return [
+        "A repeat is a block: every cell once, in a seeded random order, nothing else running. A record starts the MPI "
+        "processes once and reads many times; iterations are summarised within the record.",
+        "An iteration lies between two barriers. Its latency is that of the slowest process; what each process took is "
+        "in the samples. Start of the processes and the first broadcast are timed apart.",
+        "The state of the page cache is set before every iteration, outside the time, and what was in memory is in the "
+        "samples.",
+        "Bandwidth is all bytes that reached the processes by all time: an object that is read once and broadcast to "
+        "four processes counts four times. Latency is the median of the iterations after the first; of both the "
+        "interval is one over repeats.",
+        *judgement.method(results.facts),
+        "Decided is by the time of all iterations of a record, the first among them. Patterns that give each process a "
+        "whole object are not compared with those that give it a section: the bytes differ.",
+        "The ceiling is what bare concurrent requests get of the same store, objects and cache state in the same "
+        "record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
+        "Every block of every object that is delivered is checked against the manifest outside the timed window; the "
+        "objects are random bytes that do not compress.",
+    ]
+
+
+def limits(results: Results) -> list[str]:
+    """Return what these data cannot say."""
+    lines = [f"{prose.capital(plain(line).rstrip('.'))}." for line in results.facts.get("limits") or []]
+    cells, effective = results.measured, _effective(results)
+    if any(one.get("oversubscribed") for one in effective):
+        many = sum(bool(one.get("oversubscribed")) for one in effective)
+        lines.append(
+            f"In {prose.count(many, 'record')} more MPI processes ran than there are cores: they wait for each other, "
+            "and a speed-up by more processes says little."
+        )
+    if effective and all(len(one.get("hosts") or []) < 2 for one in effective):
+        lines.append(
+            "All processes ran on one machine: broadcasts go through its memory, not over a network between machines."
+        )
+    elif effective:
+        lines.append("The ceiling was measured from one machine; several may get more out of the store than it shows.")
+    if (cells["cache"] == "cold").any():
+        lines.append(
+            '"Cold" is said of page caches of the machines that read, and of an embedded server\'s: caches of '
+            "hypervisor, disk and remote services are not controlled."
+        )
+    odd = cells[(cells["cache_state"] != "") & (cells["cache_state"] != cells["cache"])]
+    odd = odd[~odd["cache"].isin(("any", "direct"))]
+    if len(odd):
+        lines.append(f"The cache state that was asked for could not be verified in {prose.count(len(odd), 'cell')}.")
+    if retried := sum(int(one) for one in results.readers.get("retries", []) if one == one):
+        lines.append(f"The clients sent {prose.count(retried, 'request')} again; the time that took is in the figures.")
+    if idle := sum(bool(one.get("idle_processes")) for one in effective):
+        lines.append(f"In {prose.count(idle, 'record')} some processes had nothing to read.")
+    return [*lines, *judgement.of_trouble(results.cells), *results.absent]
+
+
+def _effective(results: Results) -> list[dict]:
+    return [one for one in results.readers.get("effective", []) if isinstance(one, dict)]

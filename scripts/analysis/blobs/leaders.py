@@ -1,0 +1,168 @@
+"""Which store and pattern feed the processes fastest at each size, as far as verdicts say (METHOD 17).
+
+Arms that the configuration does not name for comparison are judged here by the same rule: all such pairs of one size
+and context are a family.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from scripts.analysis import judgement, prose, stats
+from scripts.analysis.blobs import words
+from scripts.analysis.blobs.data import Results
+
+# What an arm is, and what all arms that are compared have in common beside the size.
+ARM = ["store", "pattern", "objects"]
+CONTEXT = ["processes", "operation_size", "chunk_size", "concurrency", "cache"]
+NAMED = 3  # leaders that a sentence names
+Arm = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The arms that no other was shown to beat, at sizes beside each other.
+
+    `kind` is `one`, `same` (each as fast as the others), `open` (not told apart) or `few` (too few repeats to judge).
+    """
+
+    whole: bool
+    context: tuple[str, ...]
+    sizes: tuple[str, ...]
+    of: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    kind: str
+
+
+def find(results: Results) -> list[Lead]:
+    """Return who leads, for patterns of whole objects and of sections, in each context, along the sizes."""
+    cells = results.measured
+    found = []
+    for (whole, *context), group in cells.assign(whole=cells["pattern"].map(words.whole)).groupby(
+        ["whole", *CONTEXT], sort=False
+    ):
+        if len(group[ARM].drop_duplicates()) > 1:
+            found += _along(whole, tuple(context), group, results)
+    # What says most stands first: many sizes, many arms, whole objects.
+    weight = {lead: (-len(lead.of), not lead.whole) for lead in found}
+    return sorted(found, key=weight.__getitem__)
+
+
+def in_words(lead: Lead, results: Results) -> tuple[str, str]:
+    """Return where a lead holds and what it is, with bandwidths and intervals."""
+    facts, usual = results.facts, words.usual(results.measured)
+    named = dict(zip(CONTEXT, lead.context, strict=True))
+    told = [words.level(factor, level, facts) for factor, level in named.items() if words.worth(factor, level, usual)]
+    where = ", ".join([f"where each process gets {'a whole object' if lead.whole else 'a section'}", *told])
+    cells = _cells(lead, results)
+    arms = sorted(lead.arms, key=lambda arm: -cells[cells["arm"] == arm]["mib_s"].max())
+    texts = [f"**{_arm(arm, facts)}** ({_bandwidth(cells[cells['arm'] == arm], facts)})" for arm in arms[:NAMED]]
+    texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
+    at = words.stretch(lead.sizes, lead.of)
+    match lead.kind:
+        case "one":
+            return where, f"{at}, {texts[0]} fed the processes fastest."
+        case "same":
+            return where, f"{at}, {prose.listing(texts)} fed the processes fastest, each as fast as the other."
+        case "few" if results.is_printed:
+            return where, f"{at}, most was printed for {texts[0]}; without repeats nothing is judged."
+        case "few":
+            return where, f"{at}, most was measured with {texts[0]}; too few repeats for a verdict."
+        case _:
+            return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}."
+
+
+def _along(whole: bool, context: tuple[str, ...], cells: pd.DataFrame, results: Results) -> list[Lead]:
+    sizes = sorted(cells["size"].unique(), key=words.amount)
+    leads: list[Lead] = []
+    for size in sizes:
+        here = cells[cells["size"] == size]
+        if len(here) < 2:
+            continue
+        kind, leading = _lead(_edges(here, size, context, results), here)
+        last = leads[-1] if leads else None
+        if last and (last.kind, set(last.arms)) == (kind, set(leading)):
+            leads[-1] = Lead(whole, context, (*last.sizes, size), (), last.arms, kind)
+        else:
+            leads.append(Lead(whole, context, (size,), (), tuple(leading), kind))
+    of = tuple(size for lead in leads for size in lead.sizes)
+    return [Lead(whole, context, lead.sizes, of, lead.arms, lead.kind) for lead in leads]
+
+
+def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, list[Arm]]:
+    """Return how the arms that no other beats stand to each other, and them; all, where the verdicts go in a circle."""
+    arms = list(cells[ARM].itertuples(index=False, name=None))
+    beaten: dict[Arm, set[Arm]] = {arm: set() for arm in arms}
+    for (base, other), verdict in edges.items():
+        if verdict in ("faster", "slower"):
+            loser, winner = (base, other) if verdict == "faster" else (other, base)
+            beaten[loser].add(winner)
+    if not any(verdict in judgement.JUDGED for verdict in edges.values()):
+        known = cells.dropna(subset=["mib_s"])
+        most = known.loc[known["mib_s"].idxmax()] if len(known) else cells.iloc[0]
+        return "few", [tuple(most[ARM])]
+    leading = [arm for arm in arms if not beaten[arm]] or arms
+    pairs = [edges.get((one, other), edges.get((other, one))) for one, other in itertools.combinations(leading, 2)]
+    if len(leading) == 1:
+        return "one", leading
+    return ("same" if all(verdict == "same" for verdict in pairs) else "open"), leading
+
+
+def _edges(cells: pd.DataFrame, size: str, context: tuple[str, ...], results: Results) -> dict[tuple[Arm, Arm], str]:
+    """Return the verdicts between the arms of a size: (baseline, contender) -> verdict."""
+    arms = dict(zip(cells[ARM].itertuples(index=False, name=None), cells["cell"], strict=True))
+    found = {}
+    for row in _rows(size, context, results).to_dict("records"):
+        levels = {factor: row[factor] for factor in ARM}
+        base, other = (tuple((levels | {row["factor"]: row[side]}).values()) for side in ("baseline", "contender"))
+        if base in arms and other in arms:
+            found[base, other] = row["verdict"]
+    known = {frozenset(pair) for pair in found}
+    pairs = [pair for pair in itertools.combinations(arms, 2) if frozenset(pair) not in known]
+    return found | dict(zip(pairs, _judged([(arms[a], arms[b]) for a, b in pairs], results), strict=False))
+
+
+def _rows(size: str, context: tuple[str, ...], results: Results) -> pd.DataFrame:
+    rows = results.verdicts
+    if rows.empty:
+        return rows
+    rows = rows[(rows["metric"] == "total") & (rows["role"] != "control") & rows["factor"].isin(ARM)]
+    return rows[(rows["size"] == size) & (rows[CONTEXT] == list(context)).all(axis=1)]
+
+
+def _judged(pairs: list[tuple[str, str]], results: Results) -> list[str]:
+    """Return the verdicts of pairs of cells by their records; none where code or machine changed within the run."""
+    alike = all(len(results.facts.get(key) or []) < 2 for key in ("code", "machines"))
+    if not pairs or results.records.empty or not alike:
+        return []
+    good = results.records[results.records["valid"]]
+    totals = good.pivot(index="repeat", columns="cell", values="total_s")
+    base, other = (totals.reindex(columns=[pair[side] for pair in pairs]).to_numpy(float) for side in (0, 1))
+    percent = judgement.equivalence(results.facts)
+    return [one.verdict for one in stats.judge(np.log(other) - np.log(base), percent)]
+
+
+def _cells(lead: Lead, results: Results) -> pd.DataFrame:
+    cells = results.measured
+    inside = (cells[CONTEXT] == list(lead.context)).all(axis=1) & cells["size"].isin(lead.sizes)
+    cells = cells[inside].sort_values("bytes")
+    return cells.assign(arm=list(cells[ARM].itertuples(index=False, name=None)))
+
+
+def _arm(arm: Arm, facts: dict) -> str:
+    named = dict(zip(ARM, arm, strict=True))
+    return f"{words.pattern_of(named)} from {words.source(named['store'], facts)}"
+
+
+def _bandwidth(cells: pd.DataFrame, facts: dict) -> str:
+    """The bandwidth at the smallest and at the largest of the sizes."""
+    texts = [
+        f"{words.rate(row.mib_s)}{words.interval(row.mib_s_low, row.mib_s_high, words.rate)} MiB/s"
+        for row in cells.itertuples()
+    ]
+    if len(texts) == 1:
+        return texts[0]
+    first, last = (words.size(cells["size"].iloc[place]) for place in (0, -1))
+    return f"{texts[0]} at {first}, {texts[-1]} at {last}"
