@@ -1,23 +1,85 @@
 """Azure: the embedded Blob server, data sets in containers and shares, and what is said when something is amiss."""
 
+import contextlib
 import gc
+import json
 import os
+import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import azure_files
 import pytest
 from azure.core.exceptions import HttpResponseError
-from azure.storage.blob import BlobServiceClient
-from conftest import artefact
+from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
+from conftest import artefact, program
 
-from scripts.stores import servers
+from scripts import measuring
+from scripts.lib import objects
+from scripts.stores import azure, servers, transfer
 
 MIB = 2**20
+EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
+FILES = {"kind": "azure-files", "share": "bench", "prefix": "some/folder"}
+BUCKET = {"bucket": "bench", "prefix": "some/folder", "region": "us-east-1", "anonymous": False}
 
 
 def service(served: servers.Served, **options: object) -> BlobServiceClient:
     """Return a client of Azure's own SDK for an embedded server."""
     url = f"{served.endpoint}/{served.credentials['account']}"
     return BlobServiceClient(url, credential=served.credentials["key"], **options)
+
+
+@pytest.fixture(scope="session")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the manifest of two objects of two parts each, which lie on no disk."""
+    out = tmp_path_factory.mktemp("objects") / "manifest.json"
+    settings = json.dumps({"size": "20MiB", "objects": 2, "seed": 1})
+    done = program("make_blobs", "--dataset", "blobs-test", "--settings", settings, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in out.parent.iterdir()] == ["manifest.json"]
+    return out
+
+
+@pytest.fixture
+def files_account(monkeypatch: pytest.MonkeyPatch):
+    """Return the stand-in of Azure Files with a share in it, named by this process's environment."""
+    with azure_files.serving() as server:
+        monkeypatch.setenv(azure.CONNECTION, server.connection_string)
+        with azure.share(FILES) as share:
+            share.create_share()
+        yield server
+
+
+def provide(store: dict, manifest: Path, folder: Path, environments: Path, **env: str) -> subprocess.CompletedProcess:
+    """Bring a data set into a store as the workflow does; the artefact is provision.json in `folder`."""
+    clean = {name: value for name, value in os.environ.items() if name not in (azure.CONNECTION, azure.SAS)}
+    return program(
+        *("provision", "--store", json.dumps(store), "--manifest", manifest, "--folder", folder / "store"),
+        *("--servers", environments / "servers.json", "--out", folder / "provision.json"),
+        env=clean | env,
+    )
+
+
+def provided(store: dict, manifest: Path, folder: Path, environments: Path, **env: str) -> dict:
+    """Return the artefact of a data set that was brought into a store."""
+    done = provide(store, manifest, folder, environments, **env)
+    assert done.returncode == 0, done.stderr
+    return artefact(folder / "provision.json")
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory, environments: Path):
+    """Return an account that is not the workflow's own, with a container in it: Azurite as its owner would start it."""
+    folder = tmp_path_factory.mktemp("account")
+    binaries = artefact(environments / "servers.json")
+    with (
+        open(folder / "log", "w", encoding="utf-8") as log,
+        servers.azurite(binaries, folder / "azurite", None, log) as served,
+    ):
+        with service(served) as client:
+            client.create_container("bench")
+        yield served
 
 
 @pytest.fixture
@@ -76,3 +138,171 @@ def test_requests_to_azurite_within_the_window_are_counted_exactly(azurite, tmp_
     assert requests["HEAD"]["bytes_offered"] == 0
     # An address may carry a signature, so none stands in a log.
     assert "/counted" not in (tmp_path / "azurite.log").read_text(encoding="utf-8")
+
+
+def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_path, environments, manifest, azurite):
+    first = provided(EMBEDDED, manifest, tmp_path, environments)
+    assert first["upload"] == {"uploaded": 2, "found": 0, "retries": 0}
+    assert first["data_sha256"] == artefact(manifest)["data_sha256"]
+    assert sum(Path(name).stat().st_size for name in first["local_files"]) == 40 * MIB
+    second = provided(EMBEDDED, manifest, tmp_path, environments)
+    assert second == first | {"upload": {"uploaded": 0, "found": 2, "retries": 0}}
+    entry = artefact(manifest)["files"][1]
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served, location, env = measuring._serve(stack, EMBEDDED, first, environments / "servers.json", log)
+        assert location["key"] == "some/folder/blobs-test"
+        assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
+        with azure.blob_container(EMBEDDED, env[azure.CONNECTION]) as container:
+            blob = container.get_blob_client(f"{location['key']}/{entry['name']}")
+            assert blob.download_blob().readall() == objects.stream(entry).read()
+            blob.upload_blob(b"another", overwrite=True)
+    # What was replaced is uploaded again, and nothing of the old bytes counts as files that are read.
+    third = provided(EMBEDDED, manifest, tmp_path, environments)
+    assert third["upload"]["uploaded"] == 2
+    assert sum(Path(name).stat().st_size for name in third["local_files"]) == 40 * MIB
+
+
+def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments, manifest, files_account):
+    connection = {azure.CONNECTION: files_account.connection_string}
+    first = provided(FILES, manifest, tmp_path, environments, **connection)
+    assert (first["upload"], first["local_files"]) == ({"uploaded": 2, "found": 0, "retries": 0}, [])
+    held = files_account.shares["bench"].files
+    for entry in artefact(manifest)["files"]:
+        assert bytes(held[f"some/folder/blobs-test/{entry['name']}"][0]) == objects.stream(entry).read()
+    files_account.replace("bench", "some/folder/blobs-test/0000.bin", b"another")
+    files_account.faults += ["busy"]
+    second = provided(FILES, manifest, tmp_path, environments, **connection)
+    assert second["upload"] == {"uploaded": 1, "found": 1, "retries": 1}
+    _, location, env = measuring._serve(contextlib.ExitStack(), FILES, second, None, None)
+    assert location["url"] == f"{files_account.account_url}/bench/some/folder/blobs-test"
+    assert env[azure.CONNECTION] == files_account.connection_string
+
+
+@pytest.mark.parametrize("kind", ["s3", "posix", "posix elsewhere"])
+def test_generated_objects_reach_buckets_and_disks(tmp_path, environments, manifest, kind):
+    store = {
+        "s3": {"kind": "s3", **BUCKET, "server": "embedded"},
+        "posix": {"kind": "posix"},
+        "posix elsewhere": {"kind": "posix", "path": str(tmp_path / "elsewhere")},
+    }[kind]
+    for _ in range(2):
+        done = provided(store, manifest, tmp_path, environments)
+        for entry, name in zip(artefact(manifest)["files"], done["local_files"], strict=True):
+            assert Path(name).read_bytes() == objects.stream(entry).read()
+    if kind == "s3":
+        assert done["upload"] == {"uploaded": 0, "found": 2, "retries": 0}
+
+
+@pytest.mark.parametrize(
+    "change, credentials, line",
+    [
+        ({}, "wrong key", "answers 403 AuthorizationFailure; check the key in AZURE_STORAGE_CONNECTION_STRING"),
+        ({}, "no key", "the account's key is no key; correct it in AZURE_STORAGE_CONNECTION_STRING"),
+        ({}, "none", "is not https, over which alone azure-identity sends its tokens; set AZURE_STORAGE_SAS_TOKEN"),
+        ({}, "garbage", "AZURE_STORAGE_CONNECTION_STRING is no connection string of Azure Storage"),
+        ({}, "expired", "the SAS token in AZURE_STORAGE_SAS_TOKEN has expired at"),
+        ({}, "reads only", "answers 403 AuthorizationPermissionMismatch; the credentials may not do this"),
+        ({"container": "absent"}, "key", "container absent of http"),
+        ({"account_url": "http://127.0.0.1:9/benchmark"}, "sas", "cannot be reached (ServiceRequestError); check"),
+        ({"account_url": "http://127.0.0.1:9/benchmark"}, "key", "is of another account than the store's account_url"),
+        ({"account_url": None}, "none", "no Azure account: set AZURE_STORAGE_CONNECTION_STRING, or name the store's"),
+    ],
+)
+def test_an_account_that_cannot_be_used_is_one_line(
+    tmp_path, environments, manifest, account, change, credentials, line
+):
+    url = f"{account.endpoint}/{servers.ACCOUNT}"
+    store = {"kind": "azure-blob", "container": "bench", "prefix": credentials, "account_url": url} | change
+    env = account_environment(account, credentials)
+    store = {key: value for key, value in store.items() if value is not None}
+    done = provide(store, manifest, tmp_path, environments, **env)
+    assert done.returncode == 2, done.stderr
+    told = [text for text in done.stderr.splitlines() if not text.startswith("uploading ")]
+    assert len(told) == 1, done.stderr
+    assert told[0].startswith("problem: ")
+    assert line in told[0]
+    assert not any(value and value in done.stderr for value in env.values())
+
+
+def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
+    """Return the variables in which a user gives credentials, right or wrong."""
+    whole = azure.connection_string(served.endpoint, served.credentials)
+    if credentials in ("key", "wrong key", "no key"):
+        key = {"wrong key": "d3Jvbmc=", "no key": "no key"}.get(credentials, served.credentials["key"])
+        return {azure.CONNECTION: whole.replace(served.credentials["key"], key)}
+    if credentials in ("sas", "expired", "reads only"):
+        hours = -1 if credentials == "expired" else 1
+        return {azure.SAS: signature(served, hours=hours, write=credentials == "sas")}
+    return {azure.CONNECTION: "garbage"} if credentials == "garbage" else {}
+
+
+def signature(served: servers.Served, hours: int, *, write: bool) -> str:
+    """Return a SAS token of the container, for hours from now."""
+    return generate_container_sas(
+        servers.ACCOUNT,
+        "bench",
+        account_key=served.credentials["key"],
+        permission=ContainerSasPermissions(read=True, list=True, write=write, create=write),
+        start=datetime.now(UTC) - timedelta(days=1),
+        expiry=datetime.now(UTC) + timedelta(hours=hours),
+    )
+
+
+def test_a_container_of_ones_own_is_filled_and_found_with_a_sas_token(tmp_path, environments, manifest, account):
+    url = f"{account.endpoint}/{servers.ACCOUNT}"
+    store = {"kind": "azure-blob", "container": "bench", "prefix": "", "account_url": url}
+    env = {azure.SAS: signature(account, hours=1, write=True)}
+    assert provided(store, manifest, tmp_path, environments, **env)["upload"]["uploaded"] == 2
+    env = {azure.SAS: "?" + signature(account, hours=1, write=False)}
+    found = provided(store, manifest, tmp_path, environments, **env)
+    assert found["upload"] == {"uploaded": 0, "found": 2, "retries": 0}
+    assert found["local_files"] == []
+    assert "sig=" not in (tmp_path / "provision.json").read_text(encoding="utf-8")
+
+
+def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account, files_account):
+    matrix = {
+        **{"pattern": ["single-file"], "size": ["1MiB"], "processes": [1], "objects": ["shared"], "cache": ["any"]},
+        **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1]},
+    }
+    config = {
+        "run": "look",
+        "repeats": 2,
+        "stores": {
+            "blob": {"kind": "azure-blob", "container": "bench"},
+            "files": {"kind": "azure-files", "share": "absent"},
+        },
+        "studies": {"blobs": {"matrix": matrix | {"store": ["blob", "files"]}, "mpi": {"launcher": ["no-launcher"]}}},
+    }
+    (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
+    # One account has both services.
+    files_account.key = account.credentials["key"]
+    blobs = azure.connection_string(account.endpoint, account.credentials)
+    both = {azure.CONNECTION: f"{blobs};FileEndpoint={files_account.account_url}"}
+    done = program("preflight", "--configfile", tmp_path / "look.yaml", env=os.environ | both)
+    assert done.returncode == 1, done.stderr
+    assert "ok     store blob container: container bench of the account of AZURE_STORAGE_CONNECTION_" in done.stdout
+    assert "AMISS  store files share: share absent of the account of AZURE_STORAGE_CONNECTION_STRING" in done.stdout
+    assert "answers 404 ShareNotFound; make the share, or correct its name in the configuration" in done.stdout
+    assert "AMISS  tool no-launcher: load the cluster's module for it" in done.stdout
+
+
+def test_parts_are_as_large_as_the_largest_objects_need():
+    for size in (1, 20 * MIB, 5 * 2**40, 190 * 2**40):
+        for most in (10_000, 50_000):
+            part = transfer.part_bytes(size, most)
+            assert -(-size // part) <= most
+            assert part % MIB == 0
+    assert transfer.part_bytes(5 * 2**40, 10_000) == 525 * MIB
+
+
+def test_any_part_of_a_large_object_is_made_without_the_rest():
+    entry = {"bytes": 500 * 2**30, "content": {"seed": 1, "object": 0, "block_bytes": objects.block_bytes(500 * 2**30)}}
+    with objects.stream(entry) as source:
+        part = transfer.Part(source, 499 * 2**30 + 12_345, 6 * MIB)
+        whole = part.read()
+        assert len(whole) == 6 * MIB
+        part.seek(2 * MIB + 1)
+        assert part.read(1000) == whole[2 * MIB + 1 : 2 * MIB + 1001]
+        assert part.seek(0, 2) == 6 * MIB
+        assert part.read(10) == b""
