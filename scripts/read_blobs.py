@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -31,6 +32,8 @@ _FIRST_BROADCAST = 2**20
 def main() -> None:
     """Run this process to its end."""
     die_with_parent()
+    # The launcher sends it to the processes that are left when another has ended.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stderr.reconfigure(encoding="ascii", errors="backslashreplace")
     comm = MPI.COMM_WORLD
     try:

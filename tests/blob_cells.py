@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from conftest import ROOT
+from conftest import ROOT, artefact
 
 from scripts.lib import objects
 from scripts.make_blobs import make
-from scripts.stores import azure, s3
+from scripts.stores import azure, s3, servers
 from scripts.studies import blobs
 
 LEVELS = {
@@ -43,8 +44,7 @@ class Cell:
         self.folder, self.levels = folder, LEVELS | levels
         data = {"size": self.levels["size"], "objects": objects_made, "seed": 1}
         self.manifest = {"manifest": 1, "status": "done", "dataset": "blobs-test", **make(data)}
-        path = folder / "manifest.json"
-        path.write_text(json.dumps(self.manifest), encoding="utf-8")
+        self.write()
         self.settings = {
             "study": "blobs",
             "cell": self.levels,
@@ -59,7 +59,7 @@ class Cell:
             "settings": self.settings,
             "run": "test",
             "repeat": 1,
-            "manifest": str(path),
+            "manifest": str(folder / "manifest.json"),
             "location": {"folder": str(folder / "objects")},
             "local_files": [str(folder / "objects" / entry["name"]) for entry in self.manifest["files"]],
             "time_limit_s": 60,
@@ -68,39 +68,9 @@ class Cell:
         self.env, self.within = dict(os.environ), []
         self.events: dict[str, Callable[[], None]] = {}
 
-    def in_s3(self, endpoint: str, credentials: dict[str, str]) -> "Cell":
-        """Put the objects into a bucket of a server."""
-        store = {"kind": "s3", "bucket": "test", "prefix": "run", "region": "us-east-1", "anonymous": False}
-        self.settings["store"] = store | {"endpoint": endpoint}
-        self.job["location"] = {"url": f"{endpoint}/test/run/blobs-test", "key": "run/blobs-test"}
-        self.job["local_files"] = []
-        self.env |= {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ACCESS_KEY_ID": credentials["access_key"],
-            "AWS_SECRET_ACCESS_KEY": credentials["secret_key"],
-            "AWS_REGION": "us-east-1",
-        }
-        client = s3.client(store, endpoint, credentials)
-        s3.ensure_bucket(client, store)
-        for entry in self.manifest["files"]:
-            content = objects.stream(entry).read()
-            client.put_object(Bucket="test", Key=f"run/blobs-test/{entry['name']}", Body=content)
-        return self
-
-    def in_azure(self, connection: str) -> "Cell":
-        """Put the objects into a container of a server."""
-        store = {"kind": "azure-blob", "container": "test", "prefix": "run", "server": "embedded"}
-        self.settings["store"] = store
-        self.job["location"] = {"url": "", "key": "run/blobs-test"}
-        self.job["local_files"] = []
-        self.env["AZURE_STORAGE_CONNECTION_STRING"] = connection
-        with azure.blob_container(store, connection) as client:
-            if not client.exists():
-                client.create_container()
-            for entry in self.manifest["files"]:
-                content = objects.stream(entry).read()
-                client.upload_blob(f"run/blobs-test/{entry['name']}", content, overwrite=True)
-        return self
+    def write(self) -> None:
+        """Write the manifest as it stands."""
+        (self.folder / "manifest.json").write_text(json.dumps(self.manifest), encoding="utf-8")
 
     def fill(self) -> "Cell":
         """Write the objects as files."""
@@ -135,7 +105,7 @@ class Cell:
                     record = message["record"]
                     break
                 self.events.get(message["event"], lambda: None)()
-                self._say(process, {})
+                self.say(process, {})
             status = process.wait()
         return status, record, log.read_text(encoding="utf-8")
 
@@ -148,11 +118,85 @@ class Cell:
             open(log, "w", encoding="utf-8") as words,
             subprocess.Popen(command, cwd=ROOT, env=self.env, stderr=words, **pipes) as process,
         ):
-            self._say(process, self.job)
+            self.say(process, self.job)
             try:
                 yield process
             finally:
                 process.kill()
 
-    def _say(self, process: subprocess.Popen, message: dict) -> None:
+    def say(self, process: subprocess.Popen, message: dict) -> None:
+        """Answer the program."""
         print(json.dumps(message), file=process.stdin, flush=True)
+
+
+@dataclass
+class Store:
+    """A real server with cells whose objects are in it."""
+
+    kind: str
+    served: servers.Served
+
+    def cell(self, folder: Path, **levels: object) -> Cell:
+        """Make a cell and put its objects into the server, with the server's files as the step tells them."""
+        here = Cell(folder, **levels)
+        here.settings["store"] = dict(_ENTRIES[self.kind])
+        here.job["location"] = {"url": "", "key": "run/blobs-test"}
+        self.reach(here, self.served.endpoint)
+        if self.kind == "s3":
+            s3.ensure_bucket(self._s3(), here.settings["store"])
+        else:
+            with self._container() as client:
+                if not client.exists():
+                    client.create_container()
+        for entry in here.manifest["files"]:
+            self.put(entry["name"], objects.stream(entry).read())
+        folder = self.served.folder
+        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else servers.extents(folder)
+        here.job["local_files"] = sorted(map(str, files))
+        return here
+
+    def reach(self, here: Cell, endpoint: str) -> None:
+        """Let a cell find the server at an endpoint."""
+        credentials = self.served.credentials
+        if self.kind == "s3":
+            here.settings["store"]["endpoint"] = endpoint
+            here.env |= {
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ACCESS_KEY_ID": credentials["access_key"],
+                "AWS_SECRET_ACCESS_KEY": credentials["secret_key"],
+                "AWS_REGION": "us-east-1",
+            }
+        else:
+            here.env["AZURE_STORAGE_CONNECTION_STRING"] = azure.connection_string(endpoint, credentials)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Put an object into the server, where it may replace another."""
+        if self.kind == "s3":
+            self._s3().put_object(Bucket="test", Key=f"run/blobs-test/{name}", Body=content)
+        else:
+            with self._container() as client:
+                client.upload_blob(f"run/blobs-test/{name}", content, overwrite=True)
+
+    def _s3(self):
+        return s3.client(_ENTRIES["s3"], self.served.endpoint, self.served.credentials)
+
+    def _container(self):
+        connection = azure.connection_string(self.served.endpoint, self.served.credentials)
+        return azure.blob_container(_ENTRIES["azure-blob"], connection)
+
+
+_ENTRIES = {
+    "s3": {"kind": "s3", "bucket": "test", "prefix": "run", "region": "us-east-1", "anonymous": False},
+    "azure-blob": {"kind": "azure-blob", "container": "test", "prefix": "run", "server": "embedded"},
+}
+
+
+@contextlib.contextmanager
+def serving(kind: str, folder: Path, environments: Path) -> Iterator[Store]:
+    """Serve a kind of store for the length of a `with` block."""
+    start = {"s3": servers.s3, "azure-blob": servers.azurite}[kind]
+    with (
+        open(folder / "log", "w", encoding="utf-8") as log,
+        start(artefact(environments / "servers.json"), folder / "store", None, log) as served,
+    ):
+        yield Store(kind, served)

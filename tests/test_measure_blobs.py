@@ -213,7 +213,7 @@ def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
     here = cell(processes="4")
     here.manifest["layout"] |= {"size_bytes": 2**50, "block_bytes": objects.block_bytes(2**50)}
     here.levels["operation_size"] = "64TiB"
-    Path(here.job["manifest"]).write_text(json.dumps(here.manifest), encoding="utf-8")
+    here.write()
     problem = here.problem()
     assert problem.startswith("4 processes × (64 TiB + 64 MiB) = 256 TiB do not fit into the ")
     assert problem.endswith("choose a smaller operation_size, or fewer processes")

@@ -26,7 +26,7 @@ _PATIENCE_S = 10.0
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
 _PROBLEM = "problem: "
 # What gforker sends to the others when one has ended.
-_SENT_BY_LAUNCHER = "Quit"
+_SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")
 
 
 class Ranks:
@@ -92,7 +92,7 @@ class Ranks:
         if problems:
             return problems[0]
         ended = [match.groups() for line in self._words if (match := _SIGNALLED.match(line))]
-        ended.sort(key=lambda one: one[1] == _SENT_BY_LAUNCHER)
+        ended.sort(key=lambda one: one[1] in _SENT_BY_LAUNCHER)
         for rank, words in ended[:1]:
             return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
         if status < 0:

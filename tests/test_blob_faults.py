@@ -1,0 +1,270 @@
+"""What goes wrong while a cell of the blobs study is measured: one line or an invalid record, and never a hang."""
+
+import contextlib
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from bad_store import BadStore, in_front_of
+from blob_cells import Cell, Store, serving
+from conftest import processes_of
+
+KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environments: Path
+) -> Iterator[Store]:
+    with serving(request.param, tmp_path_factory.mktemp(request.param), environments) as served:
+        yield served
+
+
+@pytest.fixture
+def bad(store: Store) -> Iterator[BadStore]:
+    with in_front_of(store.served.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def cell(store: Store, bad: BadStore, tmp_path: Path) -> Callable[..., Cell]:
+    """Return what makes a cell of one process, whose chunks are whole objects, behind the bad store."""
+
+    def build(**levels: object) -> Cell:
+        here = store.cell(tmp_path, **{"processes": "1", "chunk_size": "1MiB", **levels})
+        store.reach(here, bad.endpoint)
+        return here
+
+    return build
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Callable[..., Cell]:
+    return lambda **levels: Cell(tmp_path, **levels).fill()
+
+
+def reads(record: dict) -> list[dict]:
+    return [row for row in record["samples"] if row["phase"] == "read"]
+
+
+def test_a_wrong_key_is_one_line_with_the_object_and_the_place(store, cell):
+    here = cell()
+    wrong = "d3JvbmcgYXMgY2FuIGJlIGFuZCBsb25nIGVub3VnaCA="
+    if store.kind == "s3":
+        here.env["AWS_SECRET_ACCESS_KEY"] = wrong
+    else:
+        parts = here.env["AZURE_STORAGE_CONNECTION_STRING"].split(";")
+        parts[2] = f"AccountKey={wrong}"
+        here.env["AZURE_STORAGE_CONNECTION_STRING"] = ";".join(parts)
+    problem = here.problem()
+    assert problem.startswith(f"run/blobs-test/0000.bin in {KINDS[store.kind]}")
+    remedy = {"s3": "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "azure-blob": "check the key in AZURE_"}
+    assert remedy[store.kind] in problem
+
+
+def test_a_bucket_or_container_that_is_not_there_is_one_line(store, cell):
+    here = cell()
+    here.settings["store"]["bucket" if store.kind == "s3" else "container"] = "not-there"
+    problem = here.problem()
+    assert "not-there" in problem
+    assert {"s3": "make the bucket", "azure-blob": "make the container"}[store.kind] in problem
+
+
+def test_an_object_that_is_not_there_is_one_line_whichever_process_finds_out(store, cell):
+    here = cell(pattern="multiple-files", processes="3")
+    here.manifest["files"][2]["name"] = "gone.bin"
+    here.write()
+    problem = here.problem()
+    assert problem.startswith(f"run/blobs-test/gone.bin in {KINDS[store.kind]}")
+    assert "the object is gone" in problem
+
+
+def test_a_signature_that_has_expired_is_one_line(store, cell):
+    if store.kind != "azure-blob":
+        pytest.skip("signatures that expire are given to clients of Azure")
+    from azure.storage.blob import generate_container_sas
+
+    here, account = cell(), store.served.credentials
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    token = generate_container_sas(
+        account["account"], "test", account_key=account["key"], permission="rl", expiry=hour_ago
+    )
+    del here.env["AZURE_STORAGE_CONNECTION_STRING"]
+    here.env["AZURE_STORAGE_SAS_TOKEN"] = token
+    here.settings["store"]["account_url"] = f"{store.served.endpoint}/{account['account']}"
+    problem = here.problem()
+    assert "the SAS token in AZURE_STORAGE_SAS_TOKEN has expired at " in problem
+
+
+def test_a_service_that_is_busy_once_is_asked_again_and_that_is_counted(cell, bad):
+    here = cell(iterations=3)
+    bad.faults = ["ok", "busy", "ok"]
+    record = here.measure()
+    assert record["reasons"] == []
+    assert [row["retries"] for row in reads(record)] == [0, 1, 0]
+    assert (record["retries"], record["attempts"]) == (1, 4)
+
+
+def test_a_service_that_stays_busy_is_one_line(store, cell, bad):
+    here = cell()
+    bad.always = "busy"
+    problem = here.problem()
+    assert problem.startswith(f"run/blobs-test/0000.bin in {KINDS[store.kind]}")
+    assert "limits are reached: read less at once, or later" in problem
+
+
+def test_an_answer_that_is_cut_is_counted_or_fails_and_is_never_taken_for_whole(store, cell, bad):
+    here = cell(iterations=2)
+    bad.faults = ["ok", "cut"]
+    if store.kind == "s3":
+        assert "the answer was cut after 524288 of 1048576 bytes" in here.problem()
+    else:
+        record = here.measure()
+        assert record["reasons"] == []
+        assert [row["retries"] for row in reads(record)] == [0, 1]
+
+
+def test_answers_that_are_always_cut_are_one_line(cell, bad):
+    here = cell()
+    bad.always = "cut"
+    assert "the answer was cut" in here.problem()
+
+
+@pytest.mark.parametrize("pattern", ["single-file", "broadcast", "scatter"])
+def test_an_object_that_is_replaced_between_iterations_is_an_invalid_record_of_those_before(store, cell, bad, pattern):
+    here = cell(pattern=pattern, processes="2", iterations=4)
+    each = 1 if pattern != "single-file" else 2
+    bad.hooks[2 * each + 1] = lambda: store.put("0000.bin", os.urandom(2**20))
+    record = here.measure()
+    assert len(record["reasons"]) == 1
+    assert "run/blobs-test/0000.bin" in record["reasons"][0]
+    assert "was replaced or truncated while it was measured" in record["reasons"][0]
+    assert len(reads(record)) == 2
+    assert record["work"]["tasks_done"] == 4
+    assert record["work"]["tasks_asked"] == 8
+    assert [row for row in record["samples"] if row["phase"] == "ceiling"] == []
+
+
+def test_an_object_of_another_size_is_an_invalid_record_without_iterations(store, cell):
+    here = cell()
+    store.put("0000.bin", b"x" * 4096)
+    record = here.measure()
+    assert record["reasons"] == ["0000.bin has 4096 bytes, the manifest says 1048576"]
+    assert record["samples"] == []
+    assert record["seconds"]["total"] == 0
+    assert record["seconds"]["latency"] is None
+
+
+def test_other_bytes_of_the_same_size_are_found_by_their_checksums(store, cell):
+    here = cell(iterations=2, pattern="broadcast", processes="2")
+    store.put("0000.bin", bytes(2**20))
+    record = here.measure()
+    assert record["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest"]
+
+
+@pytest.mark.parametrize("operation_size", ["1GiB", "64KiB"])
+def test_a_changed_byte_in_a_file_with_its_old_time_is_found_by_its_checksum(on_disk, operation_size):
+    here = on_disk(operation_size=operation_size, iterations=2, processes="2", pattern="sections")
+    path = Path(here.job["local_files"][0])
+    before = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(300_000)
+        byte = file.read(1)
+        file.seek(300_000)
+        file.write(bytes([byte[0] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    record = here.measure()
+    wrong = record["work"]["blocks_wrong"]
+    assert wrong >= 1
+    assert record["reasons"] == [f"{wrong} blocks were read that do not have the checksum of the manifest"]
+    assert record["work"]["checksum"] != record["work"]["checksum_asked"]
+
+
+@pytest.mark.parametrize("pattern", ["single-file", "scatter", "mpi-io", "mpi-io-collective-interleaved"])
+@pytest.mark.parametrize("change", ["replaced", "truncated"])
+def test_a_file_that_is_changed_after_it_was_identified_is_an_invalid_record(on_disk, pattern, change):
+    here = on_disk(pattern=pattern, processes="2")
+    path = Path(here.job["local_files"][0])
+
+    def replace() -> None:
+        if change == "truncated":
+            os.truncate(path, 500_000)
+        else:
+            part = path.with_suffix(".part")
+            part.write_bytes(path.read_bytes())
+            part.replace(path)
+
+    here.events["open"] = replace
+    record = here.measure()
+    assert record["reasons"] == [f"{path} was replaced or changed while it was measured"]
+    assert reads(record) == []
+
+
+def test_a_file_that_is_not_there_is_one_line(on_disk):
+    here = on_disk(pattern="multiple-files", processes="2")
+    path = Path(here.job["local_files"][1])
+    path.unlink()
+    here.job["local_files"] = []
+    assert here.problem() == f"{path} cannot be opened: No such file or directory"
+
+
+def test_a_hostfile_with_fewer_slots_than_processes_is_refused(on_disk, tmp_path):
+    here = on_disk(processes="4")
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("# ours\nnode-1:2\nnode-2\n", encoding="utf-8")
+    here.settings["mpi"]["hostfile"] = str(hostfile)
+    assert here.problem() == (
+        f"{hostfile} has 3 slots for 4 processes; add hosts (name:slots, a line each), or ask for fewer processes"
+    )
+    hostfile.write_text("node-1 slots=4\nnode-2:many\n", encoding="utf-8")
+    assert here.problem() == f"{hostfile}: 'node-2:many' is no host:slots"
+
+
+def ranks_of_this_test() -> list[int]:
+    mark = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and b"scripts.read_blobs" in (entry / "cmdline").read_bytes():
+                ours = mark in (entry / "environ").read_bytes() and b"mpiexec" not in (entry / "cmdline").read_bytes()
+                found += [int(entry.name)] if ours else []
+    return sorted(found)
+
+
+def test_a_process_that_is_killed_is_one_line(on_disk):
+    here = on_disk(processes="3")
+    here.events["open"] = lambda: os.kill(ranks_of_this_test()[1], signal.SIGKILL)
+    assert here.problem() == "MPI process 1 of 3 was ended by a signal (Killed)"
+    assert processes_of(str(here.folder)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_cell_that_hangs_leaves_nothing_behind_when_its_step_ends_it(cell, bad, number):
+    reached, released = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        reached.set()
+        released.wait()
+
+    here = cell(processes="2", iterations=5)
+    bad.hooks[3] = hang
+    try:
+        with here.started(here.folder / "measure.log") as process:
+            process.stdout.readline()
+            here.say(process, {})
+            reached.wait()
+            watched = [os.pidfd_open(pid) for pid in ranks_of_this_test()]
+            assert len(watched) == 2
+            process.send_signal(number)
+            process.wait()
+            for one in watched:
+                select.select([one], [], [])
+                os.close(one)
+    finally:
+        released.set()
+    assert processes_of(str(here.folder)) == []
