@@ -70,7 +70,8 @@ class Container(_Retries):
 
         def put(offset: int, count: int, part: BinaryIO) -> None:
             block = base64.b64encode(f"{offset:020d}".encode()).decode()
-            blob.stage_block(block, part, length=count)
+            # With its checksum, which the service compares; without one Azurite works out another, at half the speed.
+            blob.stage_block(block, part, length=count, validate_content=True)
             blocks.append((offset, block))
 
         yield put
