@@ -1,7 +1,7 @@
 """A stand-in of Azure Files on the loopback, for tests only: no emulator of that service exists.
 
 It has the REST calls that the project makes (shares, directories, files, ranges) and checks every SharedKey signature,
-worked out anew from what arrived:
+and those of addresses, worked out anew from what arrived:
 https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 It proves that our code and the SDK speak to each other; it says nothing of the service's speed or limits.
 """
@@ -122,6 +122,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, headers, content)
 
     def _authorize(self, account: str, path: str) -> None:
+        if "sig" in self.query:
+            self._authorize_address(account, path)
+            return
         names = sorted(name for name in map(str.lower, self.headers) if name.startswith("x-ms-"))
         lines = [self.command, *(self.headers.get(name, "") for name in _SIGNED)]
         lines[3] = "" if lines[3] == "0" else lines[3]
@@ -130,6 +133,15 @@ class _Handler(BaseHTTPRequestHandler):
         digest = hmac.new(base64.b64decode(self.server.key), "\n".join(lines).encode(), hashlib.sha256).digest()
         expected = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
         if not hmac.compare_digest(expected, self.headers.get("Authorization", "")):
+            raise Refused(403, "AuthenticationFailed")
+
+    def _authorize_address(self, account: str, path: str) -> None:
+        """Check the signature of an address for one file (a service SAS)."""
+        names = ("sp", "st", "se", "", "si", "sip", "spr", "sv", "rscc", "rscd", "rsce", "rscl", "rsct")
+        resource = f"/file{unquote(path)}"
+        lines = [self.query.get(name, "") if name else resource for name in names]
+        digest = hmac.new(base64.b64decode(self.server.key), "\n".join(lines).encode(), hashlib.sha256).digest()
+        if account != ACCOUNT or base64.b64encode(digest).decode() != self.query["sig"] or self.command != "GET":
             raise Refused(403, "AuthenticationFailed")
 
     def _respond(self, what: str) -> tuple[int, dict[str, str], bytes]:
@@ -178,14 +190,19 @@ class _Handler(BaseHTTPRequestHandler):
         raise Refused(400, "UnsupportedQueryParameter")
 
     def _facts(self, etag: str) -> dict[str, str]:
-        return {"ETag": etag, "Last-Modified": formatdate(usegmt=True), "x-ms-version": self.headers["x-ms-version"]}
+        return {
+            "ETag": etag,
+            "Last-Modified": formatdate(usegmt=True),
+            "x-ms-version": self.headers.get("x-ms-version", ""),
+        }
 
     def _expect_parent(self, share: Share) -> None:
         if self.name.rpartition("/")[0] not in share.folders:
             raise Refused(404, "ParentNotFound")
 
     def _range(self, size: int) -> tuple[int, int]:
-        first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("x-ms-range", "bytes=0-")).groups()
+        asked = self.headers.get("x-ms-range") or self.headers.get("Range", "bytes=0-")
+        first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", asked).groups()
         return int(first), min(size, int(last) + 1) if last else size
 
     def _listing(self, share: Share) -> bytes:

@@ -140,7 +140,7 @@ def _explain(error: AzureError, where: str) -> str:
         if type(error).__name__ == "AzureSigningError":
             return f"{where}: the account's key is no key; correct it in {CONNECTION}"
         return f"no Azure credentials for {where}: set {CONNECTION} or {SAS}, or log in (az login)"
-    if isinstance(error, HttpResponseError) and error.status_code:
+    if isinstance(error, HttpResponseError) and (error.status_code or 0) >= 400:
         code = str(getattr(getattr(error, "error_code", None), "value", getattr(error, "error_code", None)) or "")
         remedy = _REMEDIES.get(code, "see the service's documentation of this code")
         if error.status_code in (401, 403) and (expired := _expiry()):
