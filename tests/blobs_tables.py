@@ -10,6 +10,7 @@ import pandas as pd
 
 from scripts import facts as facts_program
 from scripts import tables as program
+from scripts.analysis.blobs import data
 from scripts.analysis.blobs.words import FACTORS, WHOLE
 from scripts.lib import sizes
 
@@ -55,7 +56,7 @@ def laptop() -> list[dict]:
     found += cells(store=("disk",), pattern=("single-file",), cache=("warm",))
     found += cells(store=("disk",), pattern=("mpi-io", "mpi-io-collective"), size=("64MiB",))
     found += cells(store=("s3",), pattern=("sections",), size=("64MiB",), objects=("own",))
-    return found + [_row({f: found[0][f] for f in FACTORS}, found[0]["cell"])]
+    return [*found, _row({f: found[0][f] for f in FACTORS}, found[0]["cell"])]
 
 
 def build(
@@ -99,6 +100,16 @@ def build(
     program.main(["--study", "blobs", "--config-study", json.dumps({"compare": asked}), *given])
     (folder / "facts.json").write_text(json.dumps(facts() | {"readers": readers}), encoding="utf-8")
     return folder
+
+
+def load(folder: Path) -> data.Results:
+    """Return the results of tables that `build` wrote."""
+    return data.load(folder, folder / "facts.json")
+
+
+def spoiled(store: str, **parts: object) -> Callable[[dict], dict]:
+    """Return a change of all records of a store, to plant a fault."""
+    return lambda record: record | parts if record["cell"]["store"] == store else record
 
 
 def facts() -> dict:

@@ -86,6 +86,8 @@ def limits(results: Results) -> list[str]:
         lines.append(f"The clients sent {prose.count(retried, 'request')} again; the time that took is in the figures.")
     if idle := sum(bool(one.get("idle_processes")) for one in effective):
         lines.append(f"In {prose.count(idle, 'record')} some processes had nothing to read.")
+    if results.is_printed:
+        return [*lines, "The numbers are those of printed tables, without intervals and single repeats."]
     return [*lines, *judgement.of_trouble(results.cells), *results.absent]
 
 

@@ -148,8 +148,8 @@ def _panel(levels: dict, cells: pd.DataFrame, factor: str, value: Value, results
 def _with_ticks(panel: Panel) -> Panel:
     low, high = panel.y_range()
     ticks = time_ticks(low, high)
-    # Within less than a decade powers of ten are too few to read a value from.
-    return replace(panel, y_ticks=ticks if len(ticks) > 2 and panel.rule is None else _round(low, high))
+    # Within less than a decade 1, 2 and 5 are too few to read a value from.
+    return replace(panel, y_ticks=ticks if high > 6 * low and len(ticks) > 2 else _round(low, high))
 
 
 def _round(low: float, high: float) -> tuple[float, ...]:

@@ -87,8 +87,7 @@ def _along(whole: bool, context: tuple[str, ...], cells: pd.DataFrame, results: 
             leads[-1] = Lead(whole, context, (*last.sizes, size), (), last.arms, kind)
         else:
             leads.append(Lead(whole, context, (size,), (), tuple(leading), kind))
-    of = tuple(size for lead in leads for size in lead.sizes)
-    return [Lead(whole, context, lead.sizes, of, lead.arms, lead.kind) for lead in leads]
+    return [Lead(whole, context, lead.sizes, tuple(sizes), lead.arms, lead.kind) for lead in leads]
 
 
 def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, list[Arm]]:

@@ -29,13 +29,14 @@ def iterations(results: Results) -> Table:
     frame["first / later"] = cells["first_ratio"]
     frame["slowest / fastest iteration"] = cells["spread"]
     frame["slowest / fastest process"] = cells["imbalance"]
-    frame["most often the slowest"] = cells["cell"].map(_slowest(results)).fillna("")
+    frame["slowest process"] = cells["cell"].map(_slowest(results)).fillna("")
     formats = dict.fromkeys(("first / s", "later / s"), prose.number) | {"iterations a record": WHOLE}
     formats |= dict.fromkeys(("first / later", "slowest / fastest iteration", "slowest / fastest process"), prose.ratio)
     return Table(
         "iterations",
         "Medians over the repeats. Later: the median of a record's iterations after the first; slowest / fastest "
-        "iteration: of the later ones; most often the slowest: the process that was last in most iterations.",
+        "iteration: of the later ones; slowest process: the number of the one that was last in most "
+        "iterations, and in how many of them.",
         frame,
         formats,
     )
@@ -51,12 +52,12 @@ def ceiling(results: Results) -> Table:
     frame["bandwidth / MiB/s"], frame["ceiling / MiB/s"] = cells["mib_s"], cells["ceiling_mib_s"]
     frame["share / %"] = 100 * cells["share"]
     frame["interval"] = [
-        words.interval(100 * row.share_low, 100 * row.share_high, "{:.0f}".format).strip() for row in cells.itertuples()
+        words.interval(100 * row.share_low, 100 * row.share_high).strip() for row in cells.itertuples()
     ]
     told = told_of(results, "ceiling")
     for key, name in (("threads", "threads"), ("requests", "requests a round")):
         frame[name] = cells["cell"].map(told.map(lambda one, key=key: one.get(key))) if len(told) else np.nan
-    formats = {"bandwidth / MiB/s": words.rate, "ceiling / MiB/s": words.rate, "share / %": "{:.0f}".format}
+    formats = {"bandwidth / MiB/s": words.rate, "ceiling / MiB/s": words.rate, "share / %": prose.number}
     numbers = frame.assign(**{"share low / %": 100 * cells["share_low"], "share high / %": 100 * cells["share_high"]})
     return Table(
         "ceiling",
@@ -208,5 +209,5 @@ def _slowest(results: Results) -> dict[str, str]:
     for cell, ranks in last[many > 1].groupby(rows["cell"], sort=False):
         counts = ranks.value_counts().sort_index()
         rank = int(counts.idxmax())
-        found[cell] = f"process {rank}: {100 * counts[rank] / len(ranks):.0f} %"
+        found[cell] = f"{rank} ({100 * counts[rank] / len(ranks):.0f} %)"
     return found

@@ -1,0 +1,322 @@
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scripts import facts as facts_program
+from scripts import report
+from scripts.analysis import judgement
+from scripts.analysis.blobs import (
+    answers,
+    caveats,
+    comparisons,
+    conditions,
+    curves,
+    data,
+    drawing,
+    layout,
+    listings,
+    printed,
+    scaling,
+    words,
+)
+from scripts.lib import patterns
+from scripts.lib.program import Problem
+from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
+
+NOTEBOOK = "notebooks/blobs.ipynb"
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def run(tables: Path) -> data.Results:
+    return load(tables)
+
+
+def write(folder: Path, out: Path) -> Path:
+    facts = ["--facts", str(folder / "facts.json")] if (folder / "facts.json").exists() else []
+    given = ["--study", "blobs", "--notebook", NOTEBOOK, "--tables", str(folder), *facts, "--out", str(out)]
+    assert report.main(given) == 0
+    return out
+
+
+# The published layout
+
+
+def test_layout_has_sizes_in_rows_and_stores_in_columns(run: data.Results):
+    table = next(layout.tables(run))
+    assert list(table.frame.columns[:4]) == ["cache", "size of an object", "disk latency / s", "disk MiB/s"]
+    numbers = table.numbers.set_index(["cache", "size", "store"])
+    row = numbers.loc[("cold", "16MiB", "s3")]
+    expected = seconds(cells(store=("s3",), size=("16MiB",))[0])
+    assert row["latency_s"] == pytest.approx(expected, rel=0.1)
+    assert row["mib_s_low"] < row["mib_s"] < row["mib_s_high"]
+
+
+def test_bandwidth_is_all_bytes_by_all_time(run: data.Results):
+    for cell, own in run.records[run.records["valid"]].groupby("cell"):
+        mib_s = run.cells.set_index("cell").loc[cell, "mib_s"]
+        assert mib_s == pytest.approx(own["bytes"].sum() / MIB / own["total_s"].sum())
+        assert mib_s == pytest.approx(run.cells.set_index("cell").loc[cell, "throughput_mib_s"])
+
+
+def test_invalid_cells_are_coloured_and_in_no_bandwidth(tmp_path: Path):
+    bad = spoiled("s3", valid=False, reasons=["3 blocks were read that do not have the checksum of the manifest"])
+    run = load(build(tmp_path, cells(), change=bad))
+    table = next(layout.tables(run))
+    assert list(table.frame["S3 MiB/s"]) == ["[INVALID]"] * 4
+    assert list(table.over["S3 MiB/s"]) == [True] * 4
+    assert not any(table.over["disk MiB/s"])
+    assert "checksum" in listings.troubled(run).frame["reasons"].iloc[0]
+    [panel] = curves.against(run, "size").panels
+    [drawn] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
+    assert len(drawn.points) == 4 * 6
+    assert "S3" not in [mark.label for mark in panel.marks]
+    assert all("S3" not in answer.text for answer in answers.fastest(run))
+
+
+def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
+    lost = {"record": 1, "status": "failed", "study": "blobs", "reasons": ["process 1 was killed (signal 9)"]}
+    run = load(build(tmp_path, cells(), change=lambda one: lost if one["cell"]["store"] == "azure" else one))
+    assert set(next(layout.tables(run)).frame["azure MiB/s"]) == {"failed"}
+    assert "killed" in listings.troubled(run).frame["reasons"].iloc[0]
+
+
+def test_published_tables_come_out_as_they_are_printed(published: Path, tmp_path: Path):
+    folder = published / "azure-input"
+    for path in folder.glob("*.csv"):
+        shutil.copy(path, tmp_path)
+    text = write(tmp_path, tmp_path / "out" / "blobs.html").with_suffix(".md").read_text(encoding="utf-8")
+    names = {"single-file": "Single_File", "multiple-files": "Multiple_Files", "sections": "Extended"}
+    for pattern, part in names.items():
+        [source] = folder.glob(f"*{part}*.csv")
+        wide = pd.read_csv(source, dtype=str, keep_default_na=False)
+        numbers = pd.read_csv(tmp_path / "out" / "blobs_files" / f"table-{pattern}.csv")
+        found = {(row.size, row.store): (row.latency_s, row.mib_s) for row in numbers.itertuples(index=False)}
+        count = 0
+        for row in wide.to_dict("records"):
+            size = re.match(r"\d+", row[wide.columns[0]])[0] + re.search(r"\((\w+)\)", wide.columns[0])[1]
+            stores = {column.split()[0] for column in wide.columns[1:]}
+            for store in stores:
+                latency, bandwidth = row[f"{store} Latency (s)"], row[f"{store} Bandwidth (MiB/s)"]
+                if latency != "N/A":
+                    assert found[size, store] == (float(latency), float(bandwidth))
+                    assert f"| {latency} | {bandwidth} |" in text
+                    count += 1
+        assert count == len(found)
+    assert "There are no verdicts" in text
+    assert "without repeats nothing is judged" in text
+
+
+def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_found(published: Path):
+    rows = printed.read(printed.files(published / "azure-input"))
+    found = printed.disagreeing(rows)
+    listed = set(found[["pattern", "size", "store"]].itertuples(index=False, name=None))
+    for row in rows.to_dict("records"):
+        mib = printed.size_in_bytes(row["size"]) / MIB * (1 if row["pattern"] == "sections" else 20)
+        digits = {name: len(row[name].partition(".")[2]) for name in ("latency", "bandwidth")}
+        latencies = float(row["latency"]) + np.linspace(-0.5, 0.5, 2001) * 10.0 ** -digits["latency"]
+        off = np.abs(mib / latencies - float(row["bandwidth"])).min()
+        # No latency that rounds to the printed one gives the printed bandwidth.
+        steps = np.abs(np.diff(mib / latencies)).max() + 0.5 * 10.0 ** -digits["bandwidth"]
+        assert ((row["pattern"], row["size"], row["store"]) in listed) == (off > steps)
+    assert ("single-file", "1024MiB", "Blob") in listed
+
+
+@pytest.mark.parametrize(
+    "latency,bandwidth,agrees",
+    [("0.028", "714.286", True), ("0.028", "727.27", True), ("0.028", "728", False), ("0.028", "71.4286", False)],
+)
+def test_rounding_is_allowed_for(latency: str, bandwidth: str, agrees: bool):
+    row = {"pattern": "single-file", "size": "1MiB", "store": "Blob", "latency": latency, "bandwidth": bandwidth}
+    assert printed.disagreeing(pd.DataFrame([row])).empty == agrees
+
+
+def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: Path):
+    (tmp_path / "own.csv").write_text("File Size(MiB),Blob Latency (s)\n1,2\n")
+    with pytest.raises(Problem, match=r"own.csv: name the file after its pattern: single, multiple, extended"):
+        data.load(tmp_path)
+    (tmp_path / "own.csv").rename(tmp_path / "single.csv").write_text("File Size(MiB),Blob speed\n1,2\n")
+    with pytest.raises(Problem, match="'Blob speed' is neither a latency in s nor a bandwidth"):
+        data.load(tmp_path)
+
+
+# Patterns
+
+
+def test_each_pattern_of_the_run_is_drawn_with_what_each_process_gets(run: data.Results):
+    drawn = drawing.draw(run)
+    panels = list(dict.fromkeys(drawn.numbers["pattern"]))
+    there = set(run.cells["pattern"])
+    assert panels == [*(p for p in words.PATTERNS if p in there and words.PATTERNS.index(p) < 4), *panels[4:]]
+    assert set(panels) == there | {"sections, own objects"}
+    assert all(f">{name}<" in drawn.svg for name in panels)
+    rows = drawn.numbers.set_index(["pattern", "process"])
+    assert rows.loc[("broadcast", 1), "reads"] == ""
+    assert rows.loc[("broadcast", 1), "gets"] == rows.loc[("broadcast", 0), "reads"]
+    assert rows.loc[("sections, own objects", 3), "gets"] == "3:6 3:7"
+    assert len(drawing.in_words(run)) == len(there) + 1
+
+
+def test_every_pattern_has_a_picture_a_title_and_an_explanation():
+    assert set(words.PATTERNS) == set(patterns.PATTERNS) == set(drawing.EXPLAINED) == set(layout.TITLES)
+
+
+# Figures
+
+
+def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: data.Results):
+    figure = curves.against(run, "size")
+    panel = next(panel for panel in figure.panels if panel.title == "multiple-files")
+    [disk] = [mark for mark in panel.marks if mark.label == "disk"]
+    assert len(disk.points) == 4
+    assert len(disk.samples) == 4 * 6
+    assert panel.x_log
+    assert panel.y_log
+    summary = run.measured.set_index("cell")["mib_s"]
+    medians = figure.numbers[figure.numbers["repeat"] == ""].set_index("cell")["mib_s"]
+    assert np.allclose(medians, summary[medians.index])
+
+
+def test_the_ceiling_is_drawn_with_its_name(run: data.Results):
+    panel = next(panel for panel in curves.against(run, "size").panels if panel.title == "multiple-files")
+    lines = {mark.label: mark for mark in panel.marks if mark.label.endswith("ceiling")}
+    assert set(lines) == {"disk: ceiling", "S3: ceiling", "azure: ceiling"}
+    assert np.allclose(lines["S3: ceiling"].points["y"], CEILING["s3"], rtol=0.1)
+
+
+def test_without_ceilings_nothing_is_drawn_or_said_of_them(tmp_path: Path):
+    def without(record: dict) -> dict:
+        return record | {"samples": [row for row in record["samples"] if row["phase"] == "read"], "ceiling": None}
+
+    run = load(build(tmp_path, cells(), change=without))
+    [panel] = curves.against(run, "size").panels
+    assert not any("ceiling" in mark.label for mark in panel.marks)
+    assert curves.against(run, "size", curves.SHARE).panels == ()
+    assert listings.ceiling(run).frame.empty
+
+
+def test_share_of_the_ceiling_is_paired_within_a_record(run: data.Results):
+    own = run.records[(run.records["cell"] == run.measured["cell"].iloc[0]) & run.records["valid"]]
+    assert np.allclose(own["share"], own["mib_s"] / own["ceiling_mib_s"])
+    assert run.measured["share"].iloc[0] == pytest.approx(own["share"].median())
+    table = listings.ceiling(run)
+    assert table.numbers["share low / %"].le(table.numbers["share / %"]).all()
+
+
+def test_processes_are_drawn_and_the_base_is_named(run: data.Results):
+    [panel] = curves.against(run, "processes").panels
+    assert panel.title == "multiple-files · 16 MiB"
+    assert panel.x_ticks == (1, 2, 4)
+    told = " ".join(scaling.where_it_stops(run))
+    base = run.cells[(run.cells["processes"] == "1") & (run.cells["store"] == "disk")]["mib_s"].iloc[0]
+    assert f"multiple-files, disk, 16 MiB (base: 1 process, {words.rate(base)} MiB/s)" in told
+
+
+def test_where_more_processes_stop_to_help(tmp_path: Path):
+    rows = cells(store=("disk",), pattern=("sections",), size=("64MiB",), processes=("1", "2", "4", "8"))
+    [told] = scaling.where_it_stops(load(build(tmp_path, rows)))
+    # The formula gives 0.5, 0.95, 1 and 1 of the rate: 4 is 5 % more than 2, 8 no more than 4.
+    assert re.search(r": beyond [24] processes no more bandwidth is shown: [48] get (0.9|1.0)\d times as much \[", told)
+
+
+def test_one_reader_is_held_against_everyone_reading(run: data.Results):
+    figure = comparisons.one_reader(run)
+    pairs = set(figure.numbers[["contender", "baseline"]].itertuples(index=False, name=None))
+    assert pairs == {("broadcast", "single-file"), ("scatter", "sections")}
+    assert {len(panel.rows) for panel in figure.panels} == {12, 3}
+
+
+def test_chunks_concurrency_and_mpi_io_have_figures_of_their_own(run: data.Results):
+    for factor in ("chunk_size", "concurrency"):
+        assert len(curves.against(run, factor).panels) == 1
+        assert comparisons.by(run, [factor]).panels
+    assert curves.against(run, "operation_size").panels == ()
+    assert set(comparisons.mpi_io(run).numbers["contender"]) == {"mpi-io", "mpi-io-collective"}
+
+
+def test_the_first_iteration_is_told_apart_by_store(run: data.Results):
+    told = dict(line.split(":", 1) for line in curves.first_in_words(run))
+    assert "took 1.8" in told["S3 (loopback)"]
+    assert re.search(r"took (0\.9|1\.0)\d times", told["disk"])
+    table = listings.iterations(run).frame
+    assert table.loc[table["store"] == "S3", "first / later"].between(1.7, 1.9).all()
+    assert table["slowest process"].iloc[0] == "3 (100 %)"
+
+
+def test_many_arms_are_told_apart_by_panels(tmp_path: Path):
+    rows = cells(processes=("1", "2", "4"), chunk_size=("1MiB", "4MiB"), concurrency=("1", "4"), size=("1MiB", "4MiB"))
+    figure = curves.against(load(build(tmp_path, rows, repeats=2)), "size")
+    assert 1 < len(figure.panels) <= curves.PANELS
+    for panel in figure.panels:
+        assert len([mark for mark in panel.marks if not mark.label.endswith("ceiling")]) <= curves.ARMS
+
+
+# Tables
+
+
+def test_requests_that_were_sent_again_are_marked(run: data.Results):
+    table = listings.requests(run)
+    marked = table.frame[np.asarray(table.over["of them again"])]
+    assert set(marked["store"]) == {"azure"}
+    assert set(marked["of them again"]) == {1}
+    assert "sent 1" in " ".join(caveats.limits(run))
+
+
+def test_memory_beyond_what_is_allowed_is_marked(tmp_path: Path):
+    much = {"allowed_bytes": 96 * MIB, "ranks": [{"start_bytes": 0, "peak_bytes": 97 * MIB}], "growth_bytes": 97 * MIB}
+    run = load(build(tmp_path, cells(size=("1MiB",)), change=spoiled("s3", memory=much, valid=False)))
+    table = listings.memory(run)
+    assert [
+        row.store for row, over in zip(table.frame.itertuples(), table.over["growth / MiB"], strict=True) if over
+    ] == ["S3"]
+
+
+def test_what_was_in_force_is_listed_and_marked(run: data.Results, tmp_path: Path):
+    table = conditions.conditions(run)
+    assert set(table.frame["verified"]) == {"after every iteration"}
+    assert list(table.frame["oversubscribed"] == "yes") == list(table.over["oversubscribed"])
+    assert "romio_cb_read automatic" in set(table.frame["MPI-IO hints"])
+    software = conditions.software(run).frame
+    assert set(software["MPI"]) == {"MPICH 5.0.2"}
+    assert len(software) == 3
+    hosts = [{"name": f"node{number}", "processes": 2} for number in (1, 2)]
+
+    def spread(record: dict) -> dict:
+        return record | {"effective": record["effective"] | {"hosts": hosts, "idle_processes": 1}}
+
+    run = load(build(tmp_path, cells(size=("1MiB",)), change=spread))
+    assert conditions.conditions(run).frame["processes in force"].iloc[0] == "4 on 2 hosts (2 each)"
+    told = " ".join(caveats.limits(run))
+    assert "measured from one machine" in told
+    assert "some processes had nothing to read" in told
+
+
+def test_limits_say_what_stands_in_a_cloud_s_place(run: data.Results):
+    told = " ".join(caveats.limits(run))
+    for part in ("not a verdict for AWS", "more MPI processes ran than there are cores", "one machine", "hypervisor"):
+        assert part in told
+    stores = {
+        "azure": {"kind": "azure-blob", "server": "embedded"},
+        "blob": {"kind": "azure-blob"},
+        "lustre": {"kind": "posix"},
+    }
+    [embedded] = facts_program._limits("azure", stores["azure"], set())
+    assert "Azurite" in embedded
+    assert "shares with what reads" in embedded
+    assert "not a verdict for Azure" in embedded
+    assert "other users are not controlled" in facts_program._limits("blob", stores["blob"], set())[0]
+    assert "elsewhere (lustre)" in facts_program._limits("lustre", stores["lustre"], {"lustre"})[0]
+
+
+def test_control_and_what_cannot_exist_are_told(run: data.Results):
+    assert "1 cell measured twice" in judgement.control(run.verdicts)
+    assert run.matrix["omitted"].str.contains("MPI-IO reads files").any()

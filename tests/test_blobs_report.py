@@ -1,0 +1,254 @@
+import csv
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scripts import report
+from scripts.analysis.blobs import (
+    answers,
+    caveats,
+    conditions,
+    courses,
+    curves,
+    data,
+    layout,
+    leaders,
+    listings,
+    words,
+)
+from scripts.lib.program import Problem
+from tests import browser
+from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
+from tests.test_report import Links
+
+NOTEBOOK = "notebooks/blobs.ipynb"
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def run(tables: Path) -> data.Results:
+    return load(tables)
+
+
+@pytest.fixture(scope="module")
+def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tables, tmp_path_factory.mktemp("reports") / "blobs.html")
+
+
+def write(folder: Path, out: Path) -> Path:
+    facts = ["--facts", str(folder / "facts.json")] if (folder / "facts.json").exists() else []
+    given = ["--study", "blobs", "--notebook", NOTEBOOK, "--tables", str(folder), *facts, "--out", str(out)]
+    assert report.main(given) == 0
+    return out
+
+
+# What people read first
+
+
+def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(run: data.Results):
+    first, second, *_ = answers.fastest(run)
+    assert first.where == "where each process gets a whole object"
+    cells = run.cells[(run.cells["control"] == "") & (run.cells["cache"] == "cold")].set_index(
+        ["store", "pattern", "size", "processes"]
+    )
+    row = cells.loc[("s3", "broadcast", "64MiB", "4")]
+    interval = f"[{words.rate(row['mib_s_low'])}, {words.rate(row['mib_s_high'])}]"
+    assert first.text.startswith("up to 16 MiB, **broadcast from disk** (")
+    assert second.text == (
+        f"at 64 MiB, **broadcast from S3 (loopback)** ({words.rate(row['mib_s'])} {interval} MiB/s) fed the processes "
+        "fastest."
+    )
+
+
+def test_what_was_measured_once_only_is_said_once(run: data.Results):
+    assert answers.conditions(run) == (
+        "Where nothing else is said: 4 processes, operations of 1 GiB, chunks of 4 MiB, 1 chunk at once, cold cache."
+    )
+    assert "chunks of 16 MiB" in " ".join(answer.where for answer in answers.fastest(run))
+
+
+def test_the_order_turns_between_the_sizes_where_the_times_cross(run: data.Results):
+    [course] = [
+        one
+        for one in courses.find(run)
+        if (one.factor, one.contender, len(one.steps)) == ("store", "s3", 4)
+        and "single-file" in set(one.rows["pattern"])
+    ]
+    known = {
+        size: seconds({**cells(store=("s3",), size=(size,))[0]}) / seconds(cells(store=("disk",), size=(size,))[0])
+        for size in SIZES
+    }
+    assert [verdict for _, verdict in course.steps] == ["slower" if known[size] > 1 else "faster" for size in SIZES]
+    assert course.turns == [("4MiB", "16MiB")]
+    text = courses.sentence(course, run)
+    assert text.endswith("**The order turns between 4 MiB and 16 MiB.**")
+    assert re.search(r"up to 4 MiB \*\*[\d.]+ to [\d.]+ times slower\*\* than disk \(intervals within \[", text)
+    assert courses.where(course, run) == "with single-file or multiple-files"
+
+
+def test_contexts_that_came_out_alike_share_a_sentence_and_none_is_lost(run: data.Results):
+    rows = courses.rows_of(run)
+    found = courses.find(run)
+    assert sum(len(course.rows) for course in found) == len(rows)
+    assert len(found) < len(rows) / 2
+    for course in found:
+        levels = [set(dict(context).values()) for context in course.contexts]
+        assert len(levels) == len(course.contexts)
+
+
+def test_whole_objects_and_sections_are_not_compared(run: data.Results):
+    mixed = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["verdict"] == "not comparable")]
+    assert len(mixed) > 0
+    assert not any("comparable" in answer.text for answer in [*answers.decided(run), *answers.undecided(run)])
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_few_repeats_give_no_verdict_and_say_so(repeats: int, tmp_path: Path):
+    run = load(build(tmp_path, cells(), repeats=repeats))
+    assert {answer.verdict for answer in answers.fastest(run)} == {"few"}
+    assert answers.decided(run) == []
+    assert all("too few repeats" in answer.text for answer in answers.undecided(run))
+    assert f"{repeats} repeat" in caveats.exploratory(run)
+    assert answers.otherwise(run) == "Nothing was decided."
+    assert answers.as_json(run, "blobs", "")["answers"] == []
+
+
+def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rule(tmp_path: Path):
+    run = load(build(tmp_path, cells(store=("disk", "s3", "azure"), size=("64MiB",)), compare=(("store", "azure"),)))
+    assert {row.baseline for row in run.verdicts[run.verdicts["factor"] == "store"].itertuples()} == {"azure"}
+    [lead] = leaders.find(run)
+    assert (lead.kind, lead.arms) == ("one", (("s3", "single-file", "shared"),))
+
+
+def test_arms_that_cannot_be_told_apart_lead_together(tmp_path: Path):
+    run = load(build(tmp_path, cells(store=("disk",), pattern=("single-file", "multiple-files"), size=("64MiB",))))
+    [lead] = leaders.find(run)
+    assert lead.kind == "same"
+    assert "each as fast as the other" in answers.fastest(run)[0].text
+
+
+def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
+    run = load(build(tmp_path, cells(store=("s3",))))
+    assert answers.fastest(run) == []
+    assert answers.otherwise(run) == caveats.nothing_decided(run)
+    text = write(tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
+    assert "Bandwidth by size" in text
+
+
+def test_one_size_alone_is_not_called_up_to_or_from():
+    assert words.stretch(("1MiB",), SIZES) == "at 1 MiB"
+    assert words.stretch(("1MiB", "4MiB"), SIZES) == "up to 4 MiB"
+    assert words.stretch(("4MiB", "16MiB"), SIZES) == "from 4 MiB to 16 MiB"
+    assert words.stretch(("16MiB", "64MiB"), SIZES) == "from 16 MiB on"
+    assert words.stretch(SIZES, SIZES) == "at all sizes from 1 MiB to 64 MiB"
+
+
+def test_stores_are_called_by_what_stands_in_their_place():
+    told = {"stores": {"s3": {"kind": "s3"}, "a": {"kind": "azure-blob", "server": "embedded", "network": None}}}
+    assert words.source("s3", told) == "S3"
+    assert words.source("a", told) == "a (Azurite, loopback)"
+    told["stores"]["a"]["network"] = {"latency_ms": 20, "bandwidth_mib_s": 50.0}
+    assert words.source("a", told) == "a (Azurite, 20 ms, 50 MiB/s emulated)"
+    assert words.source("gone", told) == "gone"
+
+
+# What is not there
+
+
+@pytest.mark.parametrize("absent", ["samples", "cells", "verdicts", "matrix"])
+def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables", ignore=shutil.ignore_patterns("records"))
+    (copy / f"{absent}.csv").unlink()
+    run = load(copy)
+    assert data.ABSENT[absent] in caveats.limits(run)
+    assert curves.against(run, "size").panels
+    assert sum(1 for _ in layout.tables(run)) > 5
+
+
+def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
+    (tmp_path / "facts.json").write_text("{}")
+    run = data.load(tables, tmp_path / "facts.json")
+    assert "**broadcast from s3**" in answers.fastest(run)[1].text
+    assert listings.memory(run).frame.empty
+    assert conditions.software(run).frame.empty
+
+
+def test_no_table_at_all_is_one_line(tmp_path: Path):
+    with pytest.raises(Problem, match=r"neither samples\.csv nor cells\.csv with rows; measure first"):
+        data.load(tmp_path)
+    (tmp_path / "samples.csv").write_text("cell,repeat\na,1\n")
+    with pytest.raises(Problem, match=r"samples.csv lacks the column phase"):
+        data.load(tmp_path)
+
+
+# The page
+
+
+def test_page_names_no_other_place_and_draws_all(page: Path):
+    found = Links(page.read_text(encoding="utf-8"))
+    assert found.elsewhere == []
+    for link in found.inside:
+        assert link.startswith("#") or (page.parent / link).is_file(), link
+    if not browser.browser():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
+    seen = browser.visit(page)
+    assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
+    assert seen.errors == []
+    assert seen.seen["panels"] == seen.seen["drawn"] == found.panels > 10
+
+
+def test_every_figure_has_its_picture_and_its_numbers(page: Path):
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
+        assert "<svg" in (page.parent / picture).read_text(encoding="utf-8")
+        numbers = picture.replace(".svg", ".csv")
+        assert f"({numbers})" in text
+        assert len(list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))) > 1
+    left = {f"blobs_files/{path.name}" for path in (page.parent / "blobs_files").iterdir()}
+    assert left == {target for target in re.findall(r"\]\((blobs_files/.*?)\)", text)}
+
+
+def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
+    again = write(tables, tmp_path / "elsewhere" / "blobs.html")
+    names = ["blobs.html", "blobs.md", "blobs_answers.json"]
+    names += [f"blobs_files/{path.name}" for path in (page.parent / "blobs_files").iterdir()]
+    for name in names:
+        assert (again.parent / name).read_bytes() == (page.parent / name).read_bytes(), name
+
+
+def test_index_opens_with_the_answers(page: Path):
+    index = page.with_name("index.html")
+    told = page.with_name("blobs_answers.json")
+    arguments = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", str(told)]
+    assert report.main([*arguments, "--out", str(index)]) == 0
+    text = index.with_suffix(".md").read_text(encoding="utf-8")
+    answers_told = json.loads(told.read_text(encoding="utf-8"))
+    assert answers_told["conditions"] in text
+    assert answers_told["answers"][0]["text"] in text
+
+
+def test_notebook_has_short_cells_and_no_outputs():
+    found = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))["cells"]
+    assert all(len(cell["source"]) <= 8 for cell in found)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in found)
+
+
+def test_many_cells_are_reported(tmp_path: Path):
+    rows = cells(
+        pattern=("single-file", "multiple-files", "broadcast"),
+        size=("1MiB", "2MiB", "4MiB", "8MiB", "16MiB", "32MiB", "64MiB", "128MiB", "256MiB", "512MiB", "1GiB"),
+    )
+    run = load(build(tmp_path, rows, repeats=6, iterations=2))
+    assert all(len(panel.x_ticks) <= curves.TICKS for panel in curves.against(run, "size").panels)
+    assert replace(run, facts={}).cells["bytes"].max() == 2**30
+    assert delivered(rows[-1]) == 4 * 2**30
+    assert len(answers.fastest(run)) <= 6
