@@ -8,7 +8,7 @@ import pytest
 from blob_cells import Cell
 from conftest import ROOT, artefact, program
 
-from scripts.lib import objects
+from scripts.lib import objects, provenance
 from scripts.lib.patterns import PATTERNS
 
 MIB = 2**20
@@ -186,6 +186,12 @@ def test_the_record_says_what_held(cell):
     assert effective["launcher"] == "mpiexec.gforker"
     assert (effective["chunk_bytes"], effective["concurrency"]) == (128 * 1024, 3)
     assert (effective["object_bytes"], effective["block_bytes"], effective["operations"]) == (MIB, 4096, 1)
+
+
+def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
+    plain, collective = (cell(pattern=pattern).measure()["modules"] for pattern in ("sections", "mpi-io-collective"))
+    assert "scripts.readers.s3" in plain
+    assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
 
 
 def test_a_launcher_that_is_named_is_used_as_it_is(cell):
