@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import azure_files
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
-from conftest import artefact, program
+from conftest import ROOT, artefact, processes_of, program
 
 from scripts import measuring
 from scripts.lib import objects
@@ -306,3 +307,29 @@ def test_any_part_of_a_large_object_is_made_without_the_rest():
         assert part.read(1000) == whole[2 * MIB + 1 : 2 * MIB + 1001]
         assert part.seek(0, 2) == 6 * MIB
         assert part.read(10) == b""
+
+
+def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):
+    command = [
+        *(sys.executable, "-sE", "-m", "scripts.provision", "--store", json.dumps(EMBEDDED), "--manifest", manifest),
+        *("--folder", tmp_path / "store", "--servers", environments / "servers.json", "--out", tmp_path / "never.json"),
+    ]
+    process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    told = ""
+    while "0001.bin" not in told:
+        told = process.stderr.readline()
+        assert told, "it ended before it was killed"
+    process.kill()
+    # The server holds the pipe's other end: this returns when it is gone too.
+    process.communicate()
+    assert provided(EMBEDDED, manifest, tmp_path, environments)["upload"]["uploaded"] == 2
+    assert processes_of(str(tmp_path)) == []
+
+
+def test_an_answer_that_was_cut_is_asked_for_again(tmp_path, environments, manifest, files_account):
+    connection = {azure.CONNECTION: files_account.connection_string}
+    provided(FILES, manifest, tmp_path, environments, **connection)
+    files_account.faults += ["cut"]
+    found = provided(FILES, manifest, tmp_path, environments, **connection)
+    assert found["upload"] == {"uploaded": 0, "found": 2, "retries": 1}
+    assert files_account.faults == []

@@ -19,6 +19,7 @@ MIB = 2**20
 READ_BYTES = 16 * MIB
 _LEAST_PART = 16 * MIB
 _THREADS = 4
+_CUTS = 2
 _SAY_EVERY_S = 10.0
 
 File = tuple[dict, Path | None]
@@ -118,10 +119,19 @@ def _holds(target: Target, entry: dict, say: Say) -> bool:
         return False
     hashed, progress = hashlib.sha256(), _Progress(f"reading {target.key(name)}", size, say)
     for offset in range(0, size, READ_BYTES):
-        part = target.read(name, offset, min(READ_BYTES, size - offset))
+        part = _read(target, name, offset, min(READ_BYTES, size - offset))
         hashed.update(part)
         progress.add(len(part))
     return hashed.hexdigest() == entry["sha256"]
+
+
+def _read(target: Target, name: str, offset: int, length: int) -> bytes:
+    """Return a range of an object; an answer that was cut is asked for again, which not every SDK does by itself."""
+    for _ in range(_CUTS):
+        with contextlib.suppress(Problem), target.explained():
+            return target.read(name, offset, length)
+        target.retries += 1
+    return target.read(name, offset, length)
 
 
 def _send(target: Target, entry: dict, path: Path | None, say: Say) -> None:
