@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import builds, cells, fio, importing, planning, reading, reporting, ros3
+from scripts.benchmarks import blobs, builds, cells, fio, importing, large_blobs, planning, reading, reporting, ros3
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
@@ -27,6 +27,8 @@ BENCHMARKS = {
     "report": reporting.rows,
     "fio": fio.rows,
     "import": importing.rows,
+    "blobs": blobs.rows,
+    "large-blobs": large_blobs.rows,
     "builds": builds.rows,
 }
 _ABOUT = {
@@ -37,6 +39,8 @@ _ABOUT = {
     "report": "2,000 records of 46 samples to tables and report",
     "fio": "fio started by the workflow against fio by hand",
     "import": "200 and 2,000 JSON files of fio to tables and report",
+    "blobs": "readers of objects against the bare calls of their clients and against fio, and the memory they take",
+    "large-blobs": "an object of 4 GiB in sections through both servers; takes minutes and 10 GB of disk",
     "builds": "both libraries from nothing; takes minutes",
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

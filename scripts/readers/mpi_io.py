@@ -94,7 +94,10 @@ class MpiIo(Independent):
         return status.Get_count(MPI.BYTE)
 
     def _same(self) -> bool:
-        return self.reader.identify(self.names[0]) == self.identities[0]
+        try:
+            return self.reader.identify(self.names[0]) == self.identities[0]
+        except Changed:
+            return False
 
 
 def _problem(path: Path, what: str, error: MPI.Exception) -> Problem:

@@ -1,11 +1,10 @@
 """Reads files: unbuffered binary reads into the process's own buffer, past the page cache if asked (O_DIRECT)."""
 
-import contextlib
 import errno
 import mmap
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -27,42 +26,57 @@ class Reader(readers.Reader):
         super().__init__(access)
         self._folder = Path(location["folder"])
         self.client = f"preadv of Linux {platform.release()}"
+        self._open: dict[str, int] = {}
 
     def identify(self, name: str) -> Identity:
         """Return size, inode and time of modification; see that the file can be opened."""
-        with self._opened(name) as file:
-            return _identity(file)
+        self._file(name)
+        return self._identity(name)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view`; the file is opened anew, as the path may lead to another one by now."""
-        with self._opened(name) as file:
-            self._confirm(name, file, identity)
-            self.each(self.chunks(extents, view), lambda offset, part: self._fetch(file, name, offset, part))
-            self._confirm(name, file, identity)
+        """Fill `view`; the file stays open, but its path must lead to it before and after.
+
+        Opened anew for each operation, the kernel would begin to read ahead anew each time.
+        """
+        file = self._file(name)
+        self._confirm(name, identity)
+        self.each(self.chunks(extents, view), lambda offset, part: self._fetch(file, name, offset, part))
+        self._confirm(name, identity)
+
+    def close(self) -> None:
+        """Close files and threads."""
+        super().close()
+        while self._open:
+            os.close(self._open.popitem()[1])
 
     def path(self, name: str) -> Path:
         """Return where an object is."""
         return self._folder / name
 
-    @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[int]:
+    def _file(self, name: str) -> int:
+        if name in self._open:
+            return self._open[name]
         path = self.path(name)
         if self.access.direct and cache.file_system_type(path):
             # Newer kernels open files in memory with O_DIRECT and read them as ever.
             raise _no_direct(path)
         try:
-            file = os.open(path, os.O_RDONLY | (os.O_DIRECT if self.access.direct else 0))
+            self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if self.access.direct else 0))
         except OSError as error:
             if error.errno == errno.EINVAL and self.access.direct:
                 raise _no_direct(path) from error
             raise Problem(f"{path} cannot be opened: {error.strerror}") from error
-        try:
-            yield file
-        finally:
-            os.close(file)
+        return self._open[name]
 
-    def _confirm(self, name: str, file: int, identity: Identity) -> None:
-        if _identity(file) != identity:
+    def _identity(self, name: str) -> Identity:
+        try:
+            found = os.stat(self.path(name))
+        except FileNotFoundError as error:
+            raise Changed(f"{self.path(name)} was removed while it was measured") from error
+        return Identity(found.st_size, f"inode {found.st_ino}, modified {found.st_mtime_ns}")
+
+    def _confirm(self, name: str, identity: Identity) -> None:
+        if self._identity(name) != identity:
             raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
 
     def _fetch(self, file: int, name: str, offset: int, part: memoryview) -> None:
@@ -76,11 +90,6 @@ class Reader(readers.Reader):
             raise Problem(f"{self.path(name)} cannot be read: {error.strerror}") from error
         if not whole:
             raise Changed(f"{self.path(name)} ended before all of it was read")
-
-
-def _identity(file: int) -> Identity:
-    found = os.fstat(file)
-    return Identity(found.st_size, f"inode {found.st_ino}, modified {found.st_mtime_ns}")
 
 
 def _fill(file: int, offset: int, part: memoryview) -> bool:
