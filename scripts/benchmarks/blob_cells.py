@@ -12,7 +12,7 @@ from scripts.analysis import matrix
 from scripts.benchmarks.common import Say, program, used
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.plan import plan
-from scripts.stores import azure, servers
+from scripts.stores import addresses, azure, servers
 
 STORES = {
     "disk": {"kind": "posix"},
@@ -108,7 +108,7 @@ def _provided(folder: Path, cell: matrix.Cell, say: Say) -> Cell:
 
 def _variables(store: dict, served: servers.Served) -> dict[str, str]:
     if store["kind"] == "azure-blob":
-        return {azure.CONNECTION: azure.connection_string(served.endpoint, served.credentials)}
+        return {azure.CONNECTION: addresses.connection_string(served.endpoint, served.credentials)}
     return {
         "AWS_ENDPOINT_URL": served.endpoint,
         "AWS_ACCESS_KEY_ID": served.credentials["access_key"],

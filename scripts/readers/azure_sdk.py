@@ -17,6 +17,8 @@ from scripts.readers import Access, Changed, Identity
 from scripts.stores import azure
 
 _CHANGED = (412, 416)
+# What the clients of Storage give the transport that they make themselves.
+_BLOCK = 256 * 1024
 
 
 class Reader(readers.Reader):
@@ -27,6 +29,7 @@ class Reader(readers.Reader):
         super().__init__(access)
         self._prefix, self._place = location["key"], azure.place(store)
         options = {name: azure.PATIENCE[name] for name in ("connection_timeout", "read_timeout")}
+        options["connection_data_block_size"] = _BLOCK
         options["use_env_settings"] = store.get("server") != "embedded"
         self._transport = _Transport(self._count, access.concurrency, **options)
         chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
