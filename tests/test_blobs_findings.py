@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from scripts import facts as facts_program
-from scripts import report
 from scripts.analysis import judgement
 from scripts.analysis.blobs import (
     answers,
@@ -26,8 +25,8 @@ from scripts.analysis.blobs import (
 from scripts.lib import patterns
 from scripts.lib.program import Problem
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
+from tests.pages import write
 
-NOTEBOOK = "notebooks/blobs.ipynb"
 MIB = 2**20
 
 
@@ -39,13 +38,6 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(tables: Path) -> data.Results:
     return load(tables)
-
-
-def write(folder: Path, out: Path) -> Path:
-    facts = ["--facts", str(folder / "facts.json")] if (folder / "facts.json").exists() else []
-    given = ["--study", "blobs", "--notebook", NOTEBOOK, "--tables", str(folder), *facts, "--out", str(out)]
-    assert report.main(given) == 0
-    return out
 
 
 # The published layout
@@ -94,7 +86,7 @@ def test_published_tables_come_out_as_they_are_printed(published: Path, tmp_path
     folder = published / "azure-input"
     for path in folder.glob("*.csv"):
         shutil.copy(path, tmp_path)
-    text = write(tmp_path, tmp_path / "out" / "blobs.html").with_suffix(".md").read_text(encoding="utf-8")
+    text = write("blobs", tmp_path, tmp_path / "out" / "blobs.html").with_suffix(".md").read_text(encoding="utf-8")
     names = {"single-file": "Single_File", "multiple-files": "Multiple_Files", "sections": "Extended"}
     for pattern, part in names.items():
         [source] = folder.glob(f"*{part}*.csv")
@@ -176,7 +168,7 @@ def test_every_pattern_has_a_picture_a_title_and_an_explanation():
 def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: data.Results):
     figure = curves.against(run, "size")
     panel = next(panel for panel in figure.panels if panel.title == "multiple-files")
-    [disk] = [mark for mark in panel.marks if mark.label == "disk"]
+    [disk] = [mark for mark in panel.marks if mark.label == "disk · cold cache"]
     assert len(disk.points) == 4
     assert len(disk.samples) == 4 * 6
     assert panel.x_log
@@ -189,8 +181,8 @@ def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: data.Results):
 def test_the_ceiling_is_drawn_with_its_name(run: data.Results):
     panel = next(panel for panel in curves.against(run, "size").panels if panel.title == "multiple-files")
     lines = {mark.label: mark for mark in panel.marks if mark.label.endswith("ceiling")}
-    assert set(lines) == {"disk: ceiling", "S3: ceiling", "azure: ceiling"}
-    assert np.allclose(lines["S3: ceiling"].points["y"], CEILING["s3"], rtol=0.1)
+    assert set(lines) == {f"{store} · cold cache: ceiling" for store in ("disk", "S3", "azure")}
+    assert np.allclose(lines["S3 · cold cache: ceiling"].points["y"], CEILING["s3"], rtol=0.1)
 
 
 def test_without_ceilings_nothing_is_drawn_or_said_of_them(tmp_path: Path):

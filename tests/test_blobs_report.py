@@ -23,7 +23,7 @@ from scripts.analysis.blobs import (
 from scripts.lib.program import Problem
 from tests import browser
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
-from tests.test_report import Links
+from tests.pages import Links, write
 
 NOTEBOOK = "notebooks/blobs.ipynb"
 MIB = 2**20
@@ -41,14 +41,7 @@ def run(tables: Path) -> data.Results:
 
 @pytest.fixture(scope="module")
 def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tables, tmp_path_factory.mktemp("reports") / "blobs.html")
-
-
-def write(folder: Path, out: Path) -> Path:
-    facts = ["--facts", str(folder / "facts.json")] if (folder / "facts.json").exists() else []
-    given = ["--study", "blobs", "--notebook", NOTEBOOK, "--tables", str(folder), *facts, "--out", str(out)]
-    assert report.main(given) == 0
-    return out
+    return write("blobs", tables, tmp_path_factory.mktemp("reports") / "blobs.html")
 
 
 # What people read first
@@ -73,7 +66,10 @@ def test_what_was_measured_once_only_is_said_once(run: data.Results):
     assert answers.conditions(run) == (
         "Where nothing else is said: 4 processes, operations of 1 GiB, chunks of 4 MiB, 1 chunk at once, cold cache."
     )
-    assert "chunks of 16 MiB" in " ".join(answer.where for answer in answers.fastest(run))
+    rate = {levels: row.mib_s for levels, row in run.measured.set_index(["store", "processes"]).groupby(level=[0, 1])}
+    [told] = [answer for answer in answers.fastest(run) if "1 or 2 processes" in answer.where]
+    low, high = (words.rate(rate["disk", processes].iloc[0]) for processes in "12")
+    assert told.text == f"at 16 MiB, **multiple-files from disk** ({low} to {high} MiB/s) fed the processes fastest."
 
 
 def test_the_order_turns_between_the_sizes_where_the_times_cross(run: data.Results):
@@ -136,11 +132,36 @@ def test_arms_that_cannot_be_told_apart_lead_together(tmp_path: Path):
     assert "each as fast as the other" in answers.fastest(run)[0].text
 
 
+def test_arms_of_different_code_are_not_called_faster(tmp_path: Path):
+    def other(record: dict) -> dict:
+        code = {"code_sha256": ("d" if record["cell"]["store"] == "s3" else "a") * 64}
+        return record | {"provenance": record["provenance"] | code}
+
+    build(tmp_path, cells(store=("disk", "s3")), change=other)
+    told = json.loads((tmp_path / "facts.json").read_text()) | {"code": ["a" * 64, "d" * 64]}
+    (tmp_path / "facts.json").write_text(json.dumps(told))
+    run = load(tmp_path)
+    assert {lead.kind for lead in leaders.find(run)} == {"apart"}
+    [answer] = answers.undecided(run)
+    assert "at all sizes from 1 MiB to 64 MiB not comparable with disk (the measuring code differs" in answer.text
+    without = replace(run, verdicts=run.verdicts.iloc[:0])
+    assert {lead.kind for lead in leaders.find(without)} == {"few"}, "and are not judged here either"
+
+
+def test_a_ceiling_that_the_processes_exceed_is_not_called_a_bound(tmp_path: Path):
+    def low(record: dict) -> dict:
+        rows = [row | {"latency_s": 9.0} if row["phase"] == "ceiling" else row for row in record["samples"]]
+        return record | {"samples": rows}
+
+    told = " ".join(caveats.limits(load(build(tmp_path, cells(store=("disk",)), change=low))))
+    assert "In 4 cells the processes got more than the ceiling" in told
+
+
 def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",))))
     assert answers.fastest(run) == []
     assert answers.otherwise(run) == caveats.nothing_decided(run)
-    text = write(tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
+    text = write("blobs", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "Bandwidth by size" in text
 
 
@@ -218,7 +239,7 @@ def test_every_figure_has_its_picture_and_its_numbers(page: Path):
 
 
 def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
-    again = write(tables, tmp_path / "elsewhere" / "blobs.html")
+    again = write("blobs", tables, tmp_path / "elsewhere" / "blobs.html")
     names = ["blobs.html", "blobs.md", "blobs_answers.json"]
     names += [f"blobs_files/{path.name}" for path in (page.parent / "blobs_files").iterdir()]
     for name in names:

@@ -2,7 +2,6 @@ import csv
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from scripts import report
 from scripts.lib.program import Problem
 from tests import browser
+from tests.pages import Links, write
 from tests.report_tables import build
 
 NOTEBOOK = "notebooks/shots.ipynb"
@@ -22,30 +22,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tables, tmp_path_factory.mktemp("reports") / "shots.html")
-
-
-def write(tables: Path, out: Path) -> Path:
-    facts = ["--facts", str(tables / "facts.json")]
-    arguments = ["--study", "shots", "--notebook", NOTEBOOK, "--tables", str(tables), *facts, "--out", str(out)]
-    assert report.main(arguments) == 0
-    return out
-
-
-class Links(HTMLParser):
-    def __init__(self, text: str) -> None:  # noqa: D107
-        super().__init__()
-        self.inside, self.elsewhere, self.scripts, self.panels, self.policy = [], [], 0, 0, ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = dict(attributes)
-        if tag == "a":
-            self.inside.append(given.get("href") or "")
-        elif tag == "link" or {"src", "href", "srcset", "data", "action"} & given.keys():
-            self.elsewhere.append(self.get_starttag_text())
-        self.panels += given.get("class") == "panel"
-        self.policy = given["content"] if given.get("http-equiv") == "Content-Security-Policy" else self.policy
+    return write("shots", tables, tmp_path_factory.mktemp("reports") / "shots.html")
 
 
 def test_no_element_of_the_page_names_another_place(page: Path):
@@ -82,7 +59,7 @@ def test_every_figure_has_its_picture_and_its_numbers(page: Path):
 
 
 def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
-    again = write(tables, tmp_path / "elsewhere" / "shots.html")
+    again = write("shots", tables, tmp_path / "elsewhere" / "shots.html")
     names = ["shots.html", "shots.md", "shots_answers.json"]
     names += [f"shots_files/{path.name}" for path in (page.parent / "shots_files").iterdir()]
     for name in names:
@@ -108,7 +85,7 @@ def test_code_is_there_and_folded(page: Path):
 def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: Path):
     shutil.copy(published / "ros3-shots" / "ec2-s3.csv", tmp_path / "samples.csv")
     (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
-    text = write(tmp_path, tmp_path / "shots.html").with_suffix(".md").read_text(encoding="utf-8")
+    text = write("shots", tmp_path, tmp_path / "shots.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "There are no verdicts" in text
     assert "By signal (base: 8 workers" in text
     assert "shots_files/object-times.svg" in text
@@ -141,7 +118,7 @@ def test_a_failure_leaves_the_earlier_report(page: Path, tmp_path: Path, capsys:
     (tmp_path / "facts.json").write_text("{}")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(Problem, match=r"^\S+samples.csv lacks the column obj-type$"):
-        write(tmp_path, folder / "shots.html")
+        write("shots", tmp_path, folder / "shots.html")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert "Traceback" not in capsys.readouterr().err
 

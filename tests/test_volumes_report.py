@@ -31,7 +31,7 @@ from scripts.analysis.volumes import (
 from scripts.lib.program import Problem
 from tests import browser
 from tests import volumes_records as records
-from tests.test_report import Links
+from tests.pages import Links, write
 from tests.volumes_tables import BATTERIES, GP2, Battery, build, many
 
 NOTEBOOK = "notebooks/volumes.ipynb"
@@ -49,14 +49,7 @@ def run(tables: Path) -> data.Results:
 
 @pytest.fixture(scope="module")
 def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tables, tmp_path_factory.mktemp("reports") / "volumes.html")
-
-
-def write(tables: Path, out: Path) -> Path:
-    facts = ["--facts", str(tables / "facts.json")] if (tables / "facts.json").exists() else []
-    given = ["--study", "volumes", "--notebook", NOTEBOOK, "--tables", str(tables), *facts, "--out", str(out)]
-    assert report.main(given) == 0
-    return out
+    return write("volumes", tables, tmp_path_factory.mktemp("reports") / "volumes.html")
 
 
 def changed(folder: Path, source: Path, table: str, change) -> data.Results:
@@ -395,7 +388,7 @@ def test_facts_may_lack_everything(tables: Path):
 
 def test_the_published_table_alone_makes_a_page(published: Path, tmp_path: Path):
     shutil.copy(published / "fio-ebs" / "all_metrics_long.csv", tmp_path / "samples.csv")
-    text = write(tmp_path, tmp_path / "volumes.html").with_suffix(".md").read_text(encoding="utf-8")
+    text = write("volumes", tmp_path, tmp_path / "volumes.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "There are no verdicts" in text
     assert "| a1 | 1.925120 | 2.703360 | 3.653632 | 4.685824 |" in text
     assert "| a1 | 21.362522 | 42.921417 | 68.017842 △ | 82.157969 △ |" in text
@@ -490,7 +483,7 @@ def test_every_figure_has_its_picture_and_its_numbers(page: Path):
 
 
 def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
-    again = write(tables, tmp_path / "elsewhere" / "volumes.html")
+    again = write("volumes", tables, tmp_path / "elsewhere" / "volumes.html")
     names = ["volumes.html", "volumes.md", "volumes_answers.json"]
     names += [f"volumes_files/{path.name}" for path in (page.parent / "volumes_files").iterdir()]
     for name in names:
@@ -511,7 +504,7 @@ def test_names_from_elsewhere_are_shown_as_they_are(tables: Path, tmp_path: Path
     copy = shutil.copytree(tables, tmp_path / "tables")
     for path in copy.glob("*.csv"):
         path.write_text(path.read_text().replace("ip-10-0-0-", "<img src=x onerror=alert(1)>_*_"))
-    page = write(copy, tmp_path / "reports" / "volumes.html")
+    page = write("volumes", copy, tmp_path / "reports" / "volumes.html")
     text = page.read_text(encoding="utf-8")
     assert "<img" not in text[text.index("<body>") :].split("</script>")[-1]
     assert not re.search(r"<img src=x", re.sub(r"(?s)<script.*?</script>", "", text))
@@ -531,7 +524,7 @@ def test_index_opens_with_the_answers(page: Path):
 
 def test_a_page_of_forty_series_of_fifty_jobs_is_small(tmp_path: Path):
     tables = build(tmp_path / "tables", many(40, 50))
-    page = write(tables, tmp_path / "reports" / "volumes.html")
+    page = write("volumes", tables, tmp_path / "reports" / "volumes.html")
     assert page.stat().st_size < 3 * 10**6
     run = data.load(tables, tables / "facts.json")
     assert len(timelines.details(run).panels) == timelines.MANY

@@ -6,7 +6,7 @@ from types import ModuleType
 import pandas as pd
 
 from scripts.analysis import judgement, prose
-from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel, ratio_ticks
+from scripts.analysis.plot import GREY, SAME_X, Figure, Look, Marks, Panel, ratio_ticks
 
 NO_EVIDENCE = Look(GREY, "triangle", filled=False)
 TOO_FEW = Look(GREY, "hex", filled=False)
@@ -74,7 +74,7 @@ def _panel(rows: pd.DataFrame, facts: dict, words: ModuleType) -> Panel:
         row_notes=tuple(_note(row) for _, row in rows.iterrows()),
         row_height=26 if len(order) <= 20 else 19,
         x_log=True,
-        rule=1.0,
+        rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),
     )
     return replace(panel, x_ticks=ratio_ticks(*panel.x_range()))

@@ -2,11 +2,30 @@
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from scripts.lib.program import Problem
+
+
+class OfBlocks:
+    """The cells of a study of blocks by what can be shown of them; `cells` is the table of cells."""
+
+    cells: pd.DataFrame
+
+    @cached_property
+    def measured(self) -> pd.DataFrame:
+        """The cells that figures show: those with a valid repeat, without the A/A control's twins."""
+        cells = self.cells
+        return cells[(cells["control"] == "") & (cells["n"] > 0)].reset_index(drop=True)
+
+    @cached_property
+    def invalid(self) -> pd.DataFrame:
+        """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
+        cells = self.cells
+        return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
 
 def read_table(path: Path, texts: Sequence[str]) -> pd.DataFrame:

@@ -84,6 +84,10 @@ class Rule:
     dash: str = "dashed"
 
 
+# Where nothing differs: of ratios along the x axis, and along the y axis.
+SAME_X, SAME_Y = (Rule(1.0, axis=axis, dash="solid") for axis in ("x", "y"))
+
+
 class Event(NamedTuple):
     """A rule of the x axis, the line of text (from the top) that names it, and whether the name stands before it."""
 
@@ -96,8 +100,8 @@ class Event(NamedTuple):
 class Panel:
     """One pair of axes. With `rows`, the y axis names them from the top down (row i lies at y = -i).
 
-    `rule` is the value at which nothing differs; `rules` are limits, which the axes reach out to, and events. Panels
-    that are read together are given the same `x_ends` or `y_ends`.
+    `rules` are limits, which the axes reach out to, events, and the ratio at which nothing differs. Panels that are
+    read together are given the same `x_ends` or `y_ends`.
     """
 
     title: str
@@ -118,7 +122,6 @@ class Panel:
     x_ends: tuple[float, float] | None = None
     y_ends: tuple[float, float] | None = None
     from_zero: bool = True
-    rule: float | None = None
     rules: tuple[Rule, ...] = ()
     band: tuple[float, float] | None = None
 
@@ -143,7 +146,7 @@ class Panel:
     def limits(self) -> list[tuple[Rule, float]]:
         """Return the rules that are named at the right, from below, each with the y of its name: names keep apart."""
         low, high = self.y_range()
-        rules = sorted((rule for rule in self.rules if rule.axis == "y"), key=lambda rule: rule.at)
+        rules = sorted((rule for rule in self.rules if rule.axis == "y" and rule.label), key=lambda rule: rule.at)
         places = [_share(rule.at, low, high, self.y_log) for rule in rules]
         for above in range(1, len(places)):
             places[above] = max(places[above], places[above - 1] + NAME)
@@ -180,9 +183,6 @@ class Panel:
             found += [box.table[name] for box in self.boxes for name in ("min", "max")]
             found += [bar.table[name] for bar in self.bars for name in ("left", "right")]
         found.append(pd.Series([rule.at for rule in self.rules if rule.axis == axis], dtype=float))
-        # The rule at 1 and the equivalence band belong to the axis that carries the values.
-        if self.rule is not None and axis == ("x" if self.rows else "y"):
-            found.append(pd.Series([self.rule]))
         if self.band and axis == "x":
             found.append(pd.Series(self.band))
         values = np.concatenate([np.asarray(column, float) for column in found]) if found else np.array([])

@@ -79,9 +79,6 @@ def _panel(panel: Panel, figure: Figure):
     axes.toolbar.logo = None
     if panel.band:
         axes.add_layout(BoxAnnotation(left=panel.band[0], right=panel.band[1], fill_color="#0072B2", fill_alpha=0.1))
-    if panel.rule is not None:
-        dimension = "height" if panel.rows else "width"
-        axes.add_layout(Span(location=panel.rule, dimension=dimension, line_color="#444444", line_width=1))
     _rules(axes, panel, figure)
     items = [(bars.label, _bars(axes, bars)) for bars in panel.bars]
     items += [(boxes.label, _boxes(axes, boxes)) for boxes in panel.boxes]
@@ -127,7 +124,7 @@ def _rules(axes, panel: Panel, figure: Figure) -> None:
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
         names.major_label_overrides = {height: rule.label for rule, height in limits}
         axes.add_layout(names, "right")
-    labels = [rule.label for one in figure.panels for rule in one.rules if rule.axis == "y"]
+    labels = [rule.label for one in figure.panels for rule in one.rules if rule.axis == "y" and rule.label]
     if labels:
         # The axes of panels below each other begin and end alike, whether they have limits or not.
         axes.min_border_left, axes.min_border_right = 76, 48 + 7 * max(map(len, labels))

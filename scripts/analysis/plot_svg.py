@@ -80,7 +80,7 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
             keys.values(), keys.keys(), loc="upper left", bbox_to_anchor=(0, 1), ncols=per_line, frameon=False
         )
     # The axes of panels below each other end alike, whether they have limits or not.
-    limits = [rule.label for panel in figure.panels for rule in panel.rules if rule.axis == "y"]
+    limits = [rule.label for panel in figure.panels for rule in panel.rules if rule.axis == "y" and rule.label]
     beside = _wide(limits) if limits else 0.0
     for number, left, above, height in places:
         panel = figure.panels[number]
@@ -133,8 +133,6 @@ def _panel(axes, panel: Panel) -> None:
     axes.set_ylabel(panel.y_label)
     if panel.band:
         axes.axvspan(*panel.band, color="#0072B2", alpha=0.1, linewidth=0)
-    if panel.rule is not None:
-        (axes.axvline if panel.rows else axes.axhline)(panel.rule, color="#444444", linewidth=0.9)
     if panel.x_ticks:
         names = panel.x_tick_names()
         axes.xaxis.set_major_locator(FixedLocator(panel.x_ticks))

@@ -3,6 +3,7 @@
 from scripts.analysis import judgement, prose
 from scripts.analysis.blobs.data import ABSENT, Results
 from scripts.analysis.page import plain
+from scripts.lib.patterns import FROM_ONE
 
 
 def question(results: Results) -> str:
@@ -50,8 +51,8 @@ def method(results: Results) -> list[str]:
         *judgement.method(results.facts),
         "Decided is by the time of all iterations of a record, the first among them. Patterns that give each process a "
         "whole object are not compared with those that give it a section: the bytes differ.",
-        "The ceiling is what bare concurrent requests get of the same store, objects and cache state in the same "
-        "record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
+        "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects "
+        "and cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
         "Every block of every object that is delivered is checked against the manifest outside the timed window; the "
         "objects are random bytes that do not compress.",
     ]
@@ -77,6 +78,12 @@ def limits(results: Results) -> list[str]:
         lines.append(
             '"Cold" is said of page caches of the machines that read, and of an embedded server\'s: caches of '
             "hypervisor, disk and remote services are not controlled."
+        )
+    beyond = int(((cells["share"] > 1.05) & ~cells["pattern"].isin(FROM_ONE)).sum())
+    if beyond:
+        lines.append(
+            f"In {prose.count(beyond, 'cell')} the processes got more than the ceiling: its requests are threads of "
+            "one process, and where a read takes no longer than that costs, what they get is no bound."
         )
     odd = cells[(cells["cache_state"] != "") & (cells["cache_state"] != cells["cache"])]
     odd = odd[~odd["cache"].isin(("any", "direct"))]

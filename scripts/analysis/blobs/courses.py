@@ -6,6 +6,7 @@ Nothing is interpolated: what is said of two sizes beside each other is said of 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,9 @@ from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import Results
 
 DECIDED = ("faster", "slower", "same")
+# Levels of the factors beside those that are told of, and what was found with them.
+Context = tuple[tuple[str, str], ...]
+Part = tuple[Context, Any]
 _TURNED = {("faster", "slower"), ("slower", "faster")}
 
 
@@ -29,7 +33,7 @@ class Course:
     baseline: str
     contender: str
     steps: tuple[tuple[str, str], ...]
-    contexts: tuple[tuple[tuple[str, str], ...], ...]
+    contexts: tuple[Context, ...]
     rows: pd.DataFrame
 
     @property
@@ -52,13 +56,13 @@ def find(results: Results, metric: str = "total") -> list[Course]:
         return courses
     for pair, group in rows.groupby(["factor", "baseline", "contender"], sort=False):
         others = [factor for factor in words.FACTORS if factor not in (pair[0], "size")]
-        alike: dict[tuple, list[tuple[tuple, pd.DataFrame]]] = {}
+        alike: dict[tuple, list[Part]] = {}
         for levels, part in group.groupby(others, sort=False):
             part = part.assign(bytes=part["size"].map(words.amount)).sort_values("bytes")
             steps = tuple(part[["size", "verdict"]].itertuples(index=False, name=None))
             alike.setdefault(steps, []).append((tuple(zip(others, levels, strict=True)), part))
         for steps, parts in alike.items():
-            for some in _products(parts):
+            for some in products(parts):
                 found = pd.concat([part for _, part in some])
                 courses.append(Course(*pair, steps, tuple(context for context, _ in some), found))
     return courses
@@ -74,6 +78,20 @@ def rows_of(results: Results, metric: str = "total") -> pd.DataFrame:
     mixed = (rows["factor"] == "pattern") & (whole["baseline"] != whole["contender"])
     grown = (rows["factor"] == "processes") & whole["pattern"]
     return rows[~(mixed | grown | (rows["factor"] == "size"))]
+
+
+def products(parts: list[Part]) -> Iterator[list[Part]]:
+    """Yield parts whose contexts are all combinations of some levels, so that a sentence can name them."""
+    levels: dict[str, set[str]] = {}
+    for context, _ in parts:
+        for factor, value in context:
+            levels.setdefault(factor, set()).add(value)
+    if np.prod([len(values) for values in levels.values()]) == len(parts):
+        yield parts
+        return
+    factor = min((name for name in levels if len(levels[name]) > 1), key=lambda name: len(levels[name]))
+    for value in dict.fromkeys(dict(context)[factor] for context, _ in parts):
+        yield from products([part for part in parts if dict(part[0])[factor] == value])
 
 
 def where(course: Course, results: Results) -> str:
@@ -104,10 +122,11 @@ def sentence(course: Course, results: Results) -> str:
         rows = course.rows[course.rows["size"].isin(sizes)]
         texts.append(f"{words.stretch(sizes, of)} {_outcome(verdict, rows, old if not texts else '', facts)}")
     blocks = prose.span(course.rows["blocks"], "{:.0f}".format)
+    blocks += " block" if blocks == "1" else " blocks"
     turned = [f"between {words.size(a)} and {words.size(b)}" for a, b in course.turns]
     turn = f" **The order turns {prose.listing(turned)}.**" if turned else ""
     verb = "were" if course.factor in ("chunk_size", "operation_size", "processes") else "was"
-    return f"{new} {verb} {'; '.join(texts)}; {blocks} blocks.{turn}"
+    return f"{new} {verb} {'; '.join(texts)}; {blocks}.{turn}"
 
 
 def _outcome(verdict: str, rows: pd.DataFrame, old: str, facts: dict) -> str:
@@ -131,7 +150,7 @@ def _outcome(verdict: str, rows: pd.DataFrame, old: str, facts: dict) -> str:
             known = f": ratio {prose.span(ratios)}" if ratios.notna().any() else ""
             return f"not judged{f' against {old}' if old else ''}, too few repeats{known}"
         case _:
-            notes = "; ".join(dict.fromkeys(note for note in rows["note"] if note))
+            notes = "; ".join(dict.fromkeys(part for note in rows["note"] for part in note.split("; ") if part))
             return f"not comparable{f' with {old}' if old else ''}{f' ({notes})' if notes else ''}"
 
 
@@ -147,17 +166,3 @@ def _subject(factor: str, level: str, facts: dict) -> str:
             return "each process its own object" if level == "own" else "one object for all"
         case _:
             return words.level(factor, level, facts)
-
-
-def _products(parts: list[tuple[tuple, pd.DataFrame]]) -> Iterator[list[tuple[tuple, pd.DataFrame]]]:
-    """Yield parts of contexts that are all combinations of some levels, so that a sentence can name them."""
-    levels: dict[str, set[str]] = {}
-    for context, _ in parts:
-        for factor, value in context:
-            levels.setdefault(factor, set()).add(value)
-    if np.prod([len(values) for values in levels.values()]) == len(parts):
-        yield parts
-        return
-    factor = min((name for name in levels if len(levels[name]) > 1), key=lambda name: len(levels[name]))
-    for value in dict.fromkeys(dict(context)[factor] for context, _ in parts):
-        yield from _products([part for part in parts if dict(part[0])[factor] == value])

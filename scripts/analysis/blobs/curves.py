@@ -8,7 +8,7 @@ import pandas as pd
 from scripts.analysis import prose
 from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import Results
-from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel, beside, time_ticks
+from scripts.analysis.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, time_ticks
 from scripts.lib import sizes
 
 PANELS = 12  # that are drawn; all are in the numbers
@@ -27,14 +27,13 @@ X_LABELS = {
 
 @dataclass(frozen=True)
 class Value:
-    """A column of the cells and records, how its axis is called, whether it is logarithmic, and what it means."""
+    """A column of the cells and records, how it and its axis are called, what it means, whether 1 is no difference."""
 
     column: str
     name: str
     axis: str
     means: str
-    log: bool = True
-    rule: float | None = None
+    ratio: bool = False
 
 
 BANDWIDTH = Value(
@@ -54,22 +53,37 @@ FIRST = Value(
     "First iteration against the rest",
     "First iteration / median of the later ones",
     "The latency of a record's first iteration by the median of its later ones; above 1 the first took longer.",
-    rule=1.0,
+    ratio=True,
 )
 IMBALANCE = Value(
     "imbalance",
     "Slowest against fastest process",
     "Slowest process / fastest process",
     "The seconds of the slowest process by those of the fastest, the median over a record's iterations.",
-    rule=1.0,
+    ratio=True,
 )
 SHARE = Value(
     "share",
     "Share of the ceiling",
     "Bandwidth / bandwidth of bare requests",
     "Bandwidth of a record by what bare requests got of the same store in the same record; 1 is the ceiling.",
-    rule=1.0,
+    ratio=True,
 )
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """What all panels of a figure share: how variants of a store look is the same in each."""
+
+    results: Results
+    factor: str
+    value: Value
+    varies: list[str]
+    variants: list[tuple]
+
+    @property
+    def stores(self) -> list[str]:
+        return list(self.results.cells["store"].unique())
 
 
 def against(results: Results, factor: str, value: Value = BANDWIDTH) -> Figure:
@@ -77,24 +91,15 @@ def against(results: Results, factor: str, value: Value = BANDWIDTH) -> Figure:
 
     Arms with one level of the factor are left out where others have several; sizes are drawn in any case.
     """
-    name, title = (
-        f"{value.column.replace('_', '-')}-by-{factor.replace('_', '-')}",
-        f"{value.name} by {_of(factor)}",
-    )
-    cells = results.measured
-    cells = cells[cells[value.column].notna()] if len(cells) else cells
-    others = [one for one in words.FACTORS if one != factor]
-    several = (
-        cells.groupby(others, sort=False)[factor].transform("nunique") > 1 if len(cells) else pd.Series(dtype=bool)
-    )
-    if several.any():
-        cells = cells[several]
-    elif factor != "size":
-        return Figure(name, title, "", (), pd.DataFrame())
+    name = f"{value.column.replace('_', '-')}-by-{factor.replace('_', '-')}"
+    title = f"{value.name} by {_of(factor)}"
+    cells = _chosen(results, factor, value)
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
-    groups = _groups(cells, factor)
-    panels = tuple(_panel(levels, group, factor, value, results) for levels, group in groups[:PANELS])
+    keys, groups = _groups(cells, factor)
+    varies = words.varying(cells, [one for one in words.FACTORS if one not in (*keys, factor, "store")])
+    plot = _Plot(results, factor, value, varies, words.sorted_levels(cells, varies) if varies else [()])
+    panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
     ceiling = " Dotted: the store's own ceiling, bare requests." if _ceilings(cells, value).any() else ""
     more = f" Drawn are the first {PANELS} of {len(groups)} panels; all are in the numbers."
     interval = "" if results.records.empty else f" {INTERVAL}"
@@ -102,8 +107,18 @@ def against(results: Results, factor: str, value: Value = BANDWIDTH) -> Figure:
     return Figure(name, title, caption, panels, _numbers(cells, value, results), 2)
 
 
-def _groups(cells: pd.DataFrame, factor: str) -> list[tuple[dict, pd.DataFrame]]:
-    """The cells of each panel with the levels that they share: by pattern, and by more where arms are many."""
+def _chosen(results: Results, factor: str, value: Value) -> pd.DataFrame:
+    cells = results.measured
+    cells = cells[cells[value.column].notna()]
+    if cells.empty:
+        return cells
+    others = [one for one in words.FACTORS if one != factor]
+    several = cells.groupby(others, sort=False)[factor].transform("nunique") > 1
+    return cells[several] if several.any() or factor != "size" else cells
+
+
+def _groups(cells: pd.DataFrame, factor: str) -> tuple[list[str], list[tuple[dict, pd.DataFrame]]]:
+    """What tells panels apart, pattern and more where arms are many; each panel's levels and cells."""
     keys = ["pattern", "objects", *(["size"] if factor != "size" else [])]
     for more in ("cache", "processes", "chunk_size", "concurrency", "operation_size"):
         arms = [one for one in words.FACTORS if one not in (*keys, factor)]
@@ -112,22 +127,22 @@ def _groups(cells: pd.DataFrame, factor: str) -> list[tuple[dict, pd.DataFrame]]
         if more != factor:
             keys.append(more)
     groups = [(dict(zip(keys, levels, strict=True)), group) for levels, group in cells.groupby(keys, sort=False)]
-    return sorted(groups, key=lambda one: words.in_order(one[0].values()))
+    return keys, sorted(groups, key=lambda one: words.in_order(one[0].values()))
 
 
-def _panel(levels: dict, cells: pd.DataFrame, factor: str, value: Value, results: Results) -> Panel:
-    arms = _arms(cells, factor, results)
+def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
+    factor, value, results = plot.factor, plot.value, plot.results
     records = results.records[results.records["valid"]]
     marks = [
         Marks(label, look, _points(arm, value), _samples(records, arm, factor, value), joined=True)
-        for label, look, arm in arms
+        for label, look, arm in _arms(cells, plot)
     ]
     invalid = _invalid(levels, factor, value, results)
     places = np.sort(np.concatenate([cells[factor].map(words.amount), invalid["x"]]).astype(float))
     places = np.unique(places)
     wide = bool(places[-1] >= 4 * places[0])
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
-    drawn = (*beside(marks, places, wide), *_ceiling_marks(cells, factor, value, results))
+    drawn = (*beside(marks, places, wide), *_ceiling_marks(cells, plot))
     ticks = _ticks(places)
     varies = [one for one in levels if one not in ("pattern", "objects")]
     told = [words.pattern_of(levels), *(words.level(one, levels[one], results.facts) for one in varies)]
@@ -139,10 +154,10 @@ def _panel(levels: dict, cells: pd.DataFrame, factor: str, value: Value, results
         x_log=wide,
         x_ticks=tuple(ticks),
         x_tick_texts=tuple(_tick(tick, factor) for tick in ticks),
-        y_log=value.log,
-        rule=value.rule,
+        y_log=True,
+        rules=(SAME_Y,) if value.ratio else (),
     )
-    return _with_ticks(panel) if value.log else panel
+    return _with_ticks(panel)
 
 
 def _with_ticks(panel: Panel) -> Panel:
@@ -160,21 +175,18 @@ def _round(low: float, high: float) -> tuple[float, ...]:
     return time_ticks(low, high)
 
 
-def _arms(cells: pd.DataFrame, factor: str, results: Results) -> list[tuple[str, Look, pd.DataFrame]]:
+def _arms(cells: pd.DataFrame, plot: _Plot) -> list[tuple[str, Look, pd.DataFrame]]:
     """(label, look, cells by the factor) of each arm: a store has a colour, its variants a dash and a hollow mark."""
-    varies = words.varying(cells, [one for one in words.FACTORS if one not in ("pattern", "objects", factor, "store")])
-    stores = list(results.cells["store"].unique())
     found = []
-    for store in stores:
+    for colour, store in enumerate(plot.stores):
         own = cells[cells["store"] == store]
-        variants = words.sorted_levels(own, varies) if varies else [()]
-        for style, levels in enumerate(variants if len(own) else []):
-            arm = own[(own[varies] == list(levels)).all(axis=1)] if varies else own
-            label = words.label(
-                {"store": store, **dict(zip(varies, levels, strict=True))}, ["store", *varies], results.facts
-            )
-            place = arm[factor].map(words.amount)
-            found.append((label, Look.of(stores.index(store), style), arm.assign(x=place).sort_values("x")))
+        for style, levels in enumerate(plot.variants):
+            arm = own[(own[plot.varies] == list(levels)).all(axis=1)] if plot.varies else own
+            if len(arm):
+                named = {"store": store, **dict(zip(plot.varies, levels, strict=True))}
+                label = words.label(named, named, plot.results.facts)
+                place = arm[plot.factor].map(words.amount)
+                found.append((label, Look.of(colour, style), arm.assign(x=place).sort_values("x")))
     return found
 
 
@@ -202,18 +214,16 @@ def _ceilings(cells: pd.DataFrame, value: Value) -> pd.Series:
     return cells["ceiling_mib_s"].notna() & (value is BANDWIDTH)
 
 
-def _ceiling_marks(cells: pd.DataFrame, factor: str, value: Value, results: Results) -> list[Marks]:
+def _ceiling_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     """The most that bare requests got of each store, and state of the cache, in the panel's cells at each place."""
-    known = cells[_ceilings(cells, value)]
-    several = known.groupby("store")["cache"].nunique().gt(1).any() if len(known) else False
-    stores = list(results.cells["store"].unique())
     marks = []
-    for (store, state), own in known.groupby(["store", "cache"], sort=False):
-        most = own.assign(x=own[factor].map(words.amount)).groupby("x")["ceiling_mib_s"].max().reset_index()
-        look = Look(Look.of(stores.index(store)).colour, "", "dotted")
+    shown = ["store", *(["cache"] if "cache" in plot.varies else [])]
+    for levels, own in cells[_ceilings(cells, plot.value)].groupby(shown, sort=False):
+        named = dict(zip(shown, levels, strict=True))
+        most = own.assign(x=own[plot.factor].map(words.amount)).groupby("x")["ceiling_mib_s"].max().reset_index()
+        look = Look(Look.of(plot.stores.index(named["store"])).colour, "", "dotted")
         points = most.rename(columns={"ceiling_mib_s": "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
-        shown = ["store", "cache"] if several else ["store"]
-        label = words.label({"store": store, "cache": state}, shown, results.facts)
+        label = words.label(named, shown, plot.results.facts)
         marks.append(Marks(f"{label}: ceiling", look, points, joined=True))
     return marks
 

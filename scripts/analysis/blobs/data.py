@@ -15,7 +15,7 @@ from scripts.analysis import resampling, stats
 from scripts.analysis.blobs import printed as printed_tables
 from scripts.analysis.blobs import words
 from scripts.analysis.blobs.words import FACTORS
-from scripts.analysis.inputs import read_facts, read_table
+from scripts.analysis.inputs import OfBlocks, read_facts, read_table
 from scripts.analysis.judgement import is_true
 from scripts.lib.program import Problem
 
@@ -35,7 +35,7 @@ ABSENT = {
 
 
 @dataclass(frozen=True)
-class Results:
+class Results(OfBlocks):
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `cells` has for each of VALUES its summary over the valid repeats with `_low` and `_high`, NaN where not known, and
@@ -55,18 +55,6 @@ class Results:
     def is_printed(self) -> bool:
         """Whether these are printed tables alone: one number a cell."""
         return self.samples.empty and len(self.printed) > 0
-
-    @cached_property
-    def measured(self) -> pd.DataFrame:
-        """The cells that figures show: those with a valid repeat, without the A/A control's twins."""
-        cells = self.cells
-        return cells[(cells["control"] == "") & (cells["n"] > 0)].reset_index(drop=True)
-
-    @cached_property
-    def invalid(self) -> pd.DataFrame:
-        """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
-        cells = self.cells
-        return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
     @cached_property
     def readers(self) -> pd.DataFrame:

@@ -5,13 +5,14 @@ and context are a family.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from scripts.analysis import judgement, prose, stats
-from scripts.analysis.blobs import words
+from scripts.analysis.blobs import courses, words
+from scripts.analysis.blobs.courses import Context
 from scripts.analysis.blobs.data import Results
 
 # What an arm is, and what all arms that are compared have in common beside the size.
@@ -23,13 +24,14 @@ Arm = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Lead:
-    """The arms that no other was shown to beat, at sizes beside each other.
+    """The arms that no other was shown to beat, at sizes beside each other, in all contexts that came out alike.
 
-    `kind` is `one`, `same` (each as fast as the others), `open` (not told apart) or `few` (too few repeats to judge).
+    `kind` is `one`, `same` (each as fast as the others), `open` (not told apart), `few` (too few repeats to judge) or
+    `apart` (not comparable); of the last two `arms` is the one with most bandwidth.
     """
 
     whole: bool
-    context: tuple[str, ...]
+    contexts: tuple[Context, ...]
     sizes: tuple[str, ...]
     of: tuple[str, ...]
     arms: tuple[Arm, ...]
@@ -39,26 +41,40 @@ class Lead:
 def find(results: Results) -> list[Lead]:
     """Return who leads, for patterns of whole objects and of sections, in each context, along the sizes."""
     cells = results.measured
-    found = []
-    for (whole, *context), group in cells.assign(whole=cells["pattern"].map(words.whole)).groupby(
+    alike: dict[tuple, list[tuple[Context, list[Lead]]]] = {}
+    for (whole, *levels), group in cells.assign(whole=cells["pattern"].map(words.whole)).groupby(
         ["whole", *CONTEXT], sort=False
     ):
         if len(group[ARM].drop_duplicates()) > 1:
-            found += _along(whole, tuple(context), group, results)
-    # What says most stands first: many sizes, many arms, whole objects.
-    weight = {lead: (-len(lead.of), not lead.whole) for lead in found}
-    return sorted(found, key=weight.__getitem__)
+            context = tuple(zip(CONTEXT, levels, strict=True))
+            leads = _along(whole, context, group, results)
+            same = tuple((lead.sizes, lead.of, frozenset(lead.arms), lead.kind) for lead in leads)
+            alike.setdefault((whole, same), []).append((context, leads))
+    found = []
+    for parts in alike.values():
+        for some in courses.products(parts):
+            contexts = tuple(context for context, _ in some)
+            found += [replace(lead, contexts=contexts) for lead in some[0][1]]
+    # What says most stands first: many sizes, then whole objects.
+    return sorted(found, key=lambda lead: (-len(lead.of), not lead.whole))
 
 
 def in_words(lead: Lead, results: Results) -> tuple[str, str]:
     """Return where a lead holds and what it is, with bandwidths and intervals."""
     facts, usual = results.facts, words.usual(results.measured)
-    named = dict(zip(CONTEXT, lead.context, strict=True))
-    told = [words.level(factor, level, facts) for factor, level in named.items() if words.worth(factor, level, usual)]
+    levels: dict[str, dict[str, None]] = {}
+    for factor, level in itertools.chain(*lead.contexts):
+        levels.setdefault(factor, {})[level] = None
+    told = [
+        words.levels(factor, found, facts)
+        for factor, found in levels.items()
+        if len(found) > 1 or any(words.worth(factor, level, usual) for level in found)
+    ]
     where = ", ".join([f"where each process gets {'a whole object' if lead.whole else 'a section'}", *told])
     cells = _cells(lead, results)
     arms = sorted(lead.arms, key=lambda arm: -cells[cells["arm"] == arm]["mib_s"].max())
-    texts = [f"**{_arm(arm, facts)}** ({_bandwidth(cells[cells['arm'] == arm], facts)})" for arm in arms[:NAMED]]
+    rates = {arm: _bandwidth(cells[cells["arm"] == arm], len(lead.contexts)) for arm in arms}
+    texts = [f"**{_arm(arm, facts)}** ({rates[arm]})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
     at = words.stretch(lead.sizes, lead.of)
     match lead.kind:
@@ -68,13 +84,15 @@ def in_words(lead: Lead, results: Results) -> tuple[str, str]:
             return where, f"{at}, {prose.listing(texts)} fed the processes fastest, each as fast as the other."
         case "few" if results.is_printed:
             return where, f"{at}, most was printed for {texts[0]}; without repeats nothing is judged."
+        case "apart":
+            return where, f"{at}, most was measured with {texts[0]}; the arms are not comparable."
         case "few":
             return where, f"{at}, most was measured with {texts[0]}; too few repeats for a verdict."
         case _:
             return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}."
 
 
-def _along(whole: bool, context: tuple[str, ...], cells: pd.DataFrame, results: Results) -> list[Lead]:
+def _along(whole: bool, context: Context, cells: pd.DataFrame, results: Results) -> list[Lead]:
     sizes = sorted(cells["size"].unique(), key=words.amount)
     leads: list[Lead] = []
     for size in sizes:
@@ -84,10 +102,10 @@ def _along(whole: bool, context: tuple[str, ...], cells: pd.DataFrame, results: 
         kind, leading = _lead(_edges(here, size, context, results), here)
         last = leads[-1] if leads else None
         if last and (last.kind, set(last.arms)) == (kind, set(leading)):
-            leads[-1] = Lead(whole, context, (*last.sizes, size), (), last.arms, kind)
+            leads[-1] = Lead(whole, (context,), (*last.sizes, size), (), last.arms, kind)
         else:
-            leads.append(Lead(whole, context, (size,), (), tuple(leading), kind))
-    return [Lead(whole, context, lead.sizes, tuple(sizes), lead.arms, lead.kind) for lead in leads]
+            leads.append(Lead(whole, (context,), (size,), (), tuple(leading), kind))
+    return [Lead(whole, (context,), lead.sizes, tuple(sizes), lead.arms, lead.kind) for lead in leads]
 
 
 def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, list[Arm]]:
@@ -101,7 +119,8 @@ def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, 
     if not any(verdict in judgement.JUDGED for verdict in edges.values()):
         known = cells.dropna(subset=["mib_s"])
         most = known.loc[known["mib_s"].idxmax()] if len(known) else cells.iloc[0]
-        return "few", [tuple(most[ARM])]
+        apart = edges and set(edges.values()) == {"not comparable"}
+        return "apart" if apart else "few", [tuple(most[ARM])]
     leading = [arm for arm in arms if not beaten[arm]] or arms
     pairs = [edges.get((one, other), edges.get((other, one))) for one, other in itertools.combinations(leading, 2)]
     if len(leading) == 1:
@@ -109,7 +128,7 @@ def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, 
     return ("same" if all(verdict == "same" for verdict in pairs) else "open"), leading
 
 
-def _edges(cells: pd.DataFrame, size: str, context: tuple[str, ...], results: Results) -> dict[tuple[Arm, Arm], str]:
+def _edges(cells: pd.DataFrame, size: str, context: Context, results: Results) -> dict[tuple[Arm, Arm], str]:
     """Return the verdicts between the arms of a size: (baseline, contender) -> verdict."""
     arms = dict(zip(cells[ARM].itertuples(index=False, name=None), cells["cell"], strict=True))
     found = {}
@@ -123,12 +142,12 @@ def _edges(cells: pd.DataFrame, size: str, context: tuple[str, ...], results: Re
     return found | dict(zip(pairs, _judged([(arms[a], arms[b]) for a, b in pairs], results), strict=False))
 
 
-def _rows(size: str, context: tuple[str, ...], results: Results) -> pd.DataFrame:
+def _rows(size: str, context: Context, results: Results) -> pd.DataFrame:
     rows = results.verdicts
     if rows.empty:
         return rows
     rows = rows[(rows["metric"] == "total") & (rows["role"] != "control") & rows["factor"].isin(ARM)]
-    return rows[(rows["size"] == size) & (rows[CONTEXT] == list(context)).all(axis=1)]
+    return rows[(rows["size"] == size) & (rows[CONTEXT] == [level for _, level in context]).all(axis=1)]
 
 
 def _judged(pairs: list[tuple[str, str]], results: Results) -> list[str]:
@@ -145,8 +164,9 @@ def _judged(pairs: list[tuple[str, str]], results: Results) -> list[str]:
 
 def _cells(lead: Lead, results: Results) -> pd.DataFrame:
     cells = results.measured
-    inside = (cells[CONTEXT] == list(lead.context)).all(axis=1) & cells["size"].isin(lead.sizes)
-    cells = cells[inside].sort_values("bytes")
+    contexts = {tuple(level for _, level in context) for context in lead.contexts}
+    inside = np.array([one in contexts for one in cells[CONTEXT].itertuples(index=False, name=None)], dtype=bool)
+    cells = cells[inside & cells["size"].isin(lead.sizes)].sort_values("bytes", kind="stable")
     return cells.assign(arm=list(cells[ARM].itertuples(index=False, name=None)))
 
 
@@ -155,8 +175,10 @@ def _arm(arm: Arm, facts: dict) -> str:
     return f"{words.pattern_of(named)} from {words.source(named['store'], facts)}"
 
 
-def _bandwidth(cells: pd.DataFrame, facts: dict) -> str:
-    """The bandwidth at the smallest and at the largest of the sizes."""
+def _bandwidth(cells: pd.DataFrame, contexts: int) -> str:
+    """The bandwidth at the smallest and at the largest of the sizes; of several contexts the least and the most."""
+    if contexts > 1:
+        return f"{prose.span(cells['mib_s'], words.rate)} MiB/s"
     texts = [
         f"{words.rate(row.mib_s)}{words.interval(row.mib_s_low, row.mib_s_high, words.rate)} MiB/s"
         for row in cells.itertuples()

@@ -28,7 +28,7 @@ def where_it_stops(results: Results) -> list[str]:
         ).to_dict("records")
         first = arm[arm["processes"].astype(int) == found["base_workers"]]["cell"].iloc[0]
         rate = results.cells.set_index("cell")["mib_s"][first]
-        base = f"base: {_processes(found['base_workers'])}, {words.rate(rate)} MiB/s"
+        base = f"base: {_many(found['base_workers'])}, {words.rate(rate)} MiB/s"
         lines.setdefault(_words(found, each), []).append(f"{', '.join(told)} ({base})")
     return [f"{'; '.join(who)}: {told}." for told, who in lines.items()]
 
@@ -37,14 +37,14 @@ def _words(found: dict, arm: pd.DataFrame) -> str:
     if pd.notna(found["stops_at"]):
         ratio, low, high = (1 / found[key] for key in ("ratio", "ratio_high", "ratio_low"))
         return (
-            f"beyond {_processes(found['stops_at'])} no more bandwidth is shown: {found['next_workers']} get "
+            f"beyond {_many(found['stops_at'])} no more bandwidth is shown: {found['next_workers']} get "
             f"{prose.ratio(ratio)} times as much{words.interval(low, high, prose.ratio)}"
         )
     complete = arm.pivot(index="repeat", columns="processes", values="byte_s").dropna()
     if len(complete) < stats.MIN_BLOCKS:
         return f"fewer than {stats.MIN_BLOCKS} complete repeats: where it stops to grow is not decided"
-    return f"still more bandwidth at {_processes(max(map(int, arm['processes'])))}, the most measured"
+    return f"still more bandwidth at {_many(max(map(int, arm['processes'])))}, the most measured"
 
 
-def _processes(count: int) -> str:
-    return prose.count(int(count), "process").replace("processs", "processes")
+def _many(processes: int) -> str:
+    return words.level("processes", str(processes), {})

@@ -31,7 +31,7 @@ PATTERNS = (
     *("mpi-io", "mpi-io-interleaved", "mpi-io-collective", "mpi-io-collective-interleaved"),
 )
 KINDS = {"s3": "S3", "azure-blob": "Azure Blob", "azure-files": "Azure Files"}
-SERVERS = {"azure-blob": "Azurite, "}
+SERVERS = {"azure-blob": "Azurite"}
 _ORDER = {"cold": 0, "warm": 1, "direct": 2, "any": 3, "shared": 0, "own": 1}
 
 
@@ -52,8 +52,9 @@ def source(name: str, facts: dict) -> str:
         for key, unit in (("latency_ms", "ms"), ("bandwidth_mib_s", "MiB/s"))
         if network.get(key)
     ]
-    place = f"{', '.join(limits)} emulated" if limits else "loopback"
-    return f"{store(name, facts)} ({SERVERS.get(told.get('kind', ''), '')}{place})"
+    place = f"{', '.join(limits)} emulated" if limits else "" if "loopback" in name else "loopback"
+    told_in = ", ".join(filter(None, [SERVERS.get(told.get("kind", "")), place]))
+    return f"{store(name, facts)} ({told_in})" if told_in else store(name, facts)
 
 
 def level(factor: str, value: str, facts: dict) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.analysis.inputs import read_facts, read_table
+from scripts.analysis.inputs import OfBlocks, read_facts, read_table
 from scripts.lib.program import Problem
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
@@ -25,7 +25,7 @@ ABSENT = {
 
 
 @dataclass(frozen=True)
-class Results:
+class Results(OfBlocks):
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`."""
 
     samples: pd.DataFrame
@@ -56,18 +56,6 @@ class Results:
             records["rest_s"] = sums["rest-time"]
             records["later_s"] = sums["rest-time"] / (sums["num-dsets"] - groups.size()).clip(lower=1)
         return records.reset_index()
-
-    @cached_property
-    def measured(self) -> pd.DataFrame:
-        """The cells that figures show: those with a valid repeat, without the A/A control's twins."""
-        cells = self.cells
-        return cells[(cells["control"] == "") & (cells["n"] > 0)].reset_index(drop=True)
-
-    @cached_property
-    def invalid(self) -> pd.DataFrame:
-        """The cells without a valid repeat that broke a rule of measuring: drawn, in no median."""
-        cells = self.cells
-        return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
     def levels(self, factor: str) -> list[str]:
         """Return the levels of a factor as measured: in the order of the cells, numbers by size."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.analysis import judgement, prose, verdicts
-from scripts.analysis.plot import GREY, Figure, Look, Marks, Panel, beside
+from scripts.analysis.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, Rule, beside
 from scripts.analysis.shots import words
 from scripts.analysis.shots.results import FACTORS, Results
 
@@ -86,7 +86,7 @@ def speedup(results: Results) -> Figure:
             pairs = zip(names, bases, strict=False)
             told = "; ".join(", ".join(filter(None, [name, _base(base)])) for name, base in pairs)
             title = f"{_title(context, results)}. {'One base' if one else 'Own base'}: {told}"
-            panels.append(_panel(title, f"Performance ratio, {'one' if one else 'own'} base", marks, cells, rule=1.0))
+            panels.append(_panel(title, f"Performance ratio, {'one' if one else 'own'} base", marks, cells, (SAME_Y,)))
             for (*_, arm), base, ratio in zip(drawn, bases, ratios, strict=True):
                 numbers.append(_ratio_numbers(arm, base, *ratio).assign(against="one base" if one else "its own base"))
     if not panels:
@@ -211,7 +211,7 @@ def _numbers(results: Results, scaling: bool) -> pd.DataFrame:
     return pd.concat([medians[columns], single[["cell", *FACTORS, "repeat", "valid", "total_s"]]])
 
 
-def _panel(title: str, label: str, marks: list[Marks], cells: pd.DataFrame, rule: float | None = None) -> Panel:
+def _panel(title: str, label: str, marks: list[Marks], cells: pd.DataFrame, rules: tuple[Rule, ...] = ()) -> Panel:
     levels = np.sort(cells["workers"].astype(float).unique())
     wide = bool(levels[-1] >= 8 * levels[0])
     return Panel(
@@ -221,7 +221,7 @@ def _panel(title: str, label: str, marks: list[Marks], cells: pd.DataFrame, rule
         marks=beside(marks, levels, wide),
         x_log=wide,
         x_ticks=tuple(levels),
-        rule=rule,
+        rules=rules,
     )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from scripts.analysis import judgement
 from scripts.analysis.comparisons import NO_EVIDENCE, OTHER, TOO_FEW
-from scripts.analysis.plot import Figure, Look, Marks, Panel, ratio_ticks
+from scripts.analysis.plot import SAME_X, Figure, Look, Marks, Panel, ratio_ticks
 from scripts.analysis.volumes import words
 from scripts.analysis.volumes.data import Results
 from scripts.analysis.volumes.series import FACTORS
@@ -67,7 +67,7 @@ def _panel(rows: pd.DataFrame, results: Results) -> Panel:
         row_notes=tuple(_note(row) for row in rows.to_dict("records")),
         row_height=24 if len(rows) <= 24 else 19,
         x_log=True,
-        rule=1.0,
+        rules=(SAME_X,),
         band=(1 / bound, bound),
     )
     ticks = _readable(*panel.x_range())

@@ -1,0 +1,32 @@
+"""Pages of reports in tests: written as the workflow writes them, and what they link to."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+from scripts import report
+
+
+def write(study: str, tables: Path, out: Path) -> Path:
+    """Write a study's page with the facts beside its tables, if there are any; return it."""
+    facts = ["--facts", str(tables / "facts.json")] if (tables / "facts.json").exists() else []
+    given = ["--study", study, "--notebook", f"notebooks/{study}.ipynb", "--tables", str(tables), *facts]
+    assert report.main([*given, "--out", str(out)]) == 0
+    return out
+
+
+class Links(HTMLParser):
+    """Links within the page's folder, what leads elsewhere, panels of figures and the page's policy."""
+
+    def __init__(self, text: str) -> None:  # noqa: D107
+        super().__init__()
+        self.inside, self.elsewhere, self.scripts, self.panels, self.policy = [], [], 0, 0, ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag == "a":
+            self.inside.append(given.get("href") or "")
+        elif tag == "link" or {"src", "href", "srcset", "data", "action"} & given.keys():
+            self.elsewhere.append(self.get_starttag_text())
+        self.panels += given.get("class") == "panel"
+        self.policy = given["content"] if given.get("http-equiv") == "Content-Security-Policy" else self.policy
