@@ -100,7 +100,7 @@ def against(results: Results, factor: str, value: Value = BANDWIDTH) -> Figure:
     varies = words.varying(cells, [one for one in words.FACTORS if one not in (*keys, factor, "store")])
     plot = _Plot(results, factor, value, varies, words.sorted_levels(cells, varies) if varies else [()])
     panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
-    ceiling = " Dotted: the store's own ceiling, bare requests." if _ceilings(cells, value).any() else ""
+    ceiling = " Dotted, or stars: the store's own ceiling, bare requests." if _ceilings(cells, value).any() else ""
     more = f" Drawn are the first {PANELS} of {len(groups)} panels; all are in the numbers."
     interval = "" if results.records.empty else f" {INTERVAL}"
     caption = value.means + ceiling + interval + (more if len(groups) > PANELS else "")
@@ -140,7 +140,7 @@ def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
     invalid = _invalid(levels, factor, value, results)
     places = np.sort(np.concatenate([cells[factor].map(words.amount), invalid["x"]]).astype(float))
     places = np.unique(places)
-    wide = bool(places[-1] >= 4 * places[0])
+    wide = bool(len(places) == 1 or places[-1] >= 4 * places[0])
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
     drawn = (*beside(marks, places, wide), *_ceiling_marks(cells, plot))
     ticks = _ticks(places)
@@ -221,7 +221,8 @@ def _ceiling_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     for levels, own in cells[_ceilings(cells, plot.value)].groupby(shown, sort=False):
         named = dict(zip(shown, levels, strict=True))
         most = own.assign(x=own[plot.factor].map(words.amount)).groupby("x")["ceiling_mib_s"].max().reset_index()
-        look = Look(Look.of(plot.stores.index(named["store"])).colour, "", "dotted")
+        # One place alone makes no line.
+        look = Look(Look.of(plot.stores.index(named["store"])).colour, "" if len(most) > 1 else "star", "dotted")
         points = most.rename(columns={"ceiling_mib_s": "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
         label = words.label(named, shown, plot.results.facts)
         marks.append(Marks(f"{label}: ceiling", look, points, joined=True))
