@@ -9,7 +9,7 @@ import random
 import statistics
 import time
 
-from scripts.lib import dask_workers, hdf5, host, shot_reader
+from scripts.lib import dask_workers, hdf5, host, page_buffer, shot_reader
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 
@@ -30,7 +30,7 @@ def measure(step: Step) -> dict:
     workers = workers_of(cell["workers"])
     access = hdf5.Access(
         cell["driver"],
-        hdf5.size_in_bytes(cell["page_buffer"]),
+        page_buffer.in_bytes(cell["page_buffer"]),
         settings["rdcc_nbytes"],
         settings["store"].get("region", ""),
         settings["store"].get("anonymous", False),

@@ -15,7 +15,7 @@ from typing import IO
 from scripts import studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.program import Problem, read_json, write_json
-from scripts.stores import azure, s3, servers
+from scripts.stores import servers, serving
 from scripts.stores.processes import owned
 
 _POLL_S = 1.0
@@ -72,7 +72,9 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
-        served, location, env = _serve(stack, settings["store"], provision, arguments.servers, log)
+        served, location, env = serving.serve(
+            stack, settings["store"], provision, environment(), arguments.servers, log
+        )
         job = {
             "settings": settings,
             "run": plan["run"],
@@ -125,50 +127,10 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
     return folder.absolute()
 
 
-def _serve(stack: contextlib.ExitStack, store: dict, provision: dict, binaries: Path | None, log: IO[str]):
-    """Return the embedded server if there is one, the place of the files, and the reader's environment."""
+def environment() -> dict[str, str]:
+    """Return the user's environment without what would change a measurement unseen."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
-    env |= {"AWS_EC2_METADATA_DISABLED": "true", "DASK_CONFIG": os.devnull}
-    if store["kind"] == "posix":
-        if store.get("volume") == "instance":
-            # The cloud is asked with the user's own settings, or with those of the instance.
-            env |= {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
-            if "AWS_EC2_METADATA_DISABLED" not in os.environ:
-                del env["AWS_EC2_METADATA_DISABLED"]
-        return None, provision["location"], env
-    key = "/".join(filter(None, [store["prefix"], provision["location"]["dataset"]]))
-    served = None
-    if store.get("server") == "embedded":
-        start = {"s3": servers.s3, "azure-blob": servers.azurite}[store["kind"]]
-        served = stack.enter_context(start(read_json(binaries), Path(provision["folder"]), store.get("network"), log))
-        env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
-    if store["kind"] != "s3":
-        return served, *_azure(store, key, served, env)
-    endpoint = served.endpoint if served else store.get("endpoint")
-    if served:
-        env |= {
-            "AWS_ACCESS_KEY_ID": served.credentials["access_key"],
-            "AWS_SECRET_ACCESS_KEY": served.credentials["secret_key"],
-        }
-    else:
-        env |= s3.environment_credentials(store)
-    env["AWS_REGION"] = store["region"]
-    if endpoint:
-        env["AWS_ENDPOINT_URL"] = endpoint
-    url = f"{s3.base_url(store, endpoint)}/{provision['location']['dataset']}"
-    return served, {"url": url, "key": key}, env
-
-
-def _azure(store: dict, key: str, served: servers.Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
-    """Return the place of the objects and the environment, which has the user's own credentials or the server's."""
-    if served:
-        env = {name: value for name, value in env.items() if not name.startswith("AZURE_")}
-        env[azure.CONNECTION] = azure.connection_string(served.endpoint, served.credentials)
-        url = f"{served.endpoint}/{served.credentials['account']}/{store['container']}"
-    else:
-        azure.credentials(store)
-        url = azure.base_url(store)
-    return {"url": f"{url}/{key}", "key": key}, env
+    return env | {"AWS_EC2_METADATA_DISABLED": "true", "DASK_CONFIG": os.devnull}
 
 
 class _Window:

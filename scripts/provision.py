@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.lib.program import Problem, json_object, read_json, run, sync, write_json
-from scripts.stores import azure, azure_data, s3, servers, transfer
+from scripts.stores import addresses, azure, azure_data, s3, servers, transfer
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _azurite(store: dict, dataset: str, folder: Path, binaries: Path) -> Iterato
         Problem: they could not be saved.
     """
     with servers.azurite(read_json(binaries), folder, None, sys.stderr) as served:
-        connection = azure.connection_string(served.endpoint, served.credentials)
+        connection = addresses.connection_string(served.endpoint, served.credentials)
         container = azure_data.Container(store, dataset, connection)
         container.ensure()
         yield container

@@ -13,7 +13,7 @@ from conftest import ROOT, artefact
 
 from scripts.lib import objects
 from scripts.make_blobs import make
-from scripts.stores import azure, s3, servers
+from scripts.stores import addresses, azure, s3, servers
 from scripts.studies import blobs
 
 LEVELS = {
@@ -167,7 +167,7 @@ class Store:
                 "AWS_REGION": "us-east-1",
             }
         else:
-            here.env["AZURE_STORAGE_CONNECTION_STRING"] = azure.connection_string(endpoint, credentials)
+            here.env["AZURE_STORAGE_CONNECTION_STRING"] = addresses.connection_string(endpoint, credentials)
 
     def put(self, name: str, content: bytes) -> None:
         """Put an object into the server, where it may replace another."""
@@ -181,7 +181,7 @@ class Store:
         return s3.client(_ENTRIES["s3"], self.served.endpoint, self.served.credentials)
 
     def _container(self):
-        connection = azure.connection_string(self.served.endpoint, self.served.credentials)
+        connection = addresses.connection_string(self.served.endpoint, self.served.credentials)
         return azure.blob_container(_ENTRIES["azure-blob"], connection)
 
 

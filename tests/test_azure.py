@@ -17,7 +17,7 @@ from conftest import ROOT, artefact, processes_of, program
 
 from scripts import measuring
 from scripts.lib import objects
-from scripts.stores import azure, servers, transfer
+from scripts.stores import addresses, azure, servers, serving, transfer
 
 MIB = 2**20
 EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
@@ -150,7 +150,9 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
     assert second == first | {"upload": {"uploaded": 0, "found": 2, "retries": 0}}
     entry = artefact(manifest)["files"][1]
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, location, env = measuring._serve(stack, EMBEDDED, first, environments / "servers.json", log)
+        served, location, env = serving.serve(
+            stack, EMBEDDED, first, measuring.environment(), environments / "servers.json", log
+        )
         assert location["key"] == "some/folder/blobs-test"
         assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
         with azure.blob_container(EMBEDDED, env[azure.CONNECTION]) as container:
@@ -174,7 +176,7 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     files_account.faults += ["busy"]
     second = provided(FILES, manifest, tmp_path, environments, **connection)
     assert second["upload"] == {"uploaded": 1, "found": 1, "retries": 1}
-    _, location, env = measuring._serve(contextlib.ExitStack(), FILES, second, None, None)
+    _, location, env = serving.serve(contextlib.ExitStack(), FILES, second, measuring.environment(), None, None)
     assert location["url"] == f"{files_account.account_url}/bench/some/folder/blobs-test"
     assert env[azure.CONNECTION] == files_account.connection_string
 
@@ -227,7 +229,7 @@ def test_an_account_that_cannot_be_used_is_one_line(
 
 def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
     """Return the variables in which a user gives credentials, right or wrong."""
-    whole = azure.connection_string(served.endpoint, served.credentials)
+    whole = addresses.connection_string(served.endpoint, served.credentials)
     if credentials in ("key", "wrong key", "no key"):
         key = {"wrong key": "d3Jvbmc=", "no key": "no key"}.get(credentials, served.credentials["key"])
         return {azure.CONNECTION: whole.replace(served.credentials["key"], key)}
@@ -278,7 +280,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
     # One account has both services.
     files_account.key = account.credentials["key"]
-    blobs = azure.connection_string(account.endpoint, account.credentials)
+    blobs = addresses.connection_string(account.endpoint, account.credentials)
     both = {azure.CONNECTION: f"{blobs};FileEndpoint={files_account.account_url}"}
     done = program("preflight", "--configfile", tmp_path / "look.yaml", env=os.environ | both)
     assert done.returncode == 1, done.stderr

@@ -218,7 +218,9 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeypatch):
     def told(store: dict) -> set[str]:
         with contextlib.ExitStack() as stack:
-            _, _, env = measuring._serve(stack, {"kind": "posix", **store}, {"location": None}, None, sys.stderr)
+            _, _, env = serving.serve(
+                stack, {"kind": "posix", **store}, {"location": None}, measuring.environment(), None, sys.stderr
+            )
         return {name for name in env if name.startswith("AWS_")}
 
     asked = told({"volume": "instance"})

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import h5py
 
-from scripts.lib import sizes
+from scripts.lib.page_buffer import UNSET
 from scripts.lib.program import Problem
-
-UNSET = -1
 
 
 @dataclass(frozen=True)
@@ -30,15 +28,6 @@ class Access:
     rdcc_nbytes: int
     region: str = "us-east-1"
     anonymous: bool = False
-
-
-def size_in_bytes(level: str) -> int:
-    """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
-
-    Raises:
-        Problem: it is none of these.
-    """
-    return UNSET if level == "unset" else sizes.in_bytes(level)
 
 
 def versions() -> dict:
@@ -90,23 +79,6 @@ def effective(file: h5py.File) -> dict:
         "paged": strategy == h5py.h5f.FSPACE_STRATEGY_PAGE,
         "page_size": creation.get_file_space_page_size(),
     }
-
-
-def ignored_page_buffer(asked: int, got: int, page_size: int) -> str:
-    """Say how the library departed from the page buffer that was asked for, "" where it did not (FACTS of HDF5).
-
-    A buffer is rounded down to whole pages, which keeps the label true; one below a page is raised to a page, and
-    one on a file that is not paged is dropped: both silently, and both make the label false.
-    """
-    if asked in (UNSET, got):
-        return ""
-    if got == 0:
-        return f"the library ignored the page buffer of {asked} bytes (is the file paged?)"
-    if got > asked:
-        return f"the library raised the page buffer of {asked} bytes to {got} (one page)"
-    if got == asked // page_size * page_size:
-        return ""
-    return f"the library made a page buffer of {got} bytes out of {asked}"
 
 
 def _set_ros3(plist: h5py.h5p.PropFAID, access: Access) -> None:

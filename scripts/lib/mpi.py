@@ -41,6 +41,7 @@ class Ranks:
         self._process, self._count, self._began = process, count, time.perf_counter()
         self.launcher = " ".join([Path(command[0]).name, *command[1 : command.index("-n")]])
         self._words: list[str] = []
+        self._last = ""
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
@@ -84,6 +85,7 @@ class Ranks:
         for line in self._process.stderr:
             words = _decoded(line)
             print(words, end="", file=sys.stderr, flush=True)
+            self._last = words.strip() or self._last
             if words.startswith(_PROBLEM) or _SIGNALLED.match(words.strip()):
                 self._words.append(words.strip())
 
@@ -97,7 +99,7 @@ class Ranks:
             return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
         if status < 0:
             return f"{self.launcher} was ended by signal {-status} ({signal.strsignal(-status)})"
-        return f"{self.launcher} ended with status {status} before all was read; its words are in the log"
+        return f"{self.launcher} ended with status {status} before all was read: {self._last or 'it said nothing'}"
 
 
 def say_problem(line: str) -> None:

@@ -14,8 +14,8 @@ from azure.core.credentials import AzureSasCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ServiceRequestError
 
 from scripts.lib.program import Problem
+from scripts.stores.addresses import CONNECTION, SAS
 
-CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"
 # Unlike the SDK's own, which wait for minutes before they say that nobody answers.
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
 _KEY = f"check the key in {CONNECTION}, or the rights and dates of the SAS token"
@@ -65,20 +65,6 @@ def share(store: dict, connection: str | None = None, **options: object):
     # Needed with azure-identity, whose tokens see the files past their access lists.
     intent = {} if _connected(connection) or os.environ.get(SAS) else {"token_intent": "backup"}
     return _client(ShareClient, store, store["share"], "share_name", connection, intent | options)
-
-
-def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
-    """Return the connection string of an embedded server's account.
-
-    Args:
-        endpoint: URL of the server.
-        credentials: {"account", "key"}.
-    """
-    protocol, account = endpoint.partition(":")[0], credentials["account"]
-    return (
-        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
-        f"BlobEndpoint={endpoint}/{account}"
-    )
 
 
 def credentials(store: dict) -> str:

@@ -56,14 +56,6 @@ def environment_credentials(store: dict) -> dict[str, str]:
     return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
 
 
-def base_url(store: dict, endpoint: str | None) -> str:
-    """Return the URL of the bucket and prefix: path style at an endpoint, virtual-hosted style at AWS."""
-    bucket = (
-        f"{endpoint}/{store['bucket']}" if endpoint else f"https://{store['bucket']}.s3.{store['region']}.amazonaws.com"
-    )
-    return "/".join(filter(None, [bucket, store["prefix"]]))
-
-
 def ensure_bucket(s3, store: dict) -> None:
     """Make the bucket of an embedded server."""
     if store["bucket"] not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]:

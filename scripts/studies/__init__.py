@@ -6,7 +6,7 @@ complete(settings, config)      a cell's settings with what only the study knows
 estimate(settings)              {"requests", "bytes", "seconds"} of one record, before anything is known
 disk_bytes(settings)            bytes that a record needs for itself where it measures, while it measures
 data_bytes(data)                bytes of a data set that is generated
-made_bytes(data)                bytes of them that lie in results/data; 0 where they are made as they are put into a store
+made_bytes(data)                bytes of them in results/data, 0 where they are made on their way into stores
 failures(record, settings, manifest)    reasons why the cell was not measured as its label says: it has failed
 faults(record, settings)        reasons why a record that was measured is not valid
 """

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scripts.lib import hdf5
+from scripts.lib import page_buffer
 from scripts.studies import checks
 
 # What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
@@ -132,7 +132,7 @@ def _settings(effective: dict) -> list[str]:
     reasons = []
     if "page_buffer_asked" in effective:
         asked, got = effective["page_buffer_asked"], effective["page_buffer_bytes"]
-        if reason := hdf5.ignored_page_buffer(asked, got, effective["page_size"]):
+        if reason := page_buffer.ignored(asked, got, effective["page_size"]):
             reasons.append(reason)
     if (asked := effective.get("rdcc_nbytes_asked")) != effective.get("rdcc_nbytes"):
         reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {asked}")

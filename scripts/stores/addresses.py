@@ -1,0 +1,25 @@
+"""Where stores are, as readers are told; nothing here imports an SDK, which takes longer than many a cell."""
+
+# The variables that have an Azure account's credentials.
+CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"
+
+
+def s3_bucket(store: dict, endpoint: str | None) -> str:
+    """Return the URL of a bucket: path style at an endpoint, virtual-hosted style at AWS."""
+    if endpoint:
+        return f"{endpoint}/{store['bucket']}"
+    return f"https://{store['bucket']}.s3.{store['region']}.amazonaws.com"
+
+
+def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+    """Return the connection string of an embedded server's account.
+
+    Args:
+        endpoint: URL of the server.
+        credentials: {"account", "key"}.
+    """
+    protocol, account = endpoint.partition(":")[0], credentials["account"]
+    return (
+        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
+        f"BlobEndpoint={endpoint}/{account}"
+    )
