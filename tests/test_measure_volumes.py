@@ -22,6 +22,7 @@ from scripts.analysis import matrix
 from scripts.lib import instance_volume
 from scripts.lib.program import Problem, write_json
 from scripts.plan import plan
+from scripts.stores import serving
 
 
 @pytest.fixture
