@@ -73,7 +73,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
         served, location, env = serving.serve(
-            stack, settings["store"], provision, environment(), arguments.servers, log
+            stack, settings["store"], provision, inherited(), arguments.servers, log
         )
         job = {
             "settings": settings,
@@ -127,7 +127,7 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
     return folder.absolute()
 
 
-def environment() -> dict[str, str]:
+def inherited() -> dict[str, str]:
     """Return the user's environment without what would change a measurement unseen."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     return env | {"AWS_EC2_METADATA_DISABLED": "true", "DASK_CONFIG": os.devnull}

@@ -151,7 +151,7 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
     entry = artefact(manifest)["files"][1]
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
         served, location, env = serving.serve(
-            stack, EMBEDDED, first, measuring.environment(), environments / "servers.json", log
+            stack, EMBEDDED, first, measuring.inherited(), environments / "servers.json", log
         )
         assert location["key"] == "some/folder/blobs-test"
         assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
@@ -176,7 +176,7 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     files_account.faults += ["busy"]
     second = provided(FILES, manifest, tmp_path, environments, **connection)
     assert second["upload"] == {"uploaded": 1, "found": 1, "retries": 1}
-    _, location, env = serving.serve(contextlib.ExitStack(), FILES, second, measuring.environment(), None, None)
+    _, location, env = serving.serve(contextlib.ExitStack(), FILES, second, measuring.inherited(), None, None)
     assert location["url"] == f"{files_account.account_url}/bench/some/folder/blobs-test"
     assert env[azure.CONNECTION] == files_account.connection_string
 

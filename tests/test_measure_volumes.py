@@ -220,7 +220,7 @@ def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeyp
     def told(store: dict) -> set[str]:
         with contextlib.ExitStack() as stack:
             _, _, env = serving.serve(
-                stack, {"kind": "posix", **store}, {"location": None}, measuring.environment(), None, sys.stderr
+                stack, {"kind": "posix", **store}, {"location": None}, measuring.inherited(), None, sys.stderr
             )
         return {name for name in env if name.startswith("AWS_")}
 
