@@ -12,14 +12,10 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from scripts.lib import host, memory, mpi, patterns, sizes, verify
+from scripts.lib import host, memory, mpi, patterns, provenance, sizes, verify
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.readers import bare, caches, ceiling
-
-# Each kind of store is read by a module of its own. Arms are compared if all that reads is the same code, whichever
-# part of it one arm has loaded.
-_READING = [f"scripts.readers.{path.stem}" for path in sorted(Path(__file__).with_name("readers").glob("*.py"))]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,7 +59,7 @@ def measure(step: Step) -> dict:
             "requests": sum(map(len, work)),
             "bytes_a_round": sum(length for share in work for _, _, length in share),
         },
-        "modules": sorted({*found["modules"], *_READING}),
+        "modules": sorted({*found["modules"], *provenance.package("readers")}),
     }
 
 

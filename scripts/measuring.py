@@ -72,9 +72,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
-        served, location, env = serving.serve(
-            stack, settings["store"], provision, inherited(), arguments.servers, log
-        )
+        served, location, env = serving.serve(stack, settings["store"], provision, inherited(), arguments.servers, log)
         job = {
             "settings": settings,
             "run": plan["run"],
@@ -107,7 +105,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             **record,
             "host": facts,
             "provenance": {
-                **provenance.facts([*provenance.loaded(), *modules]),
+                **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
                 "data_sha256": provision["data_sha256"],
                 "lock_sha256": environment["lock_sha256"],
                 "build": environment["build"],

@@ -2,6 +2,8 @@
 
 import json
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,6 +194,18 @@ def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
     plain, collective = (cell(pattern=pattern).measure()["modules"] for pattern in ("sections", "mpi-io-collective"))
     assert "scripts.readers.s3" in plain
     assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
+
+
+@pytest.mark.parametrize("folder, programs", [("stores", "step"), ("readers", "read_blobs")])
+def test_whichever_store_a_process_has_loaded_it_is_the_same_code(folder, programs):
+    """Stores that are compared are read by modules of their own; what they import counts too."""
+    found = set()
+    for module in (path.stem for path in (ROOT / "scripts" / folder).glob("*.py")):
+        code = f"import sys, scripts.{programs}, scripts.{folder}.{module}; print(*sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        loaded = {name for name in done.stdout.split() if name.startswith("scripts.")}
+        found.add(frozenset(loaded | set(provenance.package(folder))) - {"scripts.readers", "scripts.stores"})
+    assert len(found) == 1
 
 
 def test_a_launcher_that_is_named_is_used_as_it_is(cell):

@@ -1,9 +1,10 @@
 """Which code measured: what a record says so that arms are only compared if the same code measured both (METHOD 14)."""
 
+import ast
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -35,6 +36,32 @@ def loaded() -> list[str]:
     main = getattr(sys.modules["__main__"], "__spec__", None)
     names = {name for name in sys.modules if name.startswith("scripts.")}
     return sorted(names | ({main.name} if main and main.name.startswith("scripts.") else set()))
+
+
+def package(name: str) -> list[str]:
+    """Return all modules of `scripts.<name>`, and those of `scripts` that they import in turn.
+
+    Each kind of store has modules of its own there. Arms are compared if all of them are the same code, whichever an
+    arm has loaded.
+    """
+    root = Path(__file__).parents[2]
+    waiting = [f"scripts.{name}.{path.stem}" for path in (root / "scripts" / name).glob("*.py")]
+    found: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        file = root.joinpath(*module.split(".")).with_suffix(".py")
+        if module not in found and file.exists():
+            found.add(module)
+            waiting += _imports(file)
+    return sorted(found)
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """Yield what may be modules of `scripts` that a source imports, at its top or within a function."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "scripts":
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _git(*arguments: str) -> str | None:
