@@ -39,11 +39,13 @@ def measure(step: Step) -> dict:
         ranks.hear("read")
         step.close_window()
         ranks.say({})
-        found = ranks.hear("done")["found"]
+        done = ranks.hear("done")
         ranks.end()
+    found = done["found"]
     reads, faults = _rows(found)
     work = ceiling.shares(plan, int(settings["cell"]["concurrency"]))
-    rounds = [] if found["changed"] else _ceiling(step.job, work, [entry["name"] for entry in manifest["files"]])
+    names = [entry["name"] for entry in manifest["files"]]
+    rounds = [] if found["changed"] else _ceiling(step.job, work, names, done["addresses"])
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **found["seconds"], "ranks_start": started},
@@ -151,10 +153,10 @@ def stripe(file: str) -> dict[str, str]:
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 
 
-def _ceiling(job: dict, work: list[ceiling.Share], names: list[str]) -> list[dict]:
+def _ceiling(job: dict, work: list[ceiling.Share], names: list[str], addresses: dict) -> list[dict]:
     """Measure the store's ceiling with the page cache as the cell has it."""
     cell, files = job["settings"]["cell"], [Path(file) for file in job["local_files"]]
-    connect = bare.of(job["settings"]["store"], job["location"], cell["cache"] == "direct")
+    connect = bare.of(job["location"], addresses, cell["cache"] == "direct")
 
     return ceiling.measure(
         work, names, connect, job["settings"]["ceiling_rounds"], lambda: caches.ready(cell["cache"], files)

@@ -1,5 +1,6 @@
 """Cells of the blobs study on real servers: what each reader asks for, and that all read the same bytes."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,3 +49,11 @@ def test_the_page_cache_of_the_servers_files_is_as_asked_before_every_iteration(
 def test_the_record_names_the_client(store, tmp_path):
     client = {"s3": "boto3 1.", "azure-blob": "azure-storage-blob 12."}[store.kind]
     assert store.cell(tmp_path).measure()["effective"]["client"].startswith(client)
+
+
+def test_no_signature_stands_in_the_record_or_the_log(store, tmp_path):
+    status, record, words = store.cell(tmp_path).converse()
+    assert status == 0
+    told = json.dumps(record) + words
+    assert "sig" not in told.lower().replace("signal", "")
+    assert not [secret for secret in store.served.credentials.values() if len(secret) > 20 and secret in told]

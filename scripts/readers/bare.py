@@ -1,12 +1,13 @@
 """The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
 
-What many of these reach at once is the store's own ceiling (METHOD 20). An SDK only signs the address beforehand.
+What many of these reach at once is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand, in
+rank 0, which has loaded it anyway; they go nowhere but to the program that measures the ceiling.
 """
 
 import http.client
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -39,18 +40,29 @@ class Getter(Protocol):
         """Let go of the connection."""
 
 
-def of(store: dict, location: dict, direct: bool = False) -> Callable[[], Getter]:
+def of(location: dict, known: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
     """Return what makes connections to a store; each is for one thread.
+
+    Args:
+        location: where the data set is in the store.
+        known: the objects' addresses; {} for files.
+        direct: past the page cache.
+    """
+    return (lambda: _Http(known)) if known else lambda: _Files(location, direct)
+
+
+def addresses(store: dict, location: dict, names: Iterable[str]) -> dict[str, Address]:
+    """Return the signed URL of each object, and what a request says beside it; {} for files.
 
     Args:
         store: its entry in the configuration.
         location: where the data set is in it.
-        direct: past the page cache.
+        names: of the objects.
     """
     if store["kind"] == "posix":
-        return lambda: _Files(location, direct)
+        return {}
     address = (_s3 if store["kind"] == "s3" else _azure)(store, location)
-    return lambda: _Http(address)
+    return {name: address(name) for name in names}
 
 
 def _s3(store: dict, location: dict) -> Callable[[str], Address]:
@@ -135,24 +147,21 @@ class _Files:
 class _Http:
     """A connection that is kept from request to request."""
 
-    def __init__(self, address: Callable[[str], Address]) -> None:
-        self._address, self._known = address, {}
+    def __init__(self, known: dict[str, Address]) -> None:
+        self._known = known
         self._buffer = memoryview(bytearray(_BUFFER))
         self._connection: http.client.HTTPConnection | None = None
 
     def connect(self, name: str) -> None:
-        url, headers = self._address(name)
-        parts = urlsplit(url)
-        self._known[name] = f"{parts.path}?{parts.query}" if parts.query else parts.path, headers
-        if self._connection is None:
-            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
-            self._connection.connect()
+        parts = urlsplit(self._known[name][0])
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
+        self._connection.connect()
 
     def get(self, name: str, offset: int, length: int) -> None:
-        if name not in self._known:
-            self.connect(name)
-        path, headers = self._known[name]
+        url, headers = self._known[name]
+        parts = urlsplit(url)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         place = f"{name} at {self._connection.host}"
         done = 0
         try:

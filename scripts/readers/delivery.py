@@ -6,7 +6,6 @@ waiting would take the cores from rank 0 and from a server on the same machine.
 
 from collections.abc import Callable
 
-import numpy as np
 from mpi4py import MPI
 
 from scripts.lib.mpi import patiently
@@ -80,9 +79,9 @@ class _FromOne(Independent):
 
     def _await(self, number: int) -> None:
         """Return when rank 0 has read an operation; all hear of it if it cannot."""
-        token = np.ones(1, np.uint8)
+        token = bytearray(b"\1")
         if self.comm.rank:
-            patiently(self.comm.Irecv(token, 0))
+            patiently(self.comm.Irecv([token, MPI.BYTE], 0))
             if not token[0]:
                 raise Changed("")
             return
@@ -93,7 +92,7 @@ class _FromOne(Independent):
             raise
         finally:
             for rank in range(1, self.comm.size):
-                self.comm.Send(token, rank)
+                self.comm.Send([token, MPI.BYTE], rank)
 
     def _pass_on(self, number: int, one: Operation) -> None:
         raise NotImplementedError

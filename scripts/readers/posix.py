@@ -1,13 +1,12 @@
 """Reads files: unbuffered binary reads into the process's own buffer, past the page cache if asked (O_DIRECT)."""
 
+import ctypes
 import errno
 import mmap
 import os
 import platform
 from collections.abc import Iterable
 from pathlib import Path
-
-import numpy as np
 
 from scripts import readers
 from scripts.lib import cache
@@ -105,7 +104,7 @@ def _fill(file: int, offset: int, part: memoryview) -> bool:
 
 def _direct(file: int, offset: int, part: memoryview) -> bool:
     """Read past the page cache: what is aligned straight into `part`, the rest through an aligned buffer of its own."""
-    address = np.frombuffer(part, np.uint8).ctypes.data
+    address = ctypes.addressof(ctypes.c_char.from_buffer(part))
     straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
     done = 0
     while done < straight:
