@@ -16,15 +16,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.lib import segments
 from scripts.lib.program import Problem
 from scripts.stores.processes import owned
 
 PROGRAM = "scripts.read_blobs"
+# mpi4py ends all processes where one of them fails, even as it imports; without it the others would wait for ever.
+_PYTHON = [sys.executable, "-sE", "-m", "mpi4py", "-m"]
 # MPICH's own transport within a machine: without these it listens on every network.
 _WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
 _PATIENCE_S = 10.0
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
-_PROBLEM = "problem: "
+_PROBLEM, _ABORTED = "problem: ", "Abort("
 # What gforker sends to the others when one has ended.
 _SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")
 
@@ -75,7 +78,11 @@ class Ranks:
         """Let the processes go once rank 0 has said its last word, which is after MPI_Finalize."""
         self.hear("ended")
         if self.launcher.startswith("mpiexec.gforker"):
-            # It would wait for two seconds before it ends by itself; all that it would wait for is done.
+            # It would wait for two seconds before it ends by itself; all that it would wait for is done, once the
+            # others have left MPI_Finalize too, in which one of them removes their shared memory.
+            deadline = time.monotonic() + _PATIENCE_S
+            while _living_children(self._process.pid) and time.monotonic() < deadline:
+                time.sleep(0.002)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -85,7 +92,8 @@ class Ranks:
         for line in self._process.stderr:
             words = _decoded(line)
             print(words, end="", file=sys.stderr, flush=True)
-            self._last = words.strip() or self._last
+            if words.strip() and not words.startswith(_ABORTED):
+                self._last = words.strip()
             if words.startswith(_PROBLEM) or _SIGNALLED.match(words.strip()):
                 self._words.append(words.strip())
 
@@ -115,6 +123,17 @@ def _decoded(line: str) -> str:
     return line
 
 
+def _living_children(pid: int) -> bool:
+    """Say whether a process has children that have not ended (proc(5): children, stat)."""
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace")
+                if stat.rpartition(")")[2].split()[0] != "Z":
+                    return True
+    return False
+
+
 @contextlib.contextmanager
 def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
     """Start `count` MPI processes for the length of a `with` block; none of them lives longer.
@@ -126,10 +145,11 @@ def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
     Raises:
         Problem: there is no such launcher, or the hostfile has too few slots.
     """
-    command = [*_launcher(mpi, count), "-n", str(count), sys.executable, "-sE", "-m", PROGRAM]
+    command = [*_launcher(mpi, count), "-n", str(count), *_PYTHON, PROGRAM]
     env = dict(os.environ)
     if not mpi["launcher"] and not mpi["hostfile"]:
         env |= _WITHIN_A_MACHINE
+        segments.sweep()
     if mpi["library"]:
         env["MPI4PY_LIBMPI"] = mpi["library"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
