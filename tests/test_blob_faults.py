@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from bad_store import BadStore, in_front_of
 from blob_cells import Cell, Store, serving
-from conftest import processes_of
+from conftest import ROOT, processes_of
 
 KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
 
@@ -240,6 +240,20 @@ def test_a_process_that_is_killed_is_one_line(on_disk):
     here = on_disk(processes="3")
     here.events["open"] = lambda: os.kill(ranks_of_this_test()[1], signal.SIGKILL)
     assert here.problem() == "MPI process 1 of 3 was ended by a signal (Killed)"
+    assert processes_of(str(here.folder)) == []
+
+
+def test_a_process_that_cannot_import_what_it_needs_ends_them_all(on_disk, tmp_path):
+    here, launcher, one = on_disk(processes="3"), tmp_path / "launcher", tmp_path / "one"
+    gforker = ROOT / ".venv/bin/mpiexec.gforker"
+    launcher.write_text(f'#!/bin/sh\nshift 2\nexec {gforker} -n 3 {one} "$@"\n', encoding="utf-8")
+    code = "from mpi4py import MPI; import no_such_module"
+    other = f'if [ "$PMI_RANK" = 1 ]; then exec "$1" -sE -m mpi4py -c "{code}"; fi'
+    one.write_text(f'#!/bin/sh\n{other}\nexec "$@"\n', encoding="utf-8")
+    launcher.chmod(0o755)
+    one.chmod(0o755)
+    here.settings["mpi"]["launcher"] = [str(launcher)]
+    assert "No module named 'no_such_module'" in here.problem()
     assert processes_of(str(here.folder)) == []
 
 
