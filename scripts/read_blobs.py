@@ -5,6 +5,7 @@ answers on standard output: `started`, `ready` (what follows is to be counted), 
 `ended` after MPI_Finalize. An error of any process ends all of them; its line is on standard error.
 """
 
+import argparse
 import json
 import os
 import signal
@@ -20,8 +21,9 @@ from scripts.readers.process import Process
 from scripts.stores.processes import die_with_parent
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Run this process to its end."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
     die_with_parent()
     # The launcher sends it to the processes that are left when another has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

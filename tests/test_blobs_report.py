@@ -195,6 +195,17 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     assert sum(1 for _ in layout.tables(run)) > 5
 
 
+def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
+    def failed(record: dict) -> dict:
+        base = {key: record[key] for key in ("study", "cell", "repeat") if key in record}
+        return base | {"valid": False, "status": "failed", "reasons": ["no MPI process could be started"]}
+
+    page = write("blobs", build(tmp_path / "tables", change=failed), tmp_path / "blobs.html")
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "Nothing was decided." in text
+    assert "no MPI process could be started" in text
+
+
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
     run = data.load(tables, tmp_path / "facts.json")

@@ -103,7 +103,8 @@ def where(course: Course, results: Results) -> str:
     for factor, found in levels.items():
         values = [value for value in found if value]
         if factor == "store" and values:
-            named = [words.source(store, results.facts) for store in results.levels("store") if store in values]
+            order = results.levels("store") or values
+            named = [words.source(store, results.facts) for store in order if store in values]
             parts.append(f"from {prose.listing(named, 'or')}")
         elif len(values) > 1 or any(words.worth(factor, value, usual) for value in values):
             named = words.levels(factor, values, results.facts)
