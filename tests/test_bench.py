@@ -20,7 +20,7 @@ def test_one_benchmark_prints_its_row_and_leaves_nothing_behind(clone: Path):
 def test_help_names_every_benchmark():
     done = program("bench", "--help")
     assert done.returncode == 0, done.stderr
-    for name in ("reading", "ros3", "cell", "plan", "report", "fio", "import", "builds"):
+    for name in ("reading", "ros3", "cell", "plan", "report", "fio", "import", "blobs", "large-blobs", "builds"):
         assert f"{name}:" in done.stdout
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts.lib import sizes
+from scripts.lib import memory, sizes
 from scripts.studies import checks
 
 LIMITS = Path("config/facts/object_limits.yaml")
@@ -14,6 +14,8 @@ LIMITS = Path("config/facts/object_limits.yaml")
 _OF_SECTIONS = ("sections", "sections-interleaved")
 # Where one process, or all together, take the object's bytes once.
 _ONCE = (*_OF_SECTIONS, "broadcast", "scatter")
+# Whose SDK has a chunk in memory before it is where it was asked for.
+_COPYING = ("azure-blob", "azure-files")
 _START_S = 2
 
 
@@ -69,10 +71,26 @@ def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
             yield "multiple-files reads an object for each process already"
         else:
             yield f"{pattern} reads one object"
+    if kind in _COPYING:
+        yield from _too_large_for_the_sdk(levels)
     limit = object_limits().get(kind)
     if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
         largest = sizes.text(limit["gib"] * 2**30)
         yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
+
+
+def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
+    """Yield that an SDK would hold more than a process may, who has two copies of each chunk that is under way."""
+    operation, chunk = sizes.in_bytes(levels["operation_size"]), sizes.in_bytes(levels["chunk_size"])
+    size, concurrency = sizes.in_bytes(levels["size"]), int(levels["concurrency"])
+    share = -(-size // int(levels["processes"])) if levels["pattern"] in _OF_SECTIONS else size
+    buffer = min(operation, share)
+    held = buffer + 2 * min(chunk, buffer) * concurrency
+    if held > operation + memory.SPARE:
+        yield (
+            f"the SDK holds two copies of each chunk: {sizes.text(buffer)} + 2 × {sizes.text(chunk)} × {concurrency} ="
+            f" {sizes.text(held)} is more than an operation and {sizes.text(memory.SPARE)}"
+        )
 
 
 def complete(settings: dict, config: dict) -> dict:
@@ -87,16 +105,21 @@ def _at(setting: int | dict[str, int], size: str) -> int:
 
 
 def estimate(settings: dict) -> dict:
-    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+
+    A round of the ceiling reads no more than the first operation of each process.
+    """
     cell, network = settings["cell"], settings["store"].get("network") or {}
     size, processes = sizes.in_bytes(cell["size"]), int(cell["processes"])
     once = cell["pattern"] in _ONCE or cell["pattern"].startswith("mpi-io")
     read = size if once else size * processes
+    ceiling = min(read, sizes.in_bytes(cell["operation_size"]) * processes)
+    total = settings["iterations"] * read + settings["ceiling_rounds"] * ceiling
     rounds = settings["iterations"] + settings["ceiling_rounds"]
-    requests = rounds * max(processes, read / sizes.in_bytes(cell["chunk_size"]))
+    requests = max(rounds * processes, total / sizes.in_bytes(cell["chunk_size"]))
     rate = (network.get("bandwidth_mib_s") or 1000) * 2**20
     waiting = requests * network.get("latency_ms", 0) / 1000 / processes / int(cell["concurrency"])
-    return {"requests": requests, "bytes": rounds * read, "seconds": _START_S + rounds * read / rate + waiting}
+    return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
 
 
 def data_bytes(data: dict) -> int:
@@ -117,7 +140,8 @@ def disk_bytes(settings: dict) -> int:
 def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
     """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
     effective, layout, asked = record["effective"], manifest["layout"], settings["data"]
-    reasons = checks.uncounted(record, settings)
+    # Where objects were changed before the first read, none was asked for.
+    reasons = checks.uncounted(record, settings) if record["samples"] else []
     if effective["processes"] != int(settings["cell"]["processes"]):
         reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
     if layout["size_bytes"] != sizes.in_bytes(asked["size"]):
