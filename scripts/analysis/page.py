@@ -3,6 +3,7 @@
 Figures and tables leave their numbers as CSV in the report's folder of files, and figures an SVG for Markdown.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -16,6 +17,7 @@ from scripts.analysis.plot import Figure
 from scripts.lib.program import write_json, write_text
 
 # Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
+_AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
 
@@ -145,8 +147,19 @@ def _colours(flags: Iterable) -> list[str]:
     return [flag if isinstance(flag, str) else "over" if flag else "" for flag in flags]
 
 
+def _numeric(texts: pd.DataFrame, table: Table) -> set[str]:
+    """Return the columns of numbers, and those whose texts are a number with its interval."""
+
+    def is_number(column: str) -> bool:
+        found = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
+        with_intervals = all(found) and any(match[1] for match in found)
+        return pd.api.types.is_numeric_dtype(table.frame[column]) or with_intervals
+
+    return {column for column in texts if is_number(column)}
+
+
 def _html(texts: pd.DataFrame, table: Table) -> str:
-    numeric = {column for column in table.frame if pd.api.types.is_numeric_dtype(table.frame[column])}
+    numeric = _numeric(texts, table)
     over = {column: _colours(flags) for column, flags in table.over.items()}
     # The rarer kind of column is named in its cells, which saves a part of a long table's bytes.
     mostly = len(numeric) > len(texts.columns) / 2
@@ -168,11 +181,11 @@ def _classes(names: list[str]) -> str:
 
 
 def _markdown(texts: pd.DataFrame, table: Table) -> str:
-    numeric = [pd.api.types.is_numeric_dtype(table.frame[column]) for column in texts]
+    numeric = _numeric(texts, table)
     marks = {column: [MARKS.get(name, "") for name in _colours(flags)] for column, flags in table.over.items()}
     lines = [
         "| " + " | ".join(map(plain, texts.columns)) + " |",
-        "|" + "|".join("---:" if number else "---" for number in numeric) + "|",
+        "|" + "|".join("---:" if column in numeric else "---" for column in texts) + "|",
     ]
     for row, values in enumerate(texts.head(ROWS_IN_MARKDOWN).itertuples(index=False, name=None)):
         cells = [
