@@ -16,39 +16,42 @@ Put = Callable[[int, int, BinaryIO], None]
 _RANGE_BYTES = 4 * transfer.MIB
 
 
-class _Retries:
-    """Counts what the SDK sends again: a request keeps its context when it is tried once more."""
-
-    retries = 0
-
-    def seen(self, request) -> None:
-        self.retries += "sent_before" in request.context
-        request.context["sent_before"] = True
-
-
-class Container(_Retries):
-    """A data set's place in a container of blobs."""
+class _Place:
+    """What containers and shares have in common; counts what the SDK sends again."""
 
     most_parts, writable = 50_000, True
+    retries = 0
 
-    def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
-        """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
-        options = {"raw_request_hook": self.seen, "max_single_get_size": transfer.READ_BYTES}
-        self._client = azure.blob_container(store, connection, **options)
+    def __init__(self, connect: Callable, store: dict, dataset: str, connection: str | None) -> None:
+        options = {"raw_request_hook": self._seen, "max_single_get_size": transfer.READ_BYTES}
+        self._client = connect(store, connection, **options)
         self._folder, self.where = "/".join(filter(None, [store["prefix"], dataset])), azure.place(store)
-
-    def ensure(self) -> None:
-        """Make the container of an embedded server."""
-        with self.explained(), contextlib.suppress(ResourceExistsError):
-            self._client.create_container()
 
     def explained(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into one line."""
         return azure.explained(self.where)
 
     def key(self, name: str) -> str:
-        """Return a blob's full name."""
+        """Return the full name of a blob, or a file's path in the share."""
         return f"{self._folder}/{name}"
+
+    def _seen(self, request) -> None:
+        """A request keeps its context when it is tried once more."""
+        self.retries += "sent_before" in request.context
+        request.context["sent_before"] = True
+
+
+class Container(_Place):
+    """A data set's place in a container of blobs."""
+
+    def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
+        """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
+        super().__init__(azure.blob_container, store, dataset, connection)
+
+    def ensure(self) -> None:
+        """Make the container of an embedded server."""
+        with self.explained(), contextlib.suppress(ResourceExistsError):
+            self._client.create_container()
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a blob, None where there is none."""
@@ -78,24 +81,12 @@ class Container(_Retries):
         blob.commit_block_list([BlobBlock(block) for _, block in sorted(blocks)])
 
 
-class Share(_Retries):
+class Share(_Place):
     """A data set's place in a share of files."""
-
-    most_parts, writable = 50_000, True
 
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where; as for `Container`."""
-        options = {"raw_request_hook": self.seen, "max_single_get_size": transfer.READ_BYTES}
-        self._client = azure.share(store, connection, **options)
-        self._folder, self.where = "/".join(filter(None, [store["prefix"], dataset])), azure.place(store)
-
-    def explained(self) -> contextlib.AbstractContextManager:
-        """Turn the SDK's errors into one line."""
-        return azure.explained(self.where)
-
-    def key(self, name: str) -> str:
-        """Return a file's path in the share."""
-        return f"{self._folder}/{name}"
+        super().__init__(azure.share, store, dataset, connection)
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a file, None where there is none."""
