@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from scripts.lib import host, memory, mpi, patterns, provenance, sizes, verify
+from scripts.lib import cache, host, memory, mpi, patterns, provenance, sizes, verify
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.readers import bare, caches, ceiling
@@ -45,7 +45,7 @@ def measure(step: Step) -> dict:
     reads, faults = _rows(found)
     work = ceiling.shares(plan, int(settings["cell"]["concurrency"]))
     names = [entry["name"] for entry in manifest["files"]]
-    rounds = [] if found["changed"] else _ceiling(step.job, work, names, done["addresses"])
+    rounds, problem = ([], None) if found["changed"] else _ceiling(step.job, work, names, done["addresses"])
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **found["seconds"], "ranks_start": started},
@@ -56,10 +56,12 @@ def measure(step: Step) -> dict:
         "attempts": found["attempts"],
         "verified": found["verified"],
         "faults": [*found["changed"], *faults, *_wrong(found)],
+        "cache": _cache(settings["cell"]["cache"], reads),
         "ceiling": {
             "threads": len(work),
             "requests": sum(map(len, work)),
             "bytes_a_round": sum(length for share in work for _, _, length in share),
+            "problem": problem,
         },
         "modules": sorted({*found["modules"], *provenance.package("readers")}),
     }
@@ -153,14 +155,28 @@ def stripe(file: str) -> dict[str, str]:
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 
 
-def _ceiling(job: dict, work: list[ceiling.Share], names: list[str], addresses: dict) -> list[dict]:
-    """Measure the store's ceiling with the page cache as the cell has it."""
-    cell, files = job["settings"]["cell"], [Path(file) for file in job["local_files"]]
-    connect = bare.of(job["location"], addresses, cell["cache"] == "direct")
+def _cache(asked: str, reads: list[dict]) -> dict:
+    """Return the state of the page cache that was furthest from the one that was asked for, of all iterations."""
+    found = [row["resident_before"] for row in reads if row["resident_before"] is not None]
+    worst = (min if asked == "warm" else max)(found, default=None)
+    return {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst, "resident_after": None}
 
-    return ceiling.measure(
-        work, names, connect, job["settings"]["ceiling_rounds"], lambda: caches.ready(cell["cache"], files)
-    )
+
+def _ceiling(job: dict, work: list[ceiling.Share], names: list[str], addresses: dict) -> tuple[list[dict], str | None]:
+    """Measure the store's ceiling with the page cache as the cell has it.
+
+    Returns:
+        The rounds, and why there are none where bare requests are refused: what was measured before them stays.
+    """
+    if "problem" in addresses:
+        return [], addresses["problem"]
+    cell, files = job["settings"]["cell"], [Path(file) for file in job["local_files"]]
+    connect = bare.of(job["location"], addresses["of"], cell["cache"] == "direct")
+    rounds = job["settings"]["ceiling_rounds"]
+    try:
+        return ceiling.measure(work, names, connect, rounds, lambda: caches.ready(cell["cache"], files)), None
+    except (Problem, OSError) as problem:
+        return [], str(problem)
 
 
 def _memory(plan: patterns.Plan, ranks: list[dict]) -> dict:

@@ -110,6 +110,16 @@ def test_a_service_that_is_busy_once_is_asked_again_and_that_is_counted(cell, ba
     assert (record["retries"], record["attempts"]) == (1, 4)
 
 
+def test_a_ceiling_that_is_refused_leaves_what_was_measured(cell, bad):
+    here = cell(iterations=2)
+    here.events["close"] = lambda: setattr(bad, "always", "busy")
+    record = here.measure()
+    assert record["reasons"] == []
+    assert len(reads(record)) == 2
+    assert [row for row in record["samples"] if row["phase"] == "ceiling"] == []
+    assert "answers 503" in record["ceiling"]["problem"]
+
+
 def test_a_service_that_stays_busy_is_one_line(store, cell, bad):
     here = cell()
     bad.always = "busy"

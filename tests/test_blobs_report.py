@@ -157,6 +157,15 @@ def test_a_ceiling_that_the_processes_exceed_is_not_called_a_bound(tmp_path: Pat
     assert "In 4 cells the processes got more than the ceiling" in told
 
 
+def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: Path):
+    def refused(record: dict) -> dict:
+        rows = [row for row in record["samples"] if row["phase"] == "read"]
+        return record | {"samples": rows, "ceiling": record["ceiling"] | {"problem": "0000.bin answers 403"}}
+
+    told = "\n".join(caveats.limits(load(build(tmp_path, rows=cells(store=("s3",)), repeats=1, change=refused))))
+    assert "No ceiling was measured in 4 records: 0000.bin answers 403." in told
+
+
 def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",))))
     assert answers.fastest(run) == []

@@ -58,6 +58,9 @@ def addresses(store: dict, location: dict, names: Iterable[str]) -> dict[str, Ad
         store: its entry in the configuration.
         location: where the data set is in it.
         names: of the objects.
+
+    Raises:
+        Problem: there are no credentials to sign with.
     """
     if store["kind"] == "posix":
         return {}
@@ -72,7 +75,8 @@ def _s3(store: dict, location: dict) -> Callable[[str], Address]:
 
     def address(name: str) -> Address:
         wanted = {"Bucket": store["bucket"], "Key": f"{location['key']}/{name}"}
-        return client.generate_presigned_url("get_object", Params=wanted, ExpiresIn=_VALID_S), {}
+        with s3.explained(client, f"bucket {store['bucket']}"):
+            return client.generate_presigned_url("get_object", Params=wanted, ExpiresIn=_VALID_S), {}
 
     return address
 
@@ -95,7 +99,9 @@ def _azure(store: dict, location: dict) -> Callable[[str], Address]:
             return f"{client.url}?{credential.signature}", {}
         if hasattr(credential, "get_token"):
             headers = {"x-ms-version": client.api_version} | ({"x-ms-file-request-intent": "backup"} if files else {})
-            return client.url, headers | {"Authorization": f"Bearer {credential.get_token(_AZURE).token}"}
+            with azure.explained(azure.place(store)):
+                token = credential.get_token(_AZURE).token
+            return client.url, headers | {"Authorization": f"Bearer {token}"}
         return client.url, {}
 
     return address

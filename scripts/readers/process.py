@@ -188,9 +188,12 @@ class Process:
         return self._result(gathered) if gathered else None
 
     def addresses(self) -> dict:
-        """Return the objects' signed addresses, with which the store's ceiling is measured from outside."""
+        """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
         names = [entry["name"] for entry in self._files[: self._plan.objects]]
-        return bare.addresses(self._job["settings"]["store"], self._job["location"], names)
+        try:
+            return {"of": bare.addresses(self._job["settings"]["store"], self._job["location"], names)}
+        except Problem as problem:
+            return {"problem": str(problem)}
 
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""

@@ -79,6 +79,9 @@ def limits(results: Results) -> list[str]:
             '"Cold" is said of page caches of the machines that read, and of an embedded server\'s: caches of '
             "hypervisor, disk and remote services are not controlled."
         )
+    ceilings = [one for one in results.readers.get("ceiling", []) if isinstance(one, dict)]
+    if refused := [one["problem"] for one in ceilings if one.get("problem")]:
+        lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {plain(refused[0])}.")
     beyond = int(((cells["share"] > 1.05) & ~cells["pattern"].isin(FROM_ONE)).sum())
     if beyond:
         lines.append(
