@@ -50,7 +50,7 @@ def make(settings: dict) -> dict:
         "generator": {"name": GENERATOR, "version": VERSION, "numpy": np.__version__},
         "settings": settings,
         "data_sha256": hashlib.sha256(lines.encode()).hexdigest(),
-        "layout": {"size_bytes": size, "objects": count, "block_bytes": objects.block_bytes(size)},
+        "layout": {"size_bytes": size, "objects": count, "block_bytes": sizes.block_bytes(size)},
         "files": files,
     }
 

@@ -9,6 +9,7 @@ import signal
 import statistics
 import subprocess
 from collections import Counter
+from http.client import HTTPException
 from pathlib import Path
 from types import FrameType
 
@@ -141,16 +142,12 @@ def _stripe(job: dict) -> dict[str, str] | None:
 
 
 def stripe(file: str) -> dict[str, str]:
-    """Return what `lfs getstripe` says of a file: count, size and offset of its stripes.
-
-    Raises:
-        Problem: it says nothing.
-    """
+    """Return what `lfs getstripe` says of a file: count, size and offset of its stripes, or why it says nothing."""
     command = ["lfs", "getstripe", "-c", "-S", "-i", file]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        raise Problem(f"lfs getstripe says nothing of {file} ({type(error).__name__}); put lfs on the path") from error
+        return {"unknown": f"lfs getstripe says nothing of {file} ({type(error).__name__}); put lfs on the path"}
     pairs = [line.split(":", 1) for line in done.stdout.splitlines() if ":" in line]
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 
@@ -159,7 +156,7 @@ def _cache(asked: str, reads: list[dict]) -> dict:
     """Return the state of the page cache that was furthest from the one that was asked for, of all iterations."""
     found = [row["resident_before"] for row in reads if row["resident_before"] is not None]
     worst = (min if asked == "warm" else max)(found, default=None)
-    return {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst, "resident_after": None}
+    return {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst}
 
 
 def _ceiling(job: dict, work: list[ceiling.Share], names: list[str], addresses: dict) -> tuple[list[dict], str | None]:
@@ -168,14 +165,15 @@ def _ceiling(job: dict, work: list[ceiling.Share], names: list[str], addresses: 
     Returns:
         The rounds, and why there are none where bare requests are refused: what was measured before them stays.
     """
+    cell, files = job["settings"]["cell"], [Path(file) for file in job["local_files"]]
+    if not (rounds := job["settings"]["ceiling_rounds"]):
+        return [], None
     if "problem" in addresses:
         return [], addresses["problem"]
-    cell, files = job["settings"]["cell"], [Path(file) for file in job["local_files"]]
     connect = bare.of(job["location"], addresses["of"], cell["cache"] == "direct")
-    rounds = job["settings"]["ceiling_rounds"]
     try:
         return ceiling.measure(work, names, connect, rounds, lambda: caches.ready(cell["cache"], files)), None
-    except (Problem, OSError) as problem:
+    except (Problem, OSError, RuntimeError, HTTPException) as problem:
         return [], str(problem)
 
 

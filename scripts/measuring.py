@@ -87,7 +87,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
         window = _Window(settings["cell"].get("cache", "any"), files, served)
         record = child.converse(window, served, cell["time_limit_s"])
     # A program that sets the page cache itself, before every iteration, knows its state better.
-    record = {"cache": window.cache} | record | {"requests": window.requests}
+    record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     facts["load_after"] = list(os.getloadavg())
     failed = study.failures(record, settings, manifest)
     if failed:

@@ -8,7 +8,6 @@ refuses objects that were put into a server's folder by hand. Objects that are m
 import argparse
 import contextlib
 import hashlib
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -65,7 +64,7 @@ def _posix(store: dict, dataset: str, files: list[transfer.File], arguments: arg
             continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f".{target.name}.{os.getpid()}.part")
+            part = target.with_name(f".{target.name}.part")
             with transfer.opened(entry, path) as source, open(part, "wb") as copy:
                 shutil.copyfileobj(source, copy, transfer.READ_BYTES)
             sync(part)

@@ -16,7 +16,7 @@ from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, gener
 from conftest import ROOT, artefact, processes_of, program
 
 from scripts import measuring
-from scripts.lib import objects
+from scripts.lib import objects, sizes
 from scripts.stores import addresses, azure, servers, serving, transfer
 
 MIB = 2**20
@@ -295,12 +295,12 @@ def test_parts_are_as_large_as_the_largest_objects_need():
         for most in (10_000, 50_000):
             part = transfer.part_bytes(size, most)
             assert -(-size // part) <= most
-            assert part % MIB == 0
-    assert transfer.part_bytes(5 * 2**40, 10_000) == 525 * MIB
+            assert part % objects.PIECE == 0
+    assert transfer.part_bytes(5 * 2**40, 10_000) == 528 * MIB
 
 
 def test_any_part_of_a_large_object_is_made_without_the_rest():
-    entry = {"bytes": 500 * 2**30, "content": {"seed": 1, "object": 0, "block_bytes": objects.block_bytes(500 * 2**30)}}
+    entry = {"bytes": 500 * 2**30, "content": {"seed": 1, "object": 0, "block_bytes": sizes.block_bytes(500 * 2**30)}}
     with objects.stream(entry) as source:
         part = transfer.Part(source, 499 * 2**30 + 12_345, 6 * MIB)
         whole = part.read()

@@ -36,6 +36,13 @@ def resolved(section: dict | None = None, **row: list) -> dict:
     return configuration.resolve({"run": "test", "stores": deepcopy(STORES), "studies": {"blobs": section}}, [])
 
 
+def test_an_embedded_server_is_not_read_from_other_machines():
+    config = resolved({"mpi": {"hostfile": "config/azure.hosts"}}, store=["disk", "s3"])
+    assert omitted(config) == [
+        "an embedded server is reached from its own machine only, and a hostfile may name others"
+    ]
+
+
 def omitted(config: dict) -> list[str]:
     return [one.reason for one in matrix.expand(config, "blobs")[1]]
 
@@ -49,6 +56,11 @@ def omitted(config: dict) -> list[str]:
         ({"pattern": ["mpi-io"], "concurrency": [1, 2]}, "MPI-IO reads one operation of a process at a time"),
         ({"objects": ["shared", "own"]}, "each process reading an object of its own is the pattern multiple-files"),
         ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads one object"),
+        ({"operation_size": ["1KiB", "4KiB"]}, "an operation_size of 1KiB is smaller than a page"),
+        (
+            {"pattern": ["scatter"], "size": ["1GiB"], "operation_size": ["128KiB", "256KiB"]},
+            "scatter cuts operations into whole blocks, of 256 KiB in an object of 1GiB",
+        ),
         (
             {"store": ["azure", "s3"], "size": ["1GiB"], "chunk_size": ["16MiB"], "concurrency": [4]},
             "the SDK holds two copies of each chunk: 1 GiB + 2 × 16 MiB × 4 = 1.125 GiB is more than an operation and",
@@ -92,6 +104,17 @@ def test_every_limit_of_objects_has_a_source_and_a_date():
         ),
         ({"iterations": {"2MiB": 4}}, {}, "studies.blobs.iterations: how often 1MiB is read is not said"),
         ({"mpi": {"hostfile": "no/hosts"}}, {}, "studies.blobs.mpi.hostfile: there is no no/hosts"),
+        (
+            {"mpi": {"hostfile": "config/azure.hosts"}},
+            {"processes": [21]},
+            "studies.blobs.mpi.hostfile: config/azure.hosts has 20 slots, the matrix asks for 21 processes",
+        ),
+        ({"mpi": {"library": "no/libmpi.so"}}, {}, "studies.blobs.mpi.library: there is no no/libmpi.so"),
+        (
+            {"time_limit_s": {"2MiB": 60}},
+            {},
+            "studies.blobs.time_limit_s: how long a cell of 1MiB may take is not said",
+        ),
         ({"mpi": {"hostfile": "a", "launcher": ["srun"]}}, {}, "studies.blobs.mpi: launcher and hostfile exclude each"),
         ({}, {"size": ["1MB"]}, "studies.blobs.matrix.size[0]: '1MB' is not understood"),
     ],
@@ -124,6 +147,13 @@ def test_the_cost_is_what_all_processes_read_in_all_rounds():
     single, sections = (blobs.estimate(cell.settings) for cell in matrix.expand(config, "blobs")[0])
     assert single["bytes"] == 12 * 4 * 16 * 2**20 == 4 * sections["bytes"]
     assert single["requests"] == 12 * 4 * 4 == 4 * sections["requests"]
+
+
+def test_the_cost_of_what_is_larger_than_an_operation_has_the_reading_that_verifies_it():
+    section = {"iterations": 2, "ceiling_rounds": 3}
+    config = resolved(section, pattern=["sections"], size=["1GiB"], operation_size=["16MiB"])
+    (cell,), _ = matrix.expand(config, "blobs")
+    assert blobs.estimate(cell.settings)["bytes"] == 3 * 2**30 + 3 * 4 * 16 * 2**20
 
 
 def record(**changes: object) -> dict:

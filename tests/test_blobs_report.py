@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from scripts import report
@@ -123,6 +124,17 @@ def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rul
     assert {row.baseline for row in run.verdicts[run.verdicts["factor"] == "store"].itertuples()} == {"azure"}
     [lead] = leaders.find(run)
     assert (lead.kind, lead.arms) == ("one", (("s3", "single-file", "shared"),))
+
+
+def test_an_arm_that_nothing_beats_is_not_called_fastest_where_it_does_not_beat_all():
+    names = ["disk", "s3", "azure"]
+    table = pd.DataFrame(
+        [{"store": name, "pattern": "single-file", "objects": "shared", "mib_s": 1.0} for name in names]
+    )
+    disk, s3, azure = table[leaders.ARM].itertuples(index=False, name=None)
+    chain = {(disk, s3): "slower", (s3, azure): "slower"}
+    assert leaders._lead({**chain, (disk, azure): "no evidence"}, table) == ("open", [disk])
+    assert leaders._lead({**chain, (disk, azure): "slower"}, table) == ("one", [disk])
 
 
 def test_arms_that_cannot_be_told_apart_lead_together(tmp_path: Path):

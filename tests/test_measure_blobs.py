@@ -10,7 +10,7 @@ import pytest
 from blob_cells import Cell
 from conftest import ROOT, artefact, program
 
-from scripts.lib import objects, provenance
+from scripts.lib import provenance, sizes
 from scripts.lib.patterns import PATTERNS
 
 MIB = 2**20
@@ -229,9 +229,17 @@ def test_a_launcher_that_is_not_there_is_one_line(cell):
     assert here.problem() == "no-such-mpiexec does not start (No such file or directory); correct launcher under mpi"
 
 
+@pytest.mark.parametrize("pattern", ["single-file", "broadcast", "sections-interleaved", "mpi-io-collective"])
+def test_a_process_holds_an_operation_and_not_the_object(cell, pattern):
+    here = cell(size="160MiB", pattern=pattern, operation_size="4MiB", iterations=1, objects_made=1)
+    memory = here.measure()["memory"]
+    assert memory["allowed_bytes"] == (4 + 64) * MIB < 80 * MIB
+    assert memory["growth_bytes"] <= memory["allowed_bytes"]
+
+
 def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
     here = cell(processes="4")
-    here.manifest["layout"] |= {"size_bytes": 2**50, "block_bytes": objects.block_bytes(2**50)}
+    here.manifest["layout"] |= {"size_bytes": 2**50, "block_bytes": sizes.block_bytes(2**50)}
     here.levels["operation_size"] = "64TiB"
     here.write()
     problem = here.problem()

@@ -5,6 +5,7 @@ import zlib
 import pytest
 
 from scripts.lib import objects
+from scripts.lib import sizes as sizes_of
 from scripts.lib.patterns import Plan
 from scripts.lib.program import Problem
 from scripts.lib.verify import Verifier, checksum, expected
@@ -16,7 +17,7 @@ SHARED_OUT = ["sections", "sections-interleaved", "scatter", "mpi-io", "mpi-io-c
 
 def plan(pattern: str, processes: int, size: int = MIB, own: bool = False, **asked: int) -> Plan:
     sizes = {"operation_bytes": 2**30, "chunk_bytes": 4 * MIB} | asked
-    return Plan(pattern, processes, size, objects.block_bytes(size), {**sizes, "own": own})
+    return Plan(pattern, processes, size, sizes_of.block_bytes(size), {**sizes, "own": own})
 
 
 def extents(found: Plan) -> list[tuple[int, int]]:

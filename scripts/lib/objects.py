@@ -1,7 +1,7 @@
-"""What a synthetic object holds: random bytes that do not compress, any block of which can be made again by itself.
+"""What a synthetic object holds: random bytes that do not compress, any part of which can be made again by itself.
 
-A block is `block_bytes` of raw bits of numpy's SFC64, seeded with (seed, size, object, block) by SeedSequence; both are
-fixed by numpy's compatibility policy, so the bytes are the same on every machine.
+A piece of at most 4 MiB is raw bits of numpy's SFC64, seeded with (seed, size, object, piece) by SeedSequence; both are
+fixed by numpy's compatibility policy, so the bytes are the same on every machine. A block is one piece, or several.
 """
 
 import hashlib
@@ -11,14 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_LEAST_BLOCK = 4096
-_MOST_BLOCKS = 4096
-_PIECE = 1 << 22
+from scripts.lib import sizes
 
-
-def block_bytes(size: int) -> int:
-    """Return the bytes of a block of an object of `size` bytes: a power of two from 4 KiB on, 4,096 blocks at most."""
-    return max(_LEAST_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())
+PIECE = 1 << 22
 
 
 def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
@@ -27,17 +22,15 @@ def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
     Args:
         content: {"seed", "object", "block_bytes"}, as in a manifest's entry.
         size: of the object in bytes; the last block may be shorter.
-        start: offset of the first byte; what precedes it in its block is made and dropped.
+        start: offset of the first byte; what precedes it in its piece is made and dropped.
     """
-    length = content["block_bytes"]
+    length = min(PIECE, content["block_bytes"])
     for number in range(start // length, -(-size // length)):
-        block = np.random.SFC64(np.random.SeedSequence([content["seed"], size, content["object"], number]))
-        end = min((number + 1) * length, size)
-        for begin in range(number * length, end, _PIECE):
-            count = min(_PIECE, end - begin)
-            piece = block.random_raw(-(-count // 8)).astype("<u8", copy=False).tobytes()
-            if begin + count > start:
-                yield piece[max(0, start - begin) : count]
+        bits = np.random.SFC64(np.random.SeedSequence([content["seed"], size, content["object"], number]))
+        begin = number * length
+        count = min(length, size - begin)
+        piece = bits.random_raw(-(-count // 8)).astype("<u8", copy=False).tobytes()
+        yield piece[max(0, start - begin) : count]
 
 
 def entry(name: str, size: int, seed: int, number: int) -> dict:
@@ -45,7 +38,7 @@ def entry(name: str, size: int, seed: int, number: int) -> dict:
 
     crc32 has one number a block, the checksum of whatever section a reader is given: sections are whole blocks.
     """
-    content = {"seed": seed, "object": number, "block_bytes": block_bytes(size)}
+    content = {"seed": seed, "object": number, "block_bytes": sizes.block_bytes(size)}
     whole, checksums, position = hashlib.sha256(), [], 0
     for piece in pieces(content, size):
         whole.update(piece)

@@ -1,9 +1,11 @@
-"""Sizes in words: "64MiB" and its bytes."""
+"""Sizes in words, "64MiB" and its bytes, and those of an object's blocks."""
 
 import re
 
 from scripts.lib.program import Problem
 
+_LEAST_BLOCK = 4096
+_MOST_BLOCKS = 4096
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -25,3 +27,8 @@ def text(size: float) -> str:
         if size >= _UNITS[unit] and unit:
             return f"{size / _UNITS[unit]:.4g} {unit}"
     return f"{size:g} B"
+
+
+def block_bytes(size: int) -> int:
+    """Return the bytes of a block of an object of `size` bytes: a power of two from 4 KiB on, 4,096 blocks at most."""
+    return max(_LEAST_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())

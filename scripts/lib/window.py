@@ -38,7 +38,7 @@ class Step:
         self._hear()
 
     def finish(self, record: dict) -> None:
-        """Hand over the program's part of the record; `modules` in it are shell scripts that measured too."""
+        """Hand over the program's part of the record; `modules` in it are what measured beside this process."""
         modules = [*provenance.loaded(), *record.get("modules", [])]
         self._say({"event": "record", "record": record | {"modules": modules}})
 

@@ -31,7 +31,13 @@ class MpiIo(Independent):
 
     def identify(self) -> dict[int, Identity]:
         """Find out what the file is, and open it together."""
-        found = super().identify()
+        try:
+            found = super().identify()
+        except Changed:
+            found = None
+        # All processes open the file together, or none.
+        if not self.comm.allreduce(found is not None, MPI.LAND):
+            raise Changed(f"{self._path} was replaced or changed as the cell began")
         try:
             self._file = MPI.File.Open(self.comm, str(self._path), MPI.MODE_RDONLY)
             self._show()
@@ -56,6 +62,8 @@ class MpiIo(Independent):
 
     def hints(self) -> dict[str, str]:
         """Return the hints that the library says it used."""
+        if not self._file:
+            return {}
         info = self._file.Get_info()
         try:
             return dict(info.items())

@@ -4,6 +4,7 @@ The SDK's own transfer manager fetches whole objects only. Responses to ranges c
 SDK validates none; what was read is verified outside the timed window.
 """
 
+import contextlib
 import threading
 
 import boto3
@@ -16,6 +17,8 @@ from scripts.stores import s3
 
 # Taken from a response at once: the SDK copies it.
 _PIECE = 1 << 20
+# How often the rest of an answer is asked for.
+_ATTEMPTS = 3
 _CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
 
 
@@ -42,12 +45,26 @@ class Reader(readers.Reader):
         return Identity(int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"])
 
     def fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
-        """Get a chunk, if the object is still the same."""
-        answer = self._get(name, offset, len(part), IfMatch=identity.version)
-        if answer["ETag"] != identity.version or answer["ContentLength"] != len(part):
-            answer["Body"].close()
-            raise Changed(f"{self._where(name)} was replaced or truncated while it was measured")
-        self._fill(answer["Body"], name, part)
+        """Get a chunk, if the object is still the same.
+
+        The rest of an answer that was cut is asked for again, as the SDKs of other stores do by themselves; it counts
+        as a retry.
+        """
+        done = 0
+        for attempt in range(_ATTEMPTS):
+            answer = self._get(name, offset + done, len(part) - done, IfMatch=identity.version)
+            with self._lock:
+                self.retries += attempt > 0
+            if answer["ETag"] != identity.version or answer["ContentLength"] != len(part) - done:
+                answer["Body"].close()
+                raise Changed(f"{self._where(name)} was replaced or truncated while it was measured")
+            done += self._fill(answer["Body"], part[done:])
+            if done == len(part):
+                return
+        raise Problem(
+            f"{self._where(name)}: answers were cut {_ATTEMPTS} times, {done} of {len(part)} bytes came;"
+            " check the network and run again"
+        )
 
     def close(self) -> None:
         """Close connections and threads."""
@@ -69,22 +86,13 @@ class Reader(readers.Reader):
                     raise Changed(f"{self._where(name)} was replaced or truncated while it was measured") from error
                 raise
 
-    def _fill(self, body, name: str, part: memoryview) -> None:
+    def _fill(self, body, part: memoryview) -> int:
+        """Take an answer's bytes; returns how many came before its end, or before it was cut."""
         done = 0
-        try:
-            while done < len(part):
-                count = body.readinto(part[done : done + _PIECE])
-                if not count:
-                    break
+        with contextlib.suppress(BotoCoreError, OSError), contextlib.closing(body):
+            while done < len(part) and (count := body.readinto(part[done : done + _PIECE])):
                 done += count
-        except (BotoCoreError, OSError) as error:
-            raise Problem(
-                f"{self._where(name)}: the answer was cut after {done} of {len(part)} bytes ({type(error).__name__});"
-                " check the network and run again"
-            ) from error
-        if done < len(part):
-            raise Problem(f"{self._where(name)}: the answer ended after {done} of {len(part)} bytes; run again")
-        body.close()
+        return done
 
     def _where(self, name: str) -> str:
         return f"{self._prefix}/{name} in {self._place}"

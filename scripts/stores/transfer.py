@@ -108,8 +108,8 @@ def opened(entry: dict, path: Path | None) -> BinaryIO:
 
 
 def part_bytes(size: int, most_parts: int) -> int:
-    """Return the size of the parts of an object: whole MiB, and no more parts than the store takes."""
-    return max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
+    """Return the size of the parts of an object: whole pieces, and no more parts than the store takes."""
+    return max(_LEAST_PART, -(-size // (most_parts * objects.PIECE)) * objects.PIECE)
 
 
 def _holds(target: Target, entry: dict, say: Say) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from scripts.lib import memory, sizes
+from scripts.lib.mpi import slots
 from scripts.studies import checks
 
 LIMITS = Path("config/facts/object_limits.yaml")
@@ -16,6 +17,7 @@ _OF_SECTIONS = ("sections", "sections-interleaved")
 _ONCE = (*_OF_SECTIONS, "broadcast", "scatter")
 # Whose SDK has a chunk in memory before it is where it was asked for.
 _COPYING = ("azure-blob", "azure-files")
+_PAGE = 4096
 _START_S = 2
 
 
@@ -29,23 +31,35 @@ def mistakes(config: dict) -> Iterator[str]:
     """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
     section = config["studies"]["blobs"]
     objects, iterations = section["data"]["objects"], section["iterations"]
-    matrix = section["matrix"]
-    for part in matrix if isinstance(matrix, list) else [matrix]:
+    limits, matrix = section["time_limit_s"], section["matrix"]
+    mappings = matrix if isinstance(matrix, list) else [matrix]
+    for part in mappings:
         own = "multiple-files" in part["pattern"] or "own" in part["objects"]
         needed = max(part["processes"]) if own else 1
         for size in part["size"]:
             if not _at(iterations, size):
                 yield f"studies.blobs.iterations: how often {size} is read is not said"
                 return
+            if not _at(limits, size):
+                yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
+                return
             if (there := _at(objects, size)) < needed:
                 yield (
-                    f"studies.blobs.data.objects: {there} of {size} are fewer than the {needed} that the matrix reads;"
-                    " each process has one of its own"
+                    f"studies.blobs.data.objects: {there} of {size} are fewer than the {needed} that the matrix reads"
+                    + ("; each process has one of its own" if own else "")
                 )
                 return
-    hostfile = section["mpi"].get("hostfile")
+    yield from _mpi_mistakes(section["mpi"], max(most for part in mappings for most in part["processes"]))
+
+
+def _mpi_mistakes(mpi: dict, processes: int) -> Iterator[str]:
+    hostfile, library = mpi.get("hostfile"), mpi.get("library")
     if hostfile and not Path(hostfile).is_file():
         yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
+    elif hostfile and (there := slots(Path(hostfile))) < processes:
+        yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {processes} processes"
+    if library and "/" in library and not Path(library).is_file():
+        yield f"studies.blobs.mpi.library: there is no {library}"
 
 
 def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
@@ -64,6 +78,9 @@ def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
             yield "MPI-IO opens its file itself, without O_DIRECT"
         if levels["concurrency"] != "1":
             yield "MPI-IO reads one operation of a process at a time"
+    if store.get("server") and config["studies"]["blobs"]["mpi"].get("hostfile"):
+        yield "an embedded server is reached from its own machine only, and a hostfile may name others"
+    yield from _too_small(levels)
     if levels["objects"] == "own" and pattern not in _OF_SECTIONS:
         if pattern == "single-file":
             yield "each process reading an object of its own is the pattern multiple-files"
@@ -77,6 +94,15 @@ def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
     if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
         largest = sizes.text(limit["gib"] * 2**30)
         yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
+
+
+def _too_small(levels: dict[str, str]) -> Iterator[str]:
+    """Yield that an operation is smaller than what is verified, or than a page."""
+    operation, block = sizes.in_bytes(levels["operation_size"]), sizes.block_bytes(sizes.in_bytes(levels["size"]))
+    if operation < _PAGE:
+        yield f"an operation_size of {levels['operation_size']} is smaller than a page"
+    elif levels["pattern"] == "scatter" and operation < block:
+        yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {levels['size']}"
 
 
 def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
@@ -114,7 +140,9 @@ def estimate(settings: dict) -> dict:
     once = cell["pattern"] in _ONCE or cell["pattern"].startswith("mpi-io")
     read = size if once else size * processes
     ceiling = min(read, sizes.in_bytes(cell["operation_size"]) * processes)
-    total = settings["iterations"] * read + settings["ceiling_rounds"] * ceiling
+    # What needs several operations is read once more to be verified.
+    again = read if read > ceiling else 0
+    total = settings["iterations"] * read + again + settings["ceiling_rounds"] * ceiling
     rounds = settings["iterations"] + settings["ceiling_rounds"]
     requests = max(rounds * processes, total / sizes.in_bytes(cell["chunk_size"]))
     rate = (network.get("bandwidth_mib_s") or 1000) * 2**20

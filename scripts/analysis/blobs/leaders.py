@@ -124,7 +124,8 @@ def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, 
     leading = [arm for arm in arms if not beaten[arm]] or arms
     pairs = [edges.get((one, other), edges.get((other, one))) for one, other in itertools.combinations(leading, 2)]
     if len(leading) == 1:
-        return "one", leading
+        beats_all = all(leading[0] in beaten[arm] for arm in arms if arm != leading[0])
+        return "one" if beats_all else "open", leading
     return ("same" if all(verdict == "same" for verdict in pairs) else "open"), leading
 
 

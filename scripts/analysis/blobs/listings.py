@@ -8,7 +8,6 @@ from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import MIB, Results, reads
 from scripts.analysis.page import Table
 
-SHARED = ["store", "pattern", "size"]
 WHOLE = "{:,.0f}".format
 
 

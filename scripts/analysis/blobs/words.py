@@ -12,8 +12,6 @@ FACTORS = (
     *("store", "pattern", "size", "processes", "objects", "operation_size", "chunk_size", "concurrency", "cache"),
 )
 PLACE = ("cache",)
-# Factors whose levels are numbers: a line may join them.
-NUMERIC = ("size", "processes", "operation_size", "chunk_size", "concurrency")
 SIZES = ("size", "operation_size", "chunk_size")
 METRICS = {
     "total": "time of all iterations",
