@@ -192,6 +192,7 @@ def test_one_size_alone_is_not_called_up_to_or_from():
     assert words.stretch(("4MiB", "16MiB"), SIZES) == "from 4 MiB to 16 MiB"
     assert words.stretch(("16MiB", "64MiB"), SIZES) == "from 16 MiB on"
     assert words.stretch(SIZES, SIZES) == "at all sizes from 1 MiB to 64 MiB"
+    assert words.stretch(("1MiB", "64MiB"), ("1MiB", "64MiB")) == "at 1 MiB and at 64 MiB"
 
 
 def test_stores_are_called_by_what_stands_in_their_place():

@@ -160,6 +160,8 @@ def stretch(sizes: Sequence[str], of: Sequence[str]) -> str:
     first, last = size(sizes[0]), size(sizes[-1])
     if len(sizes) == 1:
         return f"at {first}"
+    if len(sizes) == len(of) == 2:
+        return f"at {first} and at {last}"
     if len(sizes) == len(of):
         return f"at all sizes from {first} to {last}"
     if sizes[0] == of[0]:
