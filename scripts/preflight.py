@@ -120,8 +120,11 @@ def _uses(config: dict) -> dict[Path, _Use]:
 def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     """Write a file there and see whether what a run does with such files works."""
     try:
+        if use.made and not folder.absolute().parent.is_dir():
+            yield f"{folder} there", False, f"there is no {folder.parent}; mount it, or correct the store's path"
+            return
         if use.made:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)
         elif not folder.is_dir():
             yield f"{folder} there", False, "no such folder; mount the volume there, or correct the store's path"
             return

@@ -58,6 +58,9 @@ def _posix(store: dict, dataset: str, files: list[transfer.File], arguments: arg
             raise Problem(f"the files of {dataset} lie in several folders; put them into one")
         return {"location": {"folder": str(folders.pop())}, "local_files": [str(path) for _, path in files]}
     folder = Path(store["path"]) / dataset if "path" in store else arguments.manifest.parent / "objects"
+    if "path" in store and not (above := Path(store["path"]).absolute().parent).is_dir():
+        # Else a file system that is not mounted would be measured by the disk beneath it.
+        raise Problem(f"there is no {above}; mount the file system, or correct the store's path")
     for entry, path in files:
         target = folder / entry["name"]
         if target.exists() and target.stat().st_size == entry["bytes"] and _sha256(target) == entry["sha256"]:

@@ -196,6 +196,14 @@ def test_generated_objects_reach_buckets_and_disks(tmp_path, environments, manif
         assert done["upload"] == {"uploaded": 0, "found": 2, "retries": 0}
 
 
+def test_a_file_system_that_is_not_mounted_is_not_replaced_by_the_disk_beneath(tmp_path, environments, manifest):
+    store = {"kind": "posix", "path": str(tmp_path / "lustre" / "benchmarks")}
+    done = provide(store, manifest, tmp_path, environments)
+    assert done.returncode == 2
+    assert f"there is no {tmp_path}/lustre; mount the file system, or correct the store's path" in done.stderr
+    assert not (tmp_path / "lustre").exists()
+
+
 @pytest.mark.parametrize(
     "change, credentials, line",
     [

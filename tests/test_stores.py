@@ -166,6 +166,10 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     told = capsys.readouterr().out
     assert "results page cache" in told
     assert "results attributes" in told
+    values["stores"]["disk"]["path"] = str(tmp_path / "lustre" / "data")
+    (tmp_path / "unmounted.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    assert preflight.main(["--configfile", str(tmp_path / "unmounted.yaml")]) == 1
+    assert f"there is no {tmp_path}/lustre; mount it, or correct the store's path" in capsys.readouterr().out
     assert preflight.main(["--configfile", "config/volumes.yaml"]) == 1
     assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
