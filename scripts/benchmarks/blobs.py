@@ -59,11 +59,13 @@ def bandwidths(what: str, ours: Sequence[float], name: str, others: Sequence[flo
 def _against_bare(cell: Cell, location: dict, access: Access, say: Say) -> Row:
     """Compare the reader of a store with its client's bare call, by one process in turn."""
     (entry,) = cell.manifest["files"]
+    # One buffer for both: how fast it is filled depends on where its pages lie.
+    view = _touched(_SIZE)
     bare, name = {"posix": _preadv, "s3": _get_object, "azure-blob": _download_blob}[cell.store["kind"]](
-        cell, location, access
+        cell, location, access, view
     )
     reader = readers.of(cell.store, location, access)
-    identity, view = reader.identify(entry["name"]), _touched(_SIZE)
+    identity = reader.identify(entry["name"])
     ours = timed(lambda: reader.read(entry["name"], [(0, _SIZE)], view, identity))
     what = f"{cell.store['kind']}: reader, chunks of {sizes.text(access.chunk_bytes)}, {access.concurrency} at once"
     taken = in_turn(ROUNDS, ours, timed(bare), lambda words: say(f"{what}: {words}"))
@@ -71,18 +73,15 @@ def _against_bare(cell: Cell, location: dict, access: Access, say: Say) -> Row:
     return bandwidths(what, taken[0], name, taken[1], _SIZE)
 
 
-def _preadv(cell: Cell, location: dict, access: Access) -> tuple[Read, str]:
-    view = _touched(_SIZE)
+def _preadv(cell: Cell, location: dict, access: Access, view: memoryview) -> tuple[Read, str]:
     file = os.open(Path(location["folder"], cell.manifest["files"][0]["name"]), os.O_RDONLY)
     chunks = [(offset, view[offset : offset + access.chunk_bytes]) for offset in range(0, _SIZE, access.chunk_bytes)]
     return _together(access, chunks, lambda offset, part: os.preadv(file, [part], offset)), "a loop of os.preadv"
 
 
-def _get_object(cell: Cell, location: dict, access: Access) -> tuple[Read, str]:
+def _get_object(cell: Cell, location: dict, access: Access, view: memoryview) -> tuple[Read, str]:
     client = s3.client(cell.store, None, None, max_pool_connections=access.concurrency)
     wanted = {"Bucket": cell.store["bucket"], "Key": f"{location['key']}/{cell.manifest['files'][0]['name']}"}
-
-    view = _touched(_SIZE)
 
     def get(first: int, last: int) -> None:
         view[first : last + 1] = client.get_object(**wanted, Range=f"bytes={first}-{last}")["Body"].read()
@@ -91,7 +90,7 @@ def _get_object(cell: Cell, location: dict, access: Access) -> tuple[Read, str]:
     return _together(access, chunks, get), "get_object of boto3"
 
 
-def _download_blob(cell: Cell, location: dict, access: Access) -> tuple[Read, str]:
+def _download_blob(cell: Cell, location: dict, access: Access, _: memoryview) -> tuple[Read, str]:
     chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
     client = azure.blob_container(cell.store, **chunk)
     name = f"{location['key']}/{cell.manifest['files'][0]['name']}"
