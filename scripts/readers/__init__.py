@@ -7,6 +7,7 @@ requests at once. It verifies that the object is still the one that was identifi
 
 import importlib
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -38,7 +39,7 @@ class Identity(NamedTuple):
     version: str
 
 
-class Reader:
+class Reader(ABC):
     """What all readers share: threads that fetch the chunks of extents, and the count of requests.
 
     Attributes:
@@ -56,14 +57,15 @@ class Reader:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
 
+    @abstractmethod
     def identify(self, name: str) -> Identity:
         """Ask the store what the object is now.
 
         Raises:
             Problem: it cannot be asked, or has no such object; one line.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Fill `view` with the (offset, length) of `extents`, one behind the other.
 
@@ -71,11 +73,6 @@ class Reader:
             Changed: the object is not the one identified.
             Problem: it cannot be read; one line.
         """
-        self.each(self.chunks(extents, view), lambda offset, part: self.fetch(name, offset, part, identity))
-
-    def fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
-        """Fill `part` by one request."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of connections and threads."""

@@ -4,6 +4,7 @@ Whoever waits for rank 0 to read waits patiently, and begins the collective call
 waiting would take the cores from rank 0 and from a server on the same machine.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from mpi4py import MPI
@@ -65,7 +66,7 @@ class Independent:
         return one.bytes
 
 
-class _FromOne(Independent):
+class _FromOne(Independent, ABC):
     """Rank 0 reads operation after operation, and each one is passed on before the next is read."""
 
     def iterate(self, check: Check | None = None) -> int:
@@ -94,8 +95,9 @@ class _FromOne(Independent):
             for rank in range(1, self.comm.size):
                 self.comm.Send([token, MPI.BYTE], rank)
 
+    @abstractmethod
     def _pass_on(self, number: int, one: Operation) -> None:
-        raise NotImplementedError
+        """Let every process have its part of an operation that rank 0 has read."""
 
 
 class Broadcast(_FromOne):

@@ -6,6 +6,7 @@ SDK validates none; what was read is verified outside the timed window.
 
 import contextlib
 import threading
+from collections.abc import Iterable
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -44,7 +45,11 @@ class Reader(readers.Reader):
         answer["Body"].close()
         return Identity(int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"])
 
-    def fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
+    def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        """Fill `view`, a request a chunk."""
+        self.each(self.chunks(extents, view), lambda offset, part: self._fetch(name, offset, part, identity))
+
+    def _fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
         """Get a chunk, if the object is still the same.
 
         The rest of an answer that was cut is asked for again, as the SDKs of other stores do by themselves; it counts

@@ -1,10 +1,11 @@
 """What is known of the requests that reach an embedded server, by HTTP method (METHOD 11)."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 
 
-class Requests:
+class Requests(ABC):
     """Counts from one `reset` to the next; a subclass hears of the requests in its own way, in a thread of its own."""
 
     def __init__(self) -> None:
@@ -42,13 +43,14 @@ class Requests:
                 for method in sorted(self._counts)
             }
 
+    @abstractmethod
     def settle(self) -> None:
         """Wait until all requests that were answered before this call are counted."""
-        raise NotImplementedError
 
     def dropped(self) -> int:
         """Return how many requests could not be counted."""
         return 0
 
+    @abstractmethod
     def close(self) -> None:
         """Stop counting."""
