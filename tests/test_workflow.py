@@ -35,7 +35,7 @@ TINY = {
                 "access": ["shots", "signals"],
                 "workers": [1],
                 "page_buffer": ["unset"],
-                "cache": ["warm"],
+                "cache": ["any"],
             },
             "compare": [{"factor": "access", "baseline": "shots"}],
         }
