@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from scripts import studies
 from scripts.analysis import tables, verdicts
 from scripts.lib.program import json_object, run
 
@@ -26,7 +27,12 @@ def main(argv: list[str] | None = None) -> int:
     matrix = tables.read_matrix(arguments.matrix)
     runs, samples = tables.read_records(arguments.records, matrix, arguments.study)
     judged = verdicts.verdicts_table(
-        matrix, runs, settings.get("compare", []), settings.get("equivalence_percent", 5), settings.get("seed", 1)
+        matrix,
+        runs,
+        settings.get("compare", []),
+        settings.get("equivalence_percent", 5),
+        settings.get("seed", 1),
+        studies.of(arguments.study).contest,
     )
     cells = tables.cells_table(matrix, runs)
     tables.write(samples, arguments.out / "samples.csv")

@@ -11,8 +11,9 @@ import pandas as pd
 from scripts import facts as facts_program
 from scripts import tables as program
 from scripts.analysis.blobs import data
-from scripts.analysis.blobs.words import FACTORS, WHOLE
+from scripts.analysis.blobs.words import FACTORS
 from scripts.lib import sizes
+from scripts.lib.patterns import WHOLE
 
 MIB = 2**20
 SIZES = ("1MiB", "4MiB", "16MiB", "64MiB")

@@ -257,9 +257,9 @@ def test_many_arms_are_told_apart_by_panels(tmp_path: Path):
 
 def test_requests_that_were_sent_again_are_marked(run: data.Results):
     table = listings.requests(run)
-    marked = table.frame[np.asarray(table.over["of them again"])]
+    marked = table.frame[np.asarray(table.over[listings.AGAIN])]
     assert set(marked["store"]) == {"azure"}
-    assert set(marked["of them again"]) == {1}
+    assert set(marked[listings.AGAIN]) == {1}
     assert "sent 1" in " ".join(caveats.limits(run))
 
 

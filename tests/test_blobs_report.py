@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from scripts import report
@@ -124,40 +123,6 @@ def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rul
     assert {row.baseline for row in run.verdicts[run.verdicts["factor"] == "store"].itertuples()} == {"azure"}
     [lead] = leaders.find(run)
     assert (lead.kind, lead.arms) == ("one", (("s3", "single-file", "shared"),))
-
-
-def test_an_arm_that_nothing_beats_is_not_called_fastest_where_it_does_not_beat_all():
-    names = ["disk", "s3", "azure"]
-    table = pd.DataFrame(
-        [{"store": name, "pattern": "single-file", "objects": "shared", "mib_s": 1.0} for name in names]
-    )
-    disk, s3, azure = table[leaders.ARM].itertuples(index=False, name=None)
-    chain = {(disk, s3): "slower", (s3, azure): "slower"}
-    assert leaders._lead({**chain, (disk, azure): "no evidence"}, table) == ("open", [disk])
-    assert leaders._lead({**chain, (disk, azure): "slower"}, table) == ("one", [disk])
-
-
-def test_arms_that_cannot_be_told_apart_lead_together(tmp_path: Path):
-    run = load(build(tmp_path, cells(store=("disk",), pattern=("single-file", "multiple-files"), size=("64MiB",))))
-    [lead] = leaders.find(run)
-    assert lead.kind == "same"
-    assert "each as fast as the other" in answers.fastest(run)[0].text
-
-
-def test_arms_of_different_code_are_not_called_faster(tmp_path: Path):
-    def other(record: dict) -> dict:
-        code = {"code_sha256": ("d" if record["cell"]["store"] == "s3" else "a") * 64}
-        return record | {"provenance": record["provenance"] | code}
-
-    build(tmp_path, cells(store=("disk", "s3")), change=other)
-    told = json.loads((tmp_path / "facts.json").read_text()) | {"code": ["a" * 64, "d" * 64]}
-    (tmp_path / "facts.json").write_text(json.dumps(told))
-    run = load(tmp_path)
-    assert {lead.kind for lead in leaders.find(run)} == {"apart"}
-    [answer] = answers.undecided(run)
-    assert "at all sizes from 1 MiB to 64 MiB not comparable with disk (the measuring code differs" in answer.text
-    without = replace(run, verdicts=run.verdicts.iloc[:0])
-    assert {lead.kind for lead in leaders.find(without)} == {"few"}, "and are not judged here either"
 
 
 def test_a_ceiling_that_the_processes_exceed_is_not_called_a_bound(tmp_path: Path):

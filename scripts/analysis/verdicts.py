@@ -1,7 +1,8 @@
 """Runs to verdicts: which arm is faster, by how much, and where an arm stops scaling (METHOD 6, 7, 17, 19)."""
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,9 @@ from scripts.analysis import stats
 from scripts.analysis.tables import factors, metrics
 from scripts.lib.program import Problem
 
+# Families whose baseline and contender are cells, not levels of a factor.
+CONTEST, CONTROL = "contest", "control"
+OF_CELLS = (CONTEST, CONTROL)
 # What has to be alike in both arms of a block.
 _SAME = {
     "code": "the measuring code differs",
@@ -26,15 +30,22 @@ Pair = tuple[dict, dict]
 
 
 def verdicts_table(
-    matrix: pd.DataFrame, runs: pd.DataFrame, compare: Sequence[dict], equivalence_percent: float = 5, seed: int = 1
+    matrix: pd.DataFrame,
+    runs: pd.DataFrame,
+    compare: Sequence[dict],
+    equivalence_percent: float = 5,
+    seed: int = 1,
+    contest: Callable[[dict], Hashable | None] = lambda cell: None,
 ) -> pd.DataFrame:
     """Return verdicts.csv: a row a comparison and metric, in the order of `compare`, then of the matrix.
 
     A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
     comparisons of a factor on `total` are one family, whose p are adjusted jointly (`stats.judge`). The other metrics
-    are secondary: each of their rows is a family of its own, so that its p is adjusted for nothing. Twins enter no
-    comparison but the A/A control: factor `control`, a cell and its twin as baseline and contender, the same rule, a
-    family of its own.
+    are secondary: each of their rows is a family of its own, so that its p is adjusted for nothing.
+
+    Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
+    name, on `total` alone, all contests together. Factor `control`, the A/A control: a cell and its twin; twins enter
+    no other comparison.
 
     A block counts where both arms have a valid record. Arms that differ in a block in measuring code, data or amount of
     data are `not comparable`, have no ratio and enter no family.
@@ -45,6 +56,7 @@ def verdicts_table(
         compare: mappings with `factor` and `baseline`, its level.
         equivalence_percent: differences inside are `same`.
         seed: of the sign flips beyond 12 blocks.
+        contest: which contest a cell is in, by its levels; None: in none.
 
     Raises:
         Problem: `compare` names a factor, or a level, that no cell has.
@@ -52,8 +64,10 @@ def verdicts_table(
     families: dict[str, list[Pair]] = {}
     for entry in compare:
         families.setdefault(entry["factor"], []).extend(_pairs(matrix, entry["factor"], str(entry["baseline"])))
+    named = {frozenset((base["cell"], other["cell"])) for pairs in families.values() for base, other in pairs}
+    families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
-    families["control"] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
+    families[CONTROL] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
     names = metrics(runs)
     columns = ["status", *(f"seconds {name}" for name in names), *_SAME]
     blocks = np.sort(runs["repeat"].unique())
@@ -62,13 +76,15 @@ def verdicts_table(
     for factor, pairs in families.items():
         arms = {column: _arms(table, pairs) for column, table in wide.items()}
         differing = _differing(arms, blocks)
-        judged = {name: _judge(name, arms, blocks, differing, equivalence_percent, seed) for name in names}
+        wanted = [name for name in names if name == "total" or factor != CONTEST]
+        judged = {name: _judge(name, arms, blocks, differing, equivalence_percent, seed) for name in wanted}
         for number, (base, other) in enumerate(pairs):
-            level = "cell" if factor == "control" else factor
+            level = "cell" if factor in OF_CELLS else factor
             head = {"factor": factor, "baseline": base[level], "contender": other[level]}
-            head |= {name: "" if name == factor else base[name] for name in factors(matrix)}
+            alike = [name for name in factors(matrix) if factor == CONTROL or base[name] == other[name]]
+            head |= {name: base[name] if name in alike else "" for name in factors(matrix)}
             for name, judgements in judged.items():
-                role = "control" if factor == "control" else "decides" if name == "total" else "secondary"
+                role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
                 rows.append({**head, "metric": name, "role": role, **judgements[number]})
     columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
     return pd.DataFrame(rows, columns=columns)
@@ -114,6 +130,14 @@ def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
     bases = {tuple(cell[name] for name in others): cell for cell in cells if cell[factor] == baseline}
     places = [(bases.get(tuple(cell[name] for name in others)), cell) for cell in cells if cell[factor] != baseline]
     return [(base, cell) for base, cell in places if base]
+
+
+def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
+    """All pairs of cells of one contest, in the order of the matrix; twins are in none."""
+    found: dict[Hashable, list[dict]] = {}
+    for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
+        found.setdefault(contest(cell), []).append(cell)
+    return [pair for one, cells in found.items() if one is not None for pair in itertools.combinations(cells, 2)]
 
 
 def _by_block(runs: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -31,6 +31,8 @@ PATTERNS = (
     "mpi-io-collective-interleaved",
 )
 FROM_ONE = ("broadcast", "scatter")
+# That give each process a whole object; the others give it a section of one.
+WHOLE = ("single-file", "multiple-files", "broadcast")
 _ALIGNED = 4096
 _PIECES = 8
 
@@ -148,7 +150,7 @@ class Plan:
         return self.block * max(1, min(chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
 
     def _extents(self, rank: int) -> list[tuple[int, int]]:
-        if self.pattern in ("single-file", "multiple-files", "broadcast"):
+        if self.pattern in WHOLE:
             return [(0, self.size)]
         if not self.pattern.endswith("-interleaved"):
             return self._section(rank, 0, self.size)

@@ -4,6 +4,7 @@ Whoever waits for rank 0 to read waits patiently, and begins the collective call
 waiting would take the cores from rank 0 and from a server on the same machine.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -40,6 +41,12 @@ class Independent:
     def numbers(self) -> set[int]:
         """Return the numbers of the objects that this process reads."""
         return {one.object for one in self.fetches}
+
+    def without_bytes(self) -> "Independent":
+        """Return the same delivery of no bytes, operation by operation: what is left of its time is the harness's."""
+        empty = copy.copy(self)
+        empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
+        return empty
 
     def iterate(self, check: Check | None = None) -> int:
         """Bring all operations into the buffer, one after the other; returns the bytes that this process got.
@@ -115,6 +122,12 @@ class Scatter(_FromOne):
         super().__init__(*arguments)
         everybody = [self.plan.operations(rank) for rank in range(self.comm.size)]
         self._counts = [[one.bytes for one in together] for together in zip(*everybody, strict=True)]
+
+    def without_bytes(self) -> "Scatter":
+        """See `Independent`."""
+        empty = super().without_bytes()
+        empty._counts = [[0] * len(counts) for counts in self._counts]
+        return empty
 
     def _pass_on(self, number: int, one: Operation) -> None:
         if self.comm.rank:

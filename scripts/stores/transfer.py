@@ -6,6 +6,7 @@ Objects come from files or are made as they are sent (`scripts.lib.objects`); me
 import contextlib
 import hashlib
 import io
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -118,10 +119,17 @@ def _holds(target: Target, entry: dict, say: Say) -> bool:
     if target.size(name) != size:
         return False
     hashed, progress = hashlib.sha256(), _Progress(f"reading {target.key(name)}", size, say)
-    for offset in range(0, size, READ_BYTES):
-        part = _read(target, name, offset, min(READ_BYTES, size - offset))
-        hashed.update(part)
-        progress.add(len(part))
+
+    def read(offset: int) -> bytes:
+        return _read(target, name, offset, min(READ_BYTES, size - offset))
+
+    offsets = iter(range(0, size, READ_BYTES))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # So many at once and no more are asked for, whatever the object's size: they are held in memory.
+        while some := [*itertools.islice(offsets, _THREADS)]:
+            for part in pool.map(read, some):
+                hashed.update(part)
+                progress.add(len(part))
     return hashed.hexdigest() == entry["sha256"]
 
 

@@ -9,6 +9,8 @@ data_bytes(data)                bytes of a data set that is generated
 made_bytes(data)                bytes of them in results/data, 0 where they are made on their way into stores
 failures(record, settings, manifest)    reasons why the cell was not measured as its label says: it has failed
 faults(record, settings)        reasons why a record that was measured is not valid
+contest(levels)                 what cells that are compared each with each have in common, None for a cell that is
+                                compared only as `compare` asks (studies whose tables are those of `scripts.tables`)
 """
 
 import importlib

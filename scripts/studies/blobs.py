@@ -8,8 +8,11 @@ import yaml
 
 from scripts.lib import memory, sizes
 from scripts.lib.mpi import slots
+from scripts.lib.patterns import WHOLE
 from scripts.studies import checks
 
+# What stores and patterns that are compared each with each have in common, beside the size.
+CONTEXT = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
 # Where each process takes its own part of the bytes of one object, which may lie in an object of its own as well.
 _OF_SECTIONS = ("sections", "sections-interleaved")
@@ -186,3 +189,9 @@ def faults(record: dict, settings: dict) -> list[str]:
     if grown > allowed:
         found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
     return found
+
+
+def contest(levels: dict[str, str]) -> tuple[str | bool, ...]:
+    """Return what stores and patterns that deliver the same have in common: each is compared with each."""
+    context = (level for factor, level in levels.items() if factor in CONTEXT)
+    return (levels["pattern"] in WHOLE, levels["size"], *context)

@@ -1,9 +1,14 @@
 """What was asked, how it was measured, and what the data cannot say."""
 
+import pandas as pd
+
 from scripts.analysis import judgement, prose
+from scripts.analysis.blobs import courses, words
 from scripts.analysis.blobs.data import ABSENT, Results
 from scripts.analysis.page import plain
 from scripts.lib.patterns import FROM_ONE
+
+HARNESS = 0.1  # of the time; more is said and marked
 
 
 def question(results: Results) -> str:
@@ -12,7 +17,8 @@ def question(results: Results) -> str:
     if results.is_printed:
         told = f"{prose.count(len(results.printed), 'printed cell')}, read as they are printed."
     else:
-        iterations = int(results.records["iterations"].sum()) if len(results.records) else 0
+        valid = results.records[results.records["valid"]]
+        iterations = int(valid["iterations"].sum())
         told = (
             f"{prose.count(len(results.cells), 'cell')}, {prose.count(int(results.cells['n'].sum()), 'valid repeat')}"
         )
@@ -28,7 +34,7 @@ def nothing_decided(results: Results) -> str:
 def exploratory(results: Results) -> str:
     """Return a sentence where no cell has the repeats that a verdict takes."""
     cells = results.measured
-    if results.verdicts.empty or cells.empty or (cells["n"] >= 6).any():
+    if results.is_printed or cells.empty or (cells["n"] >= 6).any():
         return ""
     most = prose.count(int(cells["n"].max()), "repeat")
     return f"This run is exploratory: {most} a cell at most, and below 6 there is no verdict (METHOD 5)."
@@ -36,8 +42,8 @@ def exploratory(results: Results) -> str:
 
 def method(results: Results) -> list[str]:
     """Return how it was measured and judged, in short."""
-    if results.verdicts.empty:
-        return ["Each value is drawn as it is; there are no repeats to judge differences by."]
+    if results.is_printed:
+        return ["Each value is drawn as it is printed; there are no repeats to judge differences by."]
     return [
         "A repeat is a block: every cell once, in a seeded random order, nothing else running. A record starts the MPI "
         "processes once and reads many times; iterations are summarised within the record.",
@@ -49,6 +55,8 @@ def method(results: Results) -> list[str]:
         "four processes counts four times. Latency is the median of the iterations after the first; of both the "
         "interval is one over repeats.",
         *judgement.method(results.facts),
+        "Stores and patterns that `compare` does not name are compared each with each where they deliver the same: all "
+        "these pairs together are one more family, `contest` in `verdicts.csv`.",
         "Decided is by the time of all iterations of a record, the first among them. Patterns that give each process a "
         "whole object are not compared with those that give it a section: the bytes differ.",
         "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects "
@@ -82,6 +90,7 @@ def limits(results: Results) -> list[str]:
     ceilings = [one for one in results.readers.get("ceiling", []) if isinstance(one, dict)]
     if refused := [one["problem"] for one in ceilings if one.get("problem")]:
         lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {plain(refused[0])}.")
+    lines += _of_first_iterations(results) + _of_the_harness(cells)
     beyond = int(((cells["share"] > 1.05) & ~cells["pattern"].isin(FROM_ONE)).sum())
     if beyond:
         lines.append(
@@ -92,6 +101,9 @@ def limits(results: Results) -> list[str]:
     odd = odd[~odd["cache"].isin(("any", "direct"))]
     if len(odd):
         lines.append(f"The cache state that was asked for could not be verified in {prose.count(len(odd), 'cell')}.")
+    if dropped := courses.left_out(results):
+        told = "is not told: its" if dropped == 1 else "are not told: their"
+        lines.append(f"{prose.count(dropped, 'comparison')} of those asked for {told} arms deliver different amounts.")
     if retried := sum(int(one) for one in results.readers.get("retries", []) if one == one):
         lines.append(f"The clients sent {prose.count(retried, 'request')} again; the time that took is in the figures.")
     if idle := sum(bool(one.get("idle_processes")) for one in effective):
@@ -99,6 +111,39 @@ def limits(results: Results) -> list[str]:
     if results.is_printed:
         return [*lines, "The numbers are those of printed tables, without intervals and single repeats."]
     return [*lines, *judgement.of_trouble(results.cells), *results.absent]
+
+
+def _of_first_iterations(results: Results) -> list[str]:
+    """What the first iteration weighs where sizes are not read equally often."""
+    records = results.records[results.records["valid"] & (results.records["control"] == "")]
+    if records["iterations"].nunique() < 2:
+        return []
+    share = records["first_s"] / records["total_s"]
+    by_size = share.groupby(records["size"], sort=False).median().sort_values()
+    least, most = by_size.index[0], by_size.index[-1]
+    counts = records.groupby("size")["iterations"].median()
+    told = [
+        f"{100 * by_size[size]:.0f} % at {words.size(size)} ({prose.count(int(counts[size]), 'iteration')} a record)"
+        for size in (least, most)
+    ]
+    return [
+        f"The first iteration, which opens connections and files, takes {told[0]} to {told[1]} of the time that "
+        "decides: sizes are not read equally often. The latency is without it."
+    ]
+
+
+def _of_the_harness(cells: pd.DataFrame) -> list[str]:
+    """In how many cells the harness takes a tenth of the time or more."""
+    if "null_s" not in cells:
+        return []
+    share = cells["null_s"] / cells["total_s"]
+    many = int((share > HARNESS).sum())
+    if not many:
+        return []
+    return [
+        f"In {prose.count(many, 'cell')} the harness itself takes more than {100 * HARNESS:.0f} % of the time that "
+        f"decides, up to {100 * share.max():.0f} %: see the table of its cost."
+    ]
 
 
 def _effective(results: Results) -> list[dict]:

@@ -1,5 +1,8 @@
 """Figures of comparisons: which rows of the verdicts they show."""
 
+from collections.abc import Iterator
+
+import numpy as np
 import pandas as pd
 
 from scripts.analysis import comparisons as ratios
@@ -7,6 +10,8 @@ from scripts.analysis import prose
 from scripts.analysis.blobs import courses, words
 from scripts.analysis.blobs.data import Results
 from scripts.analysis.plot import Figure
+from scripts.analysis.verdicts import CONTEST
+from scripts.lib.patterns import FROM_ONE
 
 # One reader that gives to the others, and the pattern in which everyone reads the same.
 ONE_READER = {"broadcast": "single-file", "scatter": "sections"}
@@ -26,8 +31,8 @@ def by(results: Results, factors: list[str], metric: str = "total", otherwise: b
 
 def one_reader(results: Results) -> Figure:
     """Return broadcast against single-file and scatter against sections."""
-    pairs = {frozenset(pair) for pair in ONE_READER.items()}
-    rows = _pairs(results, lambda base, other: frozenset((base, other)) in pairs)
+    rows = _patterns(results)
+    rows = rows[_one_reader(rows)]
     return ratios.comparisons(
         "comparison-one-reader",
         "One reader that gives to the others against everyone reading",
@@ -39,13 +44,43 @@ def one_reader(results: Results) -> Figure:
 
 def mpi_io(results: Results) -> Figure:
     """Return every comparison in which MPI-IO is a side."""
-    rows = _pairs(results, lambda base, other: base in COLLECTIVE or other in COLLECTIVE)
+    rows = _patterns(results)
+    rows = rows[_mpi_io(rows)]
     return ratios.comparisons("comparison-mpi-io", "MPI-IO, independent and collective", rows, results.facts, words)
 
 
-def _pairs(results: Results, wanted) -> pd.DataFrame:
-    rows = courses.rows_of(results)
+def everyone(results: Results) -> Figure:
+    """Return the other patterns, in which everyone reads: one object or one each, contiguous or interleaved."""
+    rows = _patterns(results)
+    rows = rows[~_one_reader(rows) & ~_mpi_io(rows)]
+    rows = rows[~(rows["baseline"].isin(FROM_ONE) | rows["contender"].isin(FROM_ONE))]
+    return ratios.comparisons("comparison-everyone", "Everyone reads: patterns compared", rows, results.facts, words)
+
+
+def _patterns(results: Results) -> pd.DataFrame:
+    """Every judged pair of patterns that differ in nothing else: those asked for, and those of the contests."""
+    rows = results.verdicts
+    asked = courses.rows_of(results)
     if rows.empty:
-        return rows
-    rows = rows[rows["factor"] == "pattern"]
-    return rows[[wanted(*pair) for pair in zip(rows["baseline"], rows["contender"], strict=True)]]
+        return pd.DataFrame(columns=["baseline", "contender"])
+    pairs = rows[rows["factor"] == CONTEST]
+    levels = results.cells.set_index("cell")[list(words.FACTORS)]
+    pairs = pairs[pairs["baseline"].isin(levels.index) & pairs["contender"].isin(levels.index)]
+    sides = {side: levels.loc[pairs[side]].reset_index(drop=True) for side in ("baseline", "contender")}
+    differ = sides["baseline"] != sides["contender"]
+    alone = (differ.drop(columns="pattern").sum(axis=1) == 0).to_numpy()
+    named = {side: table["pattern"].to_numpy()[alone] for side, table in sides.items()}
+    return pd.concat([asked[asked["factor"] == "pattern"], pairs[alone].assign(factor="pattern", **named)])
+
+
+def _one_reader(rows: pd.DataFrame) -> np.ndarray:
+    pairs = {frozenset(pair) for pair in ONE_READER.items()}
+    return np.array([frozenset(pair) in pairs for pair in _sides(rows)], dtype=bool)
+
+
+def _mpi_io(rows: pd.DataFrame) -> np.ndarray:
+    return np.array([bool({*pair} & {*COLLECTIVE}) for pair in _sides(rows)], dtype=bool)
+
+
+def _sides(rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    return zip(rows["baseline"], rows["contender"], strict=True)

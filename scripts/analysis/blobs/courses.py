@@ -14,6 +14,7 @@ import pandas as pd
 from scripts.analysis import judgement, prose
 from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import Results
+from scripts.analysis.verdicts import OF_CELLS
 
 DECIDED = ("faster", "slower", "same")
 # Levels of the factors beside those that are told of, and what was found with them.
@@ -70,14 +71,26 @@ def find(results: Results, metric: str = "total") -> list[Course]:
 
 def rows_of(results: Results, metric: str = "total") -> pd.DataFrame:
     """Return the comparisons on a metric; without those of arms that deliver different amounts by their nature."""
+    rows = _asked(results, metric)
+    return rows[~_unequal(rows)] if len(rows) else rows
+
+
+def left_out(results: Results) -> int:
+    """Return how many comparisons that the configuration asks for deliver different amounts."""
+    rows = _asked(results, "total")
+    return int(_unequal(rows).sum()) if len(rows) else 0
+
+
+def _asked(results: Results, metric: str) -> pd.DataFrame:
     rows = results.verdicts
-    if rows.empty:
-        return rows
-    rows = rows[(rows["metric"] == metric) & (rows["role"] != "control")]
+    return rows[(rows["metric"] == metric) & ~rows["factor"].isin(OF_CELLS)] if len(rows) else rows
+
+
+def _unequal(rows: pd.DataFrame) -> pd.Series:
     whole = {side: rows[side].map(words.whole) for side in ("baseline", "contender", "pattern")}
     mixed = (rows["factor"] == "pattern") & (whole["baseline"] != whole["contender"])
     grown = (rows["factor"] == "processes") & whole["pattern"]
-    return rows[~(mixed | grown | (rows["factor"] == "size"))]
+    return mixed | grown | (rows["factor"] == "size")
 
 
 def products(parts: list[Part]) -> Iterator[list[Part]]:
@@ -126,8 +139,19 @@ def sentence(course: Course, results: Results) -> str:
     blocks += " block" if blocks == "1" else " blocks"
     turned = [f"between {words.size(a)} and {words.size(b)}" for a, b in course.turns]
     turn = f" **The order turns {prose.listing(turned)}.**" if turned else ""
+    if turned and not _turns_later(course, results):
+        turn += " That is so in the time of all iterations; without the first of each record it is not shown."
     verb = "were" if course.factor in ("chunk_size", "operation_size", "processes") else "was"
     return f"{new} {verb} {'; '.join(texts)}; {blocks}.{turn}"
+
+
+def _turns_later(course: Course, results: Results) -> bool:
+    """Whether the time of the iterations after the first has the same verdicts on both sides of every turn."""
+    rows = rows_of(results, "rest")
+    keys = ["factor", "baseline", "contender", *words.FACTORS]
+    around = course.rows[course.rows["size"].isin({size for turn in course.turns for size in turn})]
+    later = around[[*keys, "verdict"]].merge(rows[[*keys, "verdict"]], on=keys, how="left", suffixes=("", "_later"))
+    return bool((later["verdict"] == later["verdict_later"]).all())
 
 
 def _outcome(verdict: str, rows: pd.DataFrame, old: str, facts: dict) -> str:

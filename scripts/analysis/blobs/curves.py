@@ -10,12 +10,13 @@ from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import Results
 from scripts.analysis.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, time_ticks
 from scripts.lib import sizes
+from scripts.lib.patterns import FROM_ONE
 
 PANELS = 12  # that are drawn; all are in the numbers
 ARMS = 8  # in a panel; more are told apart by panels of their own
 TICKS = 6  # along the x axis of a panel that takes half the page
 INVALID = Look(GREY, "x")
-INTERVAL = "Small marks: each repeat; large mark and bar: summary of the repeats and its 95 % interval."
+INTERVAL = "Small marks: each repeat; large mark: their summary; bar: its 95 % interval, from 6 repeats on."
 X_LABELS = {
     "size": "Size of an object",
     "processes": "MPI processes",
@@ -46,7 +47,7 @@ LATENCY = Value(
     "latency_s",
     "Latency",
     "Latency of an iteration / s",
-    "Latency: of the slowest process, the median of the iterations after the first; lower is better.",
+    "Latency: of the slowest process, the {latency}; lower is better.",
 )
 FIRST = Value(
     "first_ratio",
@@ -66,7 +67,8 @@ SHARE = Value(
     "share",
     "Share of the ceiling",
     "Bandwidth / bandwidth of bare requests",
-    "Bandwidth of a record by what bare requests got of the same store in the same record; 1 is the ceiling.",
+    "Bandwidth of a record by what bare requests got of the same store in the same record; 1 is the ceiling. Patterns "
+    "in which one process reads for all are left out: what it fetches once counts once for each.",
     ratio=True,
 )
 
@@ -100,16 +102,23 @@ def against(results: Results, factor: str, value: Value = BANDWIDTH) -> Figure:
     varies = words.varying(cells, [one for one in words.FACTORS if one not in (*keys, factor, "store")])
     plot = _Plot(results, factor, value, varies, words.sorted_levels(cells, varies) if varies else [()])
     panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
-    ceiling = " Dotted, or stars: the store's own ceiling, bare requests." if _ceilings(cells, value).any() else ""
+    ceiling = (
+        " Dotted, or stars: the store's own ceiling, the most that bare requests got in the panel's cells."
+        if _ceilings(cells, value).any()
+        else ""
+    )
     more = f" Drawn are the first {PANELS} of {len(groups)} panels; all are in the numbers."
     interval = "" if results.records.empty else f" {INTERVAL}"
-    caption = value.means + ceiling + interval + (more if len(groups) > PANELS else "")
+    means = value.means.format(latency=words.latency(results.records))
+    caption = means + ceiling + interval + (more if len(groups) > PANELS else "")
     return Figure(name, title, caption, panels, _numbers(cells, value, results), 2)
 
 
 def _chosen(results: Results, factor: str, value: Value) -> pd.DataFrame:
     cells = results.measured
     cells = cells[cells[value.column].notna()]
+    if value is SHARE:
+        cells = cells[~cells["pattern"].isin(FROM_ONE)]
     if cells.empty:
         return cells
     others = [one for one in words.FACTORS if one != factor]
@@ -211,7 +220,8 @@ def _invalid(levels: dict, factor: str, value: Value, results: Results) -> pd.Da
 
 
 def _ceilings(cells: pd.DataFrame, value: Value) -> pd.Series:
-    return cells["ceiling_mib_s"].notna() & (value is BANDWIDTH)
+    """Which cells have a ceiling to draw; of one reader that gives to the others it bounds what it alone fetches."""
+    return cells["ceiling_mib_s"].notna() & ~cells["pattern"].isin(FROM_ONE) & (value is BANDWIDTH)
 
 
 def _ceiling_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:

@@ -29,7 +29,7 @@ VALUES = ("mib_s", "latency_s", "first_s", "first_ratio", "spread", "imbalance",
 ABSENT = {
     "samples": "There is no table of iterations: first iterations, single processes and ceilings are not known.",
     "cells": "There is no table of cells: failed and invalid cells are not known.",
-    "verdicts": "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged.",
+    "verdicts": "There are no verdicts: nothing is compared block by block, so differences are shown and not judged.",
     "matrix": "There is no table of the matrix: cells that were left out are not known.",
 }
 
@@ -122,8 +122,9 @@ def _complete_samples(samples: pd.DataFrame, folder: Path) -> pd.DataFrame:
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
     """A row a record: cell, repeat, valid, factors, iterations, total_s, bytes, and VALUES.
 
-    latency_s is the median of the iterations after the first, first_ratio the first's by it, spread the slowest by the
-    fastest of them, imbalance the median of slowest by fastest process, share the bandwidth by the ceiling's.
+    latency_s is the median of the iterations after the first (of a single one, that one), first_ratio the first's by
+    it, spread the slowest by the fastest of them, imbalance the median of slowest by fastest process, share the
+    bandwidth by the ceiling's.
     """
     columns = ["cell", "repeat", "valid", "control", *FACTORS, "iterations", "total_s", "bytes", *VALUES]
     found = reads(samples)
@@ -173,10 +174,14 @@ def _complete_cells(cells: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(own: pd.DataFrame, name: str) -> stats.Estimate:
-    """A value over a cell's valid records: totals by totals for the bandwidth (METHOD 16), else the median."""
-    if name == "mib_s":
-        return resampling.total_over_total(own["bytes"] / MIB, own["total_s"])
-    return stats.median(own[name])
+    """A value over a cell's valid records: totals by totals for the bandwidth (METHOD 16), else the median.
+
+    Fewer than 6 records have no interval: their range holds the median in too few cases.
+    """
+    if name != "mib_s":
+        return stats.median(own[name])
+    found = resampling.total_over_total(own["bytes"] / MIB, own["total_s"])
+    return found if found.n >= resampling.LEAST else found._replace(low=np.nan, high=np.nan)
 
 
 def _of_printed(printed: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,6 @@
 """Which store and pattern feed the processes fastest at each size, as far as verdicts say (METHOD 17).
 
-Arms that the configuration does not name for comparison are judged here by the same rule: all such pairs of one size
-and context are a family.
+Every pair of arms of one size and context has a verdict: as the configuration asks, or in the family `contest`.
 """
 
 import itertools
@@ -10,14 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from scripts.analysis import judgement, prose, stats
+from scripts.analysis import judgement, prose
 from scripts.analysis.blobs import courses, words
 from scripts.analysis.blobs.courses import Context
 from scripts.analysis.blobs.data import Results
+from scripts.analysis.verdicts import CONTEST
+from scripts.studies.blobs import CONTEXT
 
-# What an arm is, and what all arms that are compared have in common beside the size.
+# What tells arms apart.
 ARM = ["store", "pattern", "objects"]
-CONTEXT = ["processes", "operation_size", "chunk_size", "concurrency", "cache"]
 NAMED = 3  # leaders that a sentence names
 Arm = tuple[str, str, str]
 
@@ -26,8 +26,9 @@ Arm = tuple[str, str, str]
 class Lead:
     """The arms that no other was shown to beat, at sizes beside each other, in all contexts that came out alike.
 
-    `kind` is `one`, `same` (each as fast as the others), `open` (not told apart), `few` (too few repeats to judge) or
-    `apart` (not comparable); of the last two `arms` is the one with most bandwidth.
+    `kind` is `one`, `same` (each as fast as the others) or `open` (not told apart). Where no two arms were judged it is
+    `few` (too few repeats), `apart` (not comparable) or `unjudged` (there are no verdicts), and `arms` is the one with
+    most bandwidth. `outside` are arms that were judged against no other, though others were.
     """
 
     whole: bool
@@ -36,6 +37,7 @@ class Lead:
     of: tuple[str, ...]
     arms: tuple[Arm, ...]
     kind: str
+    outside: tuple[Arm, ...] = ()
 
 
 def find(results: Results) -> list[Lead]:
@@ -48,7 +50,7 @@ def find(results: Results) -> list[Lead]:
         if len(group[ARM].drop_duplicates()) > 1:
             context = tuple(zip(CONTEXT, levels, strict=True))
             leads = _along(whole, context, group, results)
-            same = tuple((lead.sizes, lead.of, frozenset(lead.arms), lead.kind) for lead in leads)
+            same = tuple((lead.sizes, lead.of, frozenset(lead.arms), lead.kind, lead.outside) for lead in leads)
             alike.setdefault((whole, same), []).append((context, leads))
     found = []
     for parts in alike.values():
@@ -77,96 +79,93 @@ def in_words(lead: Lead, results: Results) -> tuple[str, str]:
     texts = [f"**{_arm(arm, facts)}** ({rates[arm]})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
     at = words.stretch(lead.sizes, lead.of)
+    rest = f"; not judged: {prose.listing(_arm(arm, facts) for arm in lead.outside)}" if lead.outside else ""
     match lead.kind:
         case "one":
-            return where, f"{at}, {texts[0]} fed the processes fastest."
+            return where, f"{at}, {texts[0]} fed the processes fastest{rest}."
         case "same":
-            return where, f"{at}, {prose.listing(texts)} fed the processes fastest, each as fast as the other."
-        case "few" if results.is_printed:
+            return where, f"{at}, {prose.listing(texts)} fed the processes fastest, each as fast as the other{rest}."
+        case "unjudged" if results.is_printed:
             return where, f"{at}, most was printed for {texts[0]}; without repeats nothing is judged."
+        case "unjudged":
+            return where, f"{at}, most was measured with {texts[0]}; there are no verdicts."
         case "apart":
             return where, f"{at}, most was measured with {texts[0]}; the arms are not comparable."
         case "few":
             return where, f"{at}, most was measured with {texts[0]}; too few repeats for a verdict."
         case _:
-            return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}."
+            return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}."
 
 
 def _along(whole: bool, context: Context, cells: pd.DataFrame, results: Results) -> list[Lead]:
     sizes = sorted(cells["size"].unique(), key=words.amount)
+    edges = _edges(cells, context, results)
     leads: list[Lead] = []
+    beside = False
     for size in sizes:
         here = cells[cells["size"] == size]
+        # A size at which one arm alone was measured says nothing, and keeps those around it apart.
         if len(here) < 2:
+            beside = False
             continue
-        kind, leading = _lead(_edges(here, size, context, results), here)
-        last = leads[-1] if leads else None
-        if last and (last.kind, set(last.arms)) == (kind, set(leading)):
-            leads[-1] = Lead(whole, (context,), (*last.sizes, size), (), last.arms, kind)
+        lead = _lead(edges, here)
+        last = leads[-1] if beside else None
+        if last and (last.kind, set(last.arms), last.outside) == (lead.kind, set(lead.arms), lead.outside):
+            leads[-1] = replace(last, sizes=(*last.sizes, size))
         else:
-            leads.append(Lead(whole, (context,), (size,), (), tuple(leading), kind))
-    return [Lead(whole, (context,), lead.sizes, tuple(sizes), lead.arms, lead.kind) for lead in leads]
+            leads.append(replace(lead, sizes=(size,)))
+        beside = True
+    return [replace(lead, whole=whole, contexts=(context,), of=tuple(sizes)) for lead in leads]
 
 
-def _lead(edges: dict[tuple[Arm, Arm], str], cells: pd.DataFrame) -> tuple[str, list[Arm]]:
-    """Return how the arms that no other beats stand to each other, and them; all, where the verdicts go in a circle."""
-    arms = list(cells[ARM].itertuples(index=False, name=None))
-    beaten: dict[Arm, set[Arm]] = {arm: set() for arm in arms}
-    for (base, other), verdict in edges.items():
+def _lead(edges: dict[tuple[str, str], str], cells: pd.DataFrame) -> Lead:
+    """Return who of some cells leads: those that no other beats; all, where the verdicts go in a circle."""
+    arms = dict(zip(cells["cell"], cells[ARM].itertuples(index=False, name=None), strict=True))
+    between = {pair: verdict for pair, verdict in edges.items() if set(pair) <= arms.keys()}
+    judged = {pair: verdict for pair, verdict in between.items() if verdict in judgement.JUDGED}
+    contest = [cell for cell in arms if any(cell in pair for pair in judged)]
+    if not contest:
+        known = cells.dropna(subset=["mib_s"])
+        most = known.loc[known["mib_s"].idxmax()] if len(known) else cells.iloc[0]
+        kind = "unjudged" if not between else "apart" if set(between.values()) == {"not comparable"} else "few"
+        return Lead(True, (), (), (), (tuple(most[ARM]),), kind)
+    beaten: dict[str, set[str]] = {cell: set() for cell in contest}
+    for (base, other), verdict in judged.items():
         if verdict in ("faster", "slower"):
             loser, winner = (base, other) if verdict == "faster" else (other, base)
             beaten[loser].add(winner)
-    if not any(verdict in judgement.JUDGED for verdict in edges.values()):
-        known = cells.dropna(subset=["mib_s"])
-        most = known.loc[known["mib_s"].idxmax()] if len(known) else cells.iloc[0]
-        apart = edges and set(edges.values()) == {"not comparable"}
-        return "apart" if apart else "few", [tuple(most[ARM])]
-    leading = [arm for arm in arms if not beaten[arm]] or arms
-    pairs = [edges.get((one, other), edges.get((other, one))) for one, other in itertools.combinations(leading, 2)]
+    leading = [cell for cell in contest if not beaten[cell]] or contest
     if len(leading) == 1:
-        beats_all = all(leading[0] in beaten[arm] for arm in arms if arm != leading[0])
-        return "one" if beats_all else "open", leading
-    return ("same" if all(verdict == "same" for verdict in pairs) else "open"), leading
+        kind = "one" if all(leading[0] in beaten[cell] for cell in contest if cell != leading[0]) else "open"
+    else:
+        pairs = itertools.combinations(leading, 2)
+        same = all("same" in (judged.get(pair), judged.get(pair[::-1])) for pair in pairs)
+        kind = "same" if same else "open"
+    outside = tuple(arm for cell, arm in arms.items() if cell not in contest)
+    return Lead(True, (), (), (), tuple(arms[cell] for cell in leading), kind, outside)
 
 
-def _edges(cells: pd.DataFrame, size: str, context: Context, results: Results) -> dict[tuple[Arm, Arm], str]:
-    """Return the verdicts between the arms of a size: (baseline, contender) -> verdict."""
-    arms = dict(zip(cells[ARM].itertuples(index=False, name=None), cells["cell"], strict=True))
-    found = {}
-    for row in _rows(size, context, results).to_dict("records"):
-        levels = {factor: row[factor] for factor in ARM}
-        base, other = (tuple((levels | {row["factor"]: row[side]}).values()) for side in ("baseline", "contender"))
-        if base in arms and other in arms:
-            found[base, other] = row["verdict"]
-    known = {frozenset(pair) for pair in found}
-    pairs = [pair for pair in itertools.combinations(arms, 2) if frozenset(pair) not in known]
-    return found | dict(zip(pairs, _judged([(arms[a], arms[b]) for a, b in pairs], results), strict=False))
-
-
-def _rows(size: str, context: Context, results: Results) -> pd.DataFrame:
+def _edges(cells: pd.DataFrame, context: Context, results: Results) -> dict[tuple[str, str], str]:
+    """Return the verdicts between cells of a context: (baseline, contender) -> verdict."""
     rows = results.verdicts
     if rows.empty:
-        return rows
-    rows = rows[(rows["metric"] == "total") & (rows["role"] != "control") & rows["factor"].isin(ARM)]
-    return rows[(rows["size"] == size) & (rows[CONTEXT] == [level for _, level in context]).all(axis=1)]
-
-
-def _judged(pairs: list[tuple[str, str]], results: Results) -> list[str]:
-    """Return the verdicts of pairs of cells by their records; none where code or machine changed within the run."""
-    alike = all(len(results.facts.get(key) or []) < 2 for key in ("code", "machines"))
-    if not pairs or results.records.empty or not alike:
-        return []
-    good = results.records[results.records["valid"]]
-    totals = good.pivot(index="repeat", columns="cell", values="total_s")
-    base, other = (totals.reindex(columns=[pair[side] for pair in pairs]).to_numpy(float) for side in (0, 1))
-    percent = judgement.equivalence(results.facts)
-    return [one.verdict for one in stats.judge(np.log(other) - np.log(base), percent)]
+        return {}
+    rows = rows[rows["metric"] == "total"]
+    found = rows[rows["factor"] == CONTEST][["baseline", "contender", "verdict"]].itertuples(index=False, name=None)
+    edges = {(base, other): verdict for base, other, verdict in found}
+    named = dict(zip(cells[[*ARM, "size"]].itertuples(index=False, name=None), cells["cell"], strict=True))
+    compared = rows[rows["factor"].isin(ARM) & (rows[[*CONTEXT]] == [level for _, level in context]).all(axis=1)]
+    for row in compared.to_dict("records"):
+        sides = (row | {row["factor"]: row[side]} for side in ("baseline", "contender"))
+        pair = tuple(named.get((*(side[factor] for factor in ARM), side["size"])) for side in sides)
+        edges[pair] = row["verdict"]
+    return edges
 
 
 def _cells(lead: Lead, results: Results) -> pd.DataFrame:
     cells = results.measured
     contexts = {tuple(level for _, level in context) for context in lead.contexts}
-    inside = np.array([one in contexts for one in cells[CONTEXT].itertuples(index=False, name=None)], dtype=bool)
+    inside = np.array([one in contexts for one in cells[[*CONTEXT]].itertuples(index=False, name=None)], dtype=bool)
     cells = cells[inside & cells["size"].isin(lead.sizes)].sort_values("bytes", kind="stable")
     return cells.assign(arm=list(cells[ARM].itertuples(index=False, name=None)))
 

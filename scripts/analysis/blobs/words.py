@@ -6,6 +6,7 @@ import pandas as pd
 
 from scripts.analysis import prose
 from scripts.lib import sizes
+from scripts.lib.patterns import WHOLE
 from scripts.lib.program import Problem
 
 FACTORS = (
@@ -22,7 +23,6 @@ METRICS = {
     "ranks_start": "time to start the processes",
 }
 # In the order of the pages: patterns that give each process a whole object, then those that give it a section.
-WHOLE = ("single-file", "multiple-files", "broadcast")
 PATTERNS = (
     *WHOLE,
     *("sections", "sections-interleaved", "scatter"),
@@ -177,6 +177,12 @@ def pattern_of(row: pd.Series | dict) -> str:
 def whole(pattern: str) -> bool:
     """Return whether a pattern gives each process a whole object, not a section of one."""
     return pattern in WHOLE
+
+
+def latency(records: pd.DataFrame) -> str:
+    """Return what the latency of a record is."""
+    told = "median of the iterations after the first"
+    return f"{told} (of a single one, that one)" if (records["iterations"] == 1).any() else told
 
 
 def rate(value: float) -> str:
