@@ -57,7 +57,10 @@ def failed_base(arguments: argparse.Namespace) -> dict:
 
 
 def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
-    """Measure one cell once and write its record."""
+    """Measure one cell once and write its record; one that was measured before stays as it is."""
+    if _measured(arguments.out):
+        print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
+        return
     began = time.monotonic()
     base = failed_base(arguments)
     plan = read_json(arguments.plan)
@@ -108,6 +111,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             "provenance": {
                 **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
                 "data_sha256": provision["data_sha256"],
+                "account_url": provision.get("account_url"),
                 "lock_sha256": environment["lock_sha256"],
                 "build": environment["build"],
             },
@@ -115,6 +119,12 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             "reasons": faults,
         },
     )
+
+
+def _measured(record: Path) -> bool:
+    with contextlib.suppress(Problem):
+        return read_json(record).get("status") == "done"
+    return False
 
 
 def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
@@ -127,9 +137,13 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
 
 
 def inherited() -> dict[str, str]:
-    """Return the user's environment without what would change a measurement unseen."""
+    """Return the user's environment without what would change a measurement unseen.
+
+    AWS's files hold settings beside credentials; those of a store are found by the step (`scripts.stores.serving`).
+    """
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
-    return env | {"AWS_EC2_METADATA_DISABLED": "true", "DASK_CONFIG": os.devnull}
+    nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)
+    return env | nothing | {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
 class _Window:

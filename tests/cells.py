@@ -84,8 +84,9 @@ class Place:
         return self
 
     def measure(self, repeat: int = 1, env: dict | None = None) -> dict:
-        """Measure the cell once and return its record."""
+        """Measure the cell once, whether or not it was measured before, and return its record."""
         out = self.folder / f"repeat={repeat}.json"
+        out.unlink(missing_ok=True)
         done = self.step(out, repeat, env)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr

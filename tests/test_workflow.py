@@ -41,6 +41,11 @@ TINY = {
         }
     },
 }
+_SHOTS = TINY["studies"]["shots"]
+SINGLE = TINY | {
+    "repeats": 1,
+    "studies": {"shots": _SHOTS | {"matrix": _SHOTS["matrix"] | {"access": ["shots"]}, "compare": []}},
+}
 
 
 def snakemake(clone: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess:
@@ -171,6 +176,46 @@ def test_records_unpacked_elsewhere_are_not_measured_again(tiny, tmp_path):
     done = snakemake(elsewhere)
     assert done.returncode == 0, done.stderr
     assert records(elsewhere) == records(tiny)
+
+
+def test_records_alone_unpacked_elsewhere_stay_even_where_nothing_can_be_measured(tiny, tmp_path):
+    assert snakemake(tiny).returncode == 0
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(tiny, elsewhere, ignore=shutil.ignore_patterns(".snakemake", "reports", "results"))
+    shutil.copytree(tiny / "results/tiny/shots/records", elsewhere / "results/tiny/shots/records")
+    (elsewhere / "scripts/build_library.py").write_text("raise SystemExit('no compiler')\n", encoding="utf-8")
+    done = snakemake(elsewhere)
+    assert done.returncode == 1, done.stderr
+    assert records(elsewhere) == records(tiny)
+
+
+def test_a_failed_provision_takes_no_record_along(tiny, tmp_path):
+    write(tiny, SINGLE)
+    assert launch(tiny).returncode == 0
+    before = records(tiny)
+    write(tiny, SINGLE | {"stores": {"disk": {"kind": "posix", "path": str(tmp_path / "typo/bench")}}})
+    failed = launch(tiny)
+    assert failed.returncode == 1
+    assert f"there is no {tmp_path}/typo; mount the file system, or correct the store's path" in failed.stderr
+    write(tiny, SINGLE)
+    assert "0 records to measure" in launch(tiny, "--plan").stdout
+    done = launch(tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert records(tiny) == before
+
+
+def test_where_a_provision_is_gone_only_what_is_missing_or_failed_is_measured(tiny):
+    write(tiny, SINGLE | {"repeats": 2})
+    assert launch(tiny).returncode == 0
+    kept, failed = sorted((tiny / "results/tiny/shots/records").glob("*/repeat=*.json"))
+    before = artefact(kept)
+    failed.write_text('{"status": "failed", "reasons": ["the run was killed before it was moved"]}', encoding="utf-8")
+    shutil.rmtree(tiny / "results/tiny/data")
+    write(tiny, SINGLE | {"repeats": 3})
+    done = launch(tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [record["status"] for record in records(tiny).values()] == ["done"] * 3
+    assert artefact(kept) == before
 
 
 def test_what_fails_is_said_reported_and_done_again(tiny):
