@@ -19,11 +19,13 @@ setup: ## install what is missing: system packages, .venv
 run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
+quick: CONFIG = config/quick.yaml
 quick: setup ## an answer in 3 minutes: h5py's wheels on disk
-	@$(LAUNCH) --configfile config/quick.yaml
+	@$(LAUNCH)
 
+import: CONFIG = config/import.yaml
 import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or JSON files'
-	@$(LAUNCH) --configfile config/import.yaml $(if $(FROM),--imports $(FROM))
+	@$(LAUNCH) $(if $(FROM),--imports $(FROM))
 
 check: setup ## look before building: tools, credentials, buckets, disk, page cache
 	@.venv/bin/python -sE -m scripts.preflight --configfile $(CONFIG)

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from functools import cache
-from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
@@ -25,23 +24,11 @@ def resolved(values: dict) -> dict:
     files = workflow.config_settings.configfiles or ["config/config.yaml"]
     try:
         complete = configuration.resolve(dict(values), files)
-        for study in complete["studies"]:
-            matrix.expand(complete, study)
+        matrix.check(complete, files)
+        configuration.expect_folders(complete["run"])
         return complete
     except Problem as problem:
         raise WorkflowError(str(problem)) from None
-
-
-def expect_folders(*names: str) -> None:
-    """Stop in one line where results could not be written."""
-    for name in names:
-        path = Path(name)
-        if not os.access(
-            path if path.exists() else path.absolute().parent, os.W_OK
-        ) or (path.exists() and not path.is_dir()):
-            raise WorkflowError(
-                f"{path} is no folder that can be written: move what is in the way, or change its permissions"
-            )
 
 
 def files_of(imports: list[dict]) -> list[str]:
@@ -53,7 +40,6 @@ def files_of(imports: list[dict]) -> list[str]:
 
 
 CONFIG = resolved(config)
-expect_folders("results", "reports")
 RUN = CONFIG["run"]
 # Relative, so that a clone that was moved does not look like changed parameters.
 PYTHON = os.path.relpath(sys.executable)

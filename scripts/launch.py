@@ -7,10 +7,12 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Set
 from pathlib import Path
 
 from rich.console import Console
@@ -24,26 +26,27 @@ from scripts.lib.program import Problem, read_json, run
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
+# Snakemake's options that only show what it would do; short ones may stand together, as in -pn.
+_DRY_RUN = re.compile(r"-[A-Za-z]*n[A-Za-z]*|--dry.*")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; then become Snakemake, unless only the plan was asked."""
     arguments = _parser().parse_args(argv)
     config = configuration.load(arguments.configfile)
+    matrix.check(config, [arguments.configfile])
     if arguments.imports:
         if "volumes" not in config["studies"]:
             raise Problem(f"{arguments.configfile} has no study volumes, which imports results of fio")
         config["studies"]["volumes"]["imports"] = list(map(os.path.abspath, arguments.imports))
     config["only"] = chosen(config, arguments.study, arguments.only)
     chosen_studies = config["only"].get("study", list(config["studies"]))
-    if arguments.again and not arguments.plan:
-        _expect_alone()
-        for word in arguments.again:
-            _move_aside(config, chosen_studies, word)
-    costs = {study: cost(config, study) for study in chosen_studies}
+    again = _measured(config, chosen_studies, arguments.again)
+    costs = {study: cost(config, study, again) for study in chosen_studies}
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
         return 0
+    configuration.expect_folders(config["run"])
     _ask(config, costs, arguments.yes)
     sys.stdout.flush()
     command = [
@@ -62,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
         changed["studies"] = {"volumes": {"imports": config["studies"]["volumes"]["imports"]}}
     if changed:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changed.items())]
+    if not any(map(_DRY_RUN.fullmatch, arguments.snakemake)):
+        _move_aside(again)
     os.execv(command[0], [*command, *arguments.snakemake])
 
 
@@ -109,8 +114,13 @@ def chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
     return only
 
 
-def cost(config: dict, study: str) -> dict:
+def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
     """Estimate what a study still has to measure.
+
+    Args:
+        config: a resolved configuration.
+        study: a key of its `studies`.
+        again: folders of the cells whose records are to be measured again.
 
     Returns:
         {"cells": [(cell, records to do, seconds each, known)], "omitted", "records", "seconds", "bytes", "requests",
@@ -121,19 +131,18 @@ def cost(config: dict, study: str) -> dict:
     cells = matrix.selected(everything, config["only"])
     rows, totals = [], {"records": 0, "seconds": 0.0, "bytes": 0.0, "requests": 0.0}
     for cell in cells:
-        folder = Path("results", config["run"], study, "records", cell.name)
-        done = {path.name for path in folder.glob("repeat=*.json")}
-        missing = [n for n in matrix.repeats(config, study) if f"repeat={n}.json" not in done]
+        folder, repeats = _folder(config, cell), matrix.repeats(config, study)
+        done = [path for n in repeats if (path := folder / f"repeat={n}.json").exists()]
+        to_do = len(repeats) - (0 if folder in again else len(done))
         guess = program.estimate(cell.settings)
-        before = [read_json(folder / name).get("step_seconds") for name in sorted(done)]
-        before = [seconds for seconds in before if seconds]
+        before = [seconds for path in done if (seconds := read_json(path).get("step_seconds"))]
         seconds = (statistics.median(before) if before else guess["seconds"]) + _CELL_OVERHEAD_S * (not before)
-        rows.append((cell, len(missing), seconds, bool(before)))
+        rows.append((cell, to_do, seconds, bool(before)))
         real = cell.settings["store"].get("server") != "embedded" and cell.settings["store"]["kind"] != "posix"
-        totals["records"] += len(missing)
-        totals["seconds"] += seconds * len(missing)
-        totals["bytes"] += guess["bytes"] * len(missing)
-        totals["requests"] += guess["requests"] * len(missing) * real
+        totals["records"] += to_do
+        totals["seconds"] += seconds * to_do
+        totals["bytes"] += guess["bytes"] * to_do
+        totals["requests"] += guess["requests"] * to_do * real
     datasets = matrix.datasets(cells)
     absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
     disk = sum(program.data_bytes(datasets[name]) for name in absent)
@@ -145,9 +154,9 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
     for study, one in costs.items():
         if cells:
             width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)
-            for cell, missing, seconds, known in one["cells"]:
+            for cell, to_do, seconds, known in one["cells"]:
                 each = f"{seconds:5.1f} s each{'' if known else ' (estimated)'}"
-                console.print(f"{cell.name:{width}}  {missing:3} to do  {each}", soft_wrap=True)
+                console.print(f"{cell.name:{width}}  {to_do:3} to do  {each}", soft_wrap=True)
             for left_out in one["omitted"]:
                 levels = " ".join(filter(None, left_out.levels.values()))
                 console.print(f"left out: {levels}: {left_out.reason}", soft_wrap=True)
@@ -189,14 +198,32 @@ def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
         raise Problem("nothing was started")
 
 
-def _move_aside(config: dict, names: list[str], word: str) -> None:
-    """Move the records of the cells whose names begin with `word` aside, so that they are measured again."""
-    base = Path("results", config["run"])
-    folders = [folder for study in names for folder in (base / study / "records").glob(f"{word}*") if folder.is_dir()]
-    if not folders:
-        raise Problem(f"no measured cell of {base} begins with {word!r}; make plan lists the names")
-    for folder in folders:
-        target = base / "again" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) / folder.relative_to(base)
+def _folder(config: dict, cell: matrix.Cell) -> Path:
+    return Path("results", config["run"], cell.study, "records", cell.name)
+
+
+def _measured(config: dict, names: list[str], words: list[str]) -> set[Path]:
+    """Return the folders of the measured cells that are asked for and whose names begin with one of the words.
+
+    Raises:
+        Problem: there is none for a word.
+    """
+    cells = [cell for study in names for cell in matrix.selected(matrix.expand(config, study)[0], config["only"])]
+    measured = {cell.name: folder for cell in cells if (folder := _folder(config, cell)).is_dir()} if words else {}
+    for word in words:
+        if not any(name.startswith(word) for name in measured):
+            among = " and is asked for" if config["only"] else ""
+            base = Path("results", config["run"])
+            raise Problem(f"no measured cell of {base} begins with {word!r}{among}; make plan lists the names")
+    return {folder for name, folder in measured.items() if name.startswith(tuple(words))}
+
+
+def _move_aside(folders: set[Path]) -> None:
+    """Move the records of cells aside, from results/<run>/… to results/<run>/again/<now>/…."""
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for folder in sorted(folders):
+        base = Path(*folder.parts[:2])
+        target = base / "again" / now / folder.relative_to(base)
         target.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(target)
         print(f"moved {folder} to {target}", file=sys.stderr)

@@ -14,7 +14,7 @@ from rich.console import Console
 from scripts import studies
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
-from scripts.lib import cache, host
+from scripts.lib import cache, host, memory, patterns, sizes
 from scripts.lib.program import Problem, run
 from scripts.stores import azure, s3
 
@@ -26,7 +26,9 @@ def main(argv: list[str] | None = None) -> int:
     """Print a line for each check; status 1 if one of them fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
-    config = configuration.load(parser.parse_args(argv).configfile)
+    file = parser.parse_args(argv).configfile
+    config = configuration.load(file)
+    matrix.check(config, [file])
     console = Console(highlight=False, soft_wrap=True)
     failed = 0
     for what, fine, detail in findings(config):
@@ -46,6 +48,10 @@ def findings(config: dict) -> Iterator[Finding]:
         else "only Linux is supported",
     )
     yield from _tools(config)
+    mpi = config["studies"].get("blobs", {}).get("mpi")
+    # Machines that a launcher or a hostfile adds are looked at by the cells themselves.
+    if mpi is not None and not mpi.keys() & {"launcher", "hostfile"}:
+        yield _try("memory", lambda: _memory(matrix.expand(config, "blobs")[0]))
     for folder, use in _uses(config).items():
         yield from _folder(folder, use)
     for name, store in config["stores"].items():
@@ -72,6 +78,27 @@ def _tools(config: dict) -> Iterator[Finding]:
             bool(found),
             found or "install conda and call Snakemake with --sdm conda, or use kind: source",
         )
+
+
+def _memory(cells: list[matrix.Cell]) -> str:
+    """Say how much the processes of the largest cell take; each cell of blobs looks again when it begins."""
+    count, needed = max(map(_processes, cells), key=lambda one: one[1])
+    free = memory.available()
+    processes = "process needs" if count == 1 else "processes need"
+    words = f"{count} {processes} {sizes.text(needed)}, {sizes.text(free)} are free"
+    if needed > free:
+        raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
+    return words
+
+
+def _processes(cell: matrix.Cell) -> tuple[int, int]:
+    """Return how many processes a cell of blobs has, and the bytes that they take together."""
+    data, count = cell.settings["data"], int(cell.levels["processes"])
+    size = sizes.in_bytes(data["size"])
+    layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
+    manifest = {"dataset": cell.dataset, "layout": layout, "files": [{}] * data["objects"]}
+    plan = patterns.of(cell.settings, manifest)
+    return count, sum(plan.buffer_bytes(rank) + memory.SPARE for rank in range(count))
 
 
 @dataclass
@@ -120,6 +147,9 @@ def _uses(config: dict) -> dict[Path, _Use]:
 def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     """Write a file there and see whether what a run does with such files works."""
     try:
+        if folder.exists() and not folder.is_dir():
+            yield f"{folder} there", False, "is a file, not a folder; move it, or correct the store's path"
+            return
         if use.made and not folder.absolute().parent.is_dir():
             yield f"{folder} there", False, f"there is no {folder.parent}; mount it, or correct the store's path"
             return

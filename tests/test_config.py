@@ -1,6 +1,7 @@
 """Mistakes in a configuration: each is one line that names the file, the key and the remedy."""
 
 import copy
+import math
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 from conftest import ROOT
 
 from scripts.analysis import config as configuration
+from scripts.analysis import matrix
 from scripts.lib.program import Problem
 
 CONFIGS = sorted(path for path in (ROOT / "config").glob("*.yaml") if path.name != "schema.yaml")
@@ -31,6 +33,10 @@ def row(values: dict) -> dict:
 
 def volumes(values: dict) -> dict:
     return values["studies"]["volumes"]
+
+
+def blobs(values: dict) -> dict:
+    return values["studies"]["blobs"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -75,7 +81,7 @@ def test_every_key_of_the_schema_is_described():
             lambda c: c["stores"]["s3"].update(endpoint="http://a"),
             "stores.s3: server and endpoint exclude each other; drop one",
         ),
-        (lambda c: c["stores"]["s3"].pop("server"), "stores.s3: 'server' is a dependency of 'network'"),
+        (lambda c: c["stores"]["s3"].pop("server"), "stores.s3: network needs server beside it (embedded: an S3"),
         (
             lambda c: c["libraries"].update(servers={"kind": "wheel", "hdf5": "2.0.0"}),
             "libraries: 'servers' is taken; choose another name",
@@ -83,6 +89,27 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: c["stores"]["disk"].pop("kind"), "stores.disk: kind is missing"),
         (lambda c: c["libraries"]["hdf5-2.0.0"].update(hdf5=2.0), "hdf5: 2.0 is not of type string; quote it"),
         (lambda c: c.update(seed="a"), "seed: 'a' is not of type integer"),
+        (lambda c: c.update(repeats=6.0), "repeats: 6.0 is not of type integer; write 6 (How often every cell"),
+        (
+            lambda c: c["studies"]["shots"].update(control_cells=1.0),
+            "control_cells: 1.0 is not of type integer; write 1",
+        ),
+        (lambda c: blobs(c).update(ceiling_rounds=1.0), "ceiling_rounds: 1.0 is not of type integer; write 1"),
+        (lambda c: blobs(c).update(iterations=2.0), "iterations: 2.0 is not understood; write 2 (How often a record"),
+        (lambda c: blobs(c)["data"].update(objects=2.0), "data.objects: 2.0 is not understood; write 2 (How many"),
+        (lambda c: blobs(c)["matrix"][0].update(processes=[2.0]), "processes[0]: 2.0 is not of type integer; write 2"),
+        (lambda c: row(c).update(workers=[2.0]), "workers[0]: 2.0 is not understood; write 2 (Dask workers; a number"),
+        (lambda c: c["studies"]["shots"].update(time_limit_s=math.nan), "time_limit_s: nan is not of type number (A"),
+        (lambda c: blobs(c).update(time_limit_s=math.inf), "time_limit_s: inf is not understood (A cell that takes"),
+        (lambda c: c["stores"]["disk"].update(path=""), "stores.disk.path: '' should be non-empty (A folder on"),
+        (lambda c: c.update(run="a/b"), "run: 'a/b' is not understood (Name of the run, the folder of its results and"),
+        (lambda c: c.update(run="a/b"), "letters, digits, dots, hyphens and underscores, a letter or digit first)"),
+        (lambda c: c["stores"]["s3"].update(bucket="My_Bucket"), "bucket: 'My_Bucket' is not understood (Name of the"),
+        (lambda c: c["stores"]["s3"].update(bucket="My_Bucket"), "lower-case letters, digits, dots and hyphens"),
+        (
+            lambda c: c["stores"].update({"my disk": {"kind": "posix"}}),
+            "stores: 'my disk' is not understood (A store's name: letters, digits, dots, hyphens and underscores",
+        ),
         (lambda c: c.pop("run"), "run is missing"),
         (lambda c: c["studies"].update(shot={}), "studies.shot: unknown key; did you mean shots?"),
         (
@@ -112,7 +139,7 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: volumes(c).pop("matrix"), "studies.volumes"),
         (
             lambda c: c["stores"].update(raw={"kind": "posix", "device": "/dev/vdb"}),
-            "stores.raw: 'erase' is a dependency of 'device'",
+            "stores.raw: device needs erase beside it (true: what is on the device may",
         ),
         (lambda c: c.update(only={"libary": ["x"]}), "only.libary: no study of this run has this factor"),
         (lambda c: c.update(only={"library": ["x"]}), "only.library: 'x' is no level of it"),
@@ -132,7 +159,16 @@ def test_a_mistake_is_one_line_with_its_place(change, line):
         ("repeats: 010", "repeats: YAML reads 010 as 8; quote it"),
         ("libraries: {a: {kind: wheel, hdf5: 3.10}}", "libraries.a.hdf5: YAML reads 3.10 as 3.1; quote it"),
         ("libraries: {3.10: {kind: wheel, hdf5: '3.10'}}", "libraries.3.10: YAML reads 3.10 as 3.1; quote it"),
-        ("studies: {shots: {matrix: {workers: [1_0]}}}", "workers[0]: YAML reads 1_0 as 10; quote it"),
+        (
+            "studies: {shots: {matrix: {workers: [1_0]}}}",
+            "workers[0]: YAML reads 1_0 as 10; quote it, or write 10 where",
+        ),
+        ("only: {1: [a]}", "only.1: YAML reads 1 as 1; quote it"),
+        ("repeats: 1\nrepeats: 7", ":2: repeats stands here and at line 1; keep one of them"),
+        ("stores: {a: {kind: posix}, a: {kind: s3}}", "stores.a stands here and at line 1; keep one of them"),
+        ("libraries: &a {b: *a}", "what begins here holds itself through an alias; write it out"),
+        ("libraries: &a {<<: *a}", "what begins here holds itself through an alias; write it out"),
+        ("only: [&a [*a]]", "what begins here holds itself through an alias; write it out"),
     ],
 )
 def test_what_yaml_makes_of_a_level_is_refused(tmp_path: Path, text, line):
@@ -140,8 +176,9 @@ def test_what_yaml_makes_of_a_level_is_refused(tmp_path: Path, text, line):
     file.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(Problem) as caught:
         configuration.load(file)
-    assert f"{file}:1: " in str(caught.value)
+    assert str(caught.value).startswith(f"{file}:")
     assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path):
@@ -150,6 +187,70 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path):
     (tmp_path / "bad.yaml").write_text("run: [\n", encoding="utf-8")
     with pytest.raises(Problem, match="is not YAML at line 2"):
         configuration.load(tmp_path / "bad.yaml")
+    (tmp_path / "month.yaml").write_text("run: 2026-13-01\n", encoding="utf-8")
+    with pytest.raises(Problem, match="is not YAML: month must be in"):
+        configuration.load(tmp_path / "month.yaml")
+    (tmp_path / "latin.yaml").write_bytes("run: a\n# für\n".encode("latin-1"))
+    with pytest.raises(Problem, match="is not UTF-8 at line 2; save it in that encoding"):
+        configuration.load(tmp_path / "latin.yaml")
+
+
+def test_mappings_can_be_merged_and_their_keys_replaced(tmp_path: Path):
+    text = (ROOT / "config/quick.yaml").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.lstrip().startswith("matrix:"))
+    merging = f"    matrix:\n      - &first {line.partition(':')[2].strip()}\n      - {{<<: *first, cache: [cold]}}"
+    (tmp_path / "merging.yaml").write_text(text.replace(line, merging), encoding="utf-8")
+    first, second = configuration.load(tmp_path / "merging.yaml")["studies"]["shots"]["matrix"]
+    assert second == first | {"cache": ["cold"]} != first
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_addresses_are_taken_as_portals_print_them(slash):
+    def change(config: dict) -> None:
+        config["stores"]["elsewhere"] = {"kind": "s3", "bucket": "bucket", "endpoint": f"http://host:9000{slash}"}
+        for name, url in (("blob", "https://acc.blob.core.windows.net"), ("emulated", "http://host:10000/acc")):
+            config["stores"][name] = {"kind": "azure-blob", "container": "blobs", "account_url": url + slash}
+
+    stores = configuration.resolve(changed(change), [])["stores"]
+    assert stores["elsewhere"]["endpoint"] == "http://host:9000"
+    assert stores["blob"]["account_url"] == "https://acc.blob.core.windows.net"
+    assert stores["emulated"]["account_url"] == "http://host:10000/acc"
+
+
+@pytest.mark.parametrize(
+    "store, variable",
+    [
+        ({"account_url": "https://acc.blob.core.windows.net/?sv=1&sig=secret"}, "AZURE_STORAGE_SAS_TOKEN"),
+        ({"account_url": "https://acc.blob.core.windows.net?sig=secret"}, "AZURE_STORAGE_SAS_TOKEN"),
+        ({"account_url": "https://acc.blob.core.windows.net/#secret"}, "AZURE_STORAGE_SAS_TOKEN"),
+        ({"account_url": ["https://acc.blob.core.windows.net/?sig=secret"]}, "AZURE_STORAGE_SAS_TOKEN"),
+        ({"endpoint": "http://key:secret@127.0.0.1:19301"}, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ({"endpoint": "http://127.0.0.1:19301/?X-Amz-Signature=secret"}, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS"),
+    ],
+)
+def test_credentials_in_an_address_are_refused_and_not_repeated(store, variable):
+    kind = {"kind": "s3", "bucket": "bucket"} if "endpoint" in store else {"kind": "azure-blob", "container": "blobs"}
+    with pytest.raises(Problem) as caught:
+        configuration.resolve(changed(lambda c: c["stores"].update(mine=kind | store)), [])
+    assert f"stores.mine.{next(iter(store))} is not understood (URL of " in str(caught.value)
+    assert f"credentials stand in the environment, as {variable}" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_baseline_is_compared_with_the_levels_as_text():
+    workers = {"factor": "workers", "baseline": "1"}
+    resolved = configuration.resolve(changed(lambda c: c["studies"]["shots"].update(compare=[workers])), [])
+    assert matrix.expand(resolved, "shots")
+
+
+def test_a_mistake_in_a_hostfile_names_the_configuration(tmp_path: Path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("node1:x\n", encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(changed(lambda c: blobs(c).update(mpi={"hostfile": str(hosts)}))), encoding="utf-8")
+    with pytest.raises(Problem) as caught:
+        configuration.load(file)
+    assert str(caught.value) == f"{file}: studies.blobs: {hosts}: 'node1:x' is no host:slots"
 
 
 def test_defaults_of_the_schema_complete_a_configuration():

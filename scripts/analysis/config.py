@@ -1,7 +1,8 @@
 """A run's configuration: read, checked against the schema, and complete with its defaults."""
 
 import difflib
-from collections.abc import Iterator
+import math
+import os
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -10,9 +11,12 @@ import jsonschema
 import yaml
 
 from scripts import studies
+from scripts.analysis import yaml_file
 from scripts.lib.program import Problem
 
 SCHEMA = Path("config/schema.yaml")
+# The keys of a store that hold an address.
+_ADDRESSES = ("endpoint", "account_url")
 
 
 @cache
@@ -22,7 +26,7 @@ def schema() -> dict:
 
 
 def resolve(config: dict, files: list[Path] | list[str]) -> dict:
-    """Return `config` with every default filled in.
+    """Return `config` with every default filled in, and addresses without a slash at their end.
 
     Args:
         config: the configuration as Snakemake or YAML read it.
@@ -31,33 +35,34 @@ def resolve(config: dict, files: list[Path] | list[str]) -> dict:
     Raises:
         Problem: one line that names the file, the key, and what is wrong with it.
     """
-    where = ", ".join(str(file) for file in files) or "the configuration"
     for file in files:
-        _check_scalars(Path(file))
-    rules = schema()
-    complete = deepcopy(config)
-    _fill_defaults(complete, rules, rules)
-    errors = sorted(jsonschema.Draft202012Validator(rules).iter_errors(complete), key=_plain_ones_first)
-    if errors:
-        raise Problem(f"{where}: {_explain(_deepest(errors[0]), rules)}")
-    _check_names(complete, rules, where)
-    return complete
+        yaml_file.check(Path(file))
+    return _complete(config, named(files))
 
 
 def load(file: Path | str) -> dict:
     """Return the resolved configuration in `file` (see `resolve`)."""
-    try:
-        config = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Problem(f"{file} cannot be read: {error.strerror}; name a file of config/") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise Problem(
-            f"{file} is not YAML{f' at line {mark.line + 1}' if mark else ''}: {getattr(error, 'problem', error)}"
-        ) from error
-    if not isinstance(config, dict):
-        raise Problem(f"{file} holds no mapping; see config/config.yaml for an example")
-    return resolve(config, [file])
+    return _complete(yaml_file.read(Path(file)), named([file]))
+
+
+def named(files: list[Path] | list[str]) -> str:
+    """Return what stands before a mistake: the files of the configuration."""
+    return ", ".join(map(str, files)) or "the configuration"
+
+
+def expect_folders(run: str) -> None:
+    """See that the results and reports of a run can be written.
+
+    Raises:
+        Problem: something is in the way, or may not be written.
+    """
+    for folder in (Path(top) / run for top in ("results", "reports")):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise Problem(
+                f"{os.path.relpath(there)} is no folder that can be written:"
+                " move what is in the way, or change its permissions"
+            )
 
 
 def factors(study: str) -> dict[str, dict]:
@@ -85,6 +90,34 @@ def imports(config: dict) -> list[dict]:
 def is_series(study: str) -> bool:
     """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
     return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
+
+
+def _complete(config: dict, where: str) -> dict:
+    rules = schema()
+    complete = deepcopy(config)
+    _fill_defaults(complete, rules, rules)
+    errors = sorted(_validator().iter_errors(complete), key=_plain_ones_first)
+    if errors:
+        raise Problem(f"{where}: {_explain(_deepest(errors[0]), rules)}")
+    for store in complete["stores"].values():
+        store |= {key: store[key].removesuffix("/") for key in _ADDRESSES if key in store}
+    _check_names(complete, rules, where)
+    return complete
+
+
+@cache
+def _validator() -> jsonschema.protocols.Validator:
+    """Return the schema's validator, for which 6.0 is no integer, and what is not finite no number."""
+
+    def is_integer(_, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def is_number(_, value: object) -> bool:
+        return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+    plain = jsonschema.Draft202012Validator
+    types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
+    return jsonschema.validators.extend(plain, type_checker=types)(schema())
 
 
 def _follow(node: dict, root: dict) -> dict:
@@ -150,32 +183,57 @@ def _explain(error: jsonschema.ValidationError, root: dict) -> str:
     for step in error.absolute_path:
         place += f"[{step}]" if isinstance(step, int) else f".{step}"
     place = place.lstrip(".")
-    told = _follow(error.schema, root).get("description", "")
+    place = place or "the file"
+    schema_of, told, found = _follow(error.schema, root), _told(_description(error, root)), error.instance
+    if variables := schema_of.get("x-credentials"):
+        # What is wrong with it may be that it holds a password.
+        return f"{place} is not understood{told}; credentials stand in the environment, as {variables}, never here"
     match error.validator:
         case "additionalProperties":
             known = list(error.schema.get("properties", {}))
-            unknown = next(key for key in error.instance if key not in known)
+            unknown = next(key for key in found if key not in known)
             near = difflib.get_close_matches(str(unknown), known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-            return f"{f'{place}.' if place else ''}{unknown}: unknown key; {hint}"
+            return f"{'' if place == 'the file' else f'{place}.'}{unknown}: unknown key; {hint}"
         case "required":
-            missing = next(key for key in error.validator_value if key not in error.instance)
-            return f"{place or 'the file'}: {missing} is missing"
+            missing = next(key for key in error.validator_value if key not in found)
+            return f"{place}: {missing} is missing"
+        case "dependentRequired":
+            needs = ((key, other) for key, others in error.validator_value.items() for other in others if key in found)
+            key, missing = next((key, other) for key, other in needs if other not in found)
+            meaning = _follow(schema_of["properties"][missing], root)
+            return f"{place}: {key} needs {missing} beside it{_told(meaning.get('description', ''))}"
         case "enum":
-            return f"{place}: {error.instance!r} is none of {', '.join(map(str, error.validator_value))}"
+            return f"{place}: {found!r} is none of {', '.join(map(str, error.validator_value))}"
         case "type":
-            wanted = error.validator_value
-            quote = "; quote it" if wanted == "string" and not isinstance(error.instance, (dict, list)) else ""
-            wanted = " or ".join([wanted] if isinstance(wanted, str) else wanted)
-            return f"{place}: {error.instance!r} is not of type {wanted}{quote}{_told(told)}"
+            wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+            return f"{place}: {found!r} is not of type {' or '.join(wanted)}{_instead(found, wanted)}{told}"
         case "pattern" | "anyOf" | "oneOf":
-            return f"{place}: {error.instance!r} is not understood{_told(told)}"
-        case "not" if isinstance(error.instance, dict):
+            return f"{place}: {found!r} is not understood{_instead(found, ['integer'])}{told}"
+        case "not" if isinstance(found, dict):
             return f"{place}: {' and '.join(error.validator_value['required'])} exclude each other; drop one"
         case "not":
-            return f"{place}: {error.instance!r} is taken; choose another name"
+            return f"{place}: {found!r} is taken; choose another name"
         case _:
-            return f"{place or 'the file'}: {error.message}{_told(told)}"
+            return f"{place}: {error.message}{told}"
+
+
+def _instead(found: object, wanted: list[str]) -> str:
+    """Return what to write instead of a value of the wrong type, where that can be said."""
+    if isinstance(found, float) and found.is_integer() and "integer" in wanted:
+        return f"; write {found:.0f}"
+    return "; quote it" if "string" in wanted and not isinstance(found, (dict, list)) else ""
+
+
+def _description(error: jsonschema.ValidationError, root: dict) -> str:
+    """Return the description next to an error on the way to it: levels have that of their factor."""
+    node, told = root, ""
+    for step in error.absolute_schema_path:
+        node = node if step == "$ref" else node[step]
+        if isinstance(node, dict):
+            node = _follow(node, root)
+            told = node.get("description", told)
+    return told
 
 
 def _told(description: str) -> str:
@@ -204,13 +262,21 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
             place = f"studies.{study}.compare[{number}]"
             if factor not in known:
                 raise Problem(f"{where}: {place}.factor: {factor!r} is no factor of {study}: {', '.join(known)}")
-            levels = [level for mapping in mappings(section) for level in mapping[factor]]
+            levels = {str(level) for mapping in mappings(section) for level in mapping[factor]}
             # The levels of imported results are in their files.
-            if baseline not in levels and not section.get("imports"):
+            if str(baseline) not in levels and not section.get("imports"):
                 raise Problem(f"{where}: {place}.baseline: {baseline!r} is no level of {factor} in the matrix")
-        for mistake in studies.of(study).mistakes(config):
+        if mistake := _mistake(study, config):
             raise Problem(f"{where}: {mistake}")
     check_only(config, where)
+
+
+def _mistake(study: str, config: dict) -> str:
+    """Return the first mistake in a study's section; a file that it names may have one too."""
+    try:
+        return next(studies.of(study).mistakes(config), "")
+    except Problem as problem:
+        return f"studies.{study}: {problem}"
 
 
 def check_only(config: dict, where: str) -> None:
@@ -228,42 +294,3 @@ def check_only(config: dict, where: str) -> None:
                 raise Problem(
                     f"{where}: only.{factor}: {level!r} is no level of it; known: {', '.join(sorted(levels[factor]))}"
                 )
-
-
-def _check_scalars(file: Path) -> None:
-    """Refuse levels that YAML reads as something else than what stands there (`on` as true, 010 as 8, 3.10 as 3.1)."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (OSError, yaml.YAMLError):
-        return
-    if file.suffix == ".json" or node is None:
-        return
-    loader = yaml.SafeLoader(text)
-    try:
-        for place, scalar in _scalars(node, ""):
-            if scalar.style is not None:
-                continue
-            value = loader.construct_object(scalar)
-            mangled = (isinstance(value, bool) and scalar.value.lower() not in ("true", "false")) or (
-                isinstance(value, int) and not isinstance(value, bool) and str(value) != scalar.value
-            )
-            in_matrix = ".matrix" in place or place.startswith((".libraries", ".only"))
-            if mangled or (in_matrix and isinstance(value, float)):
-                line = scalar.start_mark.line + 1
-                raise Problem(f"{file}:{line}: {place.lstrip('.')}: YAML reads {scalar.value} as {value}; quote it")
-    finally:
-        loader.dispose()
-
-
-def _scalars(node: yaml.Node, place: str) -> Iterator[tuple[str, yaml.ScalarNode]]:
-    if isinstance(node, yaml.ScalarNode):
-        yield place, node
-    elif isinstance(node, yaml.SequenceNode):
-        for index, child in enumerate(node.value):
-            yield from _scalars(child, f"{place}[{index}]")
-    elif isinstance(node, yaml.MappingNode):
-        for key, child in node.value:
-            yield from _scalars(child, f"{place}.{key.value}")
-            if isinstance(key, yaml.ScalarNode):
-                yield f"{place}.{key.value}", key

@@ -87,6 +87,19 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     return originals + twins, list(omitted.values())
 
 
+def check(config: dict, files: list) -> None:
+    """See that something is left of the matrix of every study of a resolved configuration.
+
+    Raises:
+        Problem: one line that names the file.
+    """
+    for study in config["studies"]:
+        try:
+            expand(config, study)
+        except Problem as problem:
+            raise Problem(f"{configuration.named(files)}: {problem}") from None
+
+
 def _check_left(config: dict, study: str, cells: list[Cell], omitted: dict[str, Omitted]) -> None:
     """Refuse a matrix of which nothing is left, and a baseline of which nothing is left."""
     reasons = "; ".join(sorted({one.reason for one in omitted.values()}))

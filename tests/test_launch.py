@@ -1,0 +1,155 @@
+"""What is said and asked before a run starts: its cost, what is measured again, and whether this machine can do it."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT, program
+
+from scripts import preflight
+from scripts.lib import memory
+
+CONFIG = {
+    "run": "small",
+    "repeats": 2,
+    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
+    "stores": {"disk": {"kind": "posix"}},
+    "studies": {
+        "shots": {
+            "control_cells": 0,
+            "matrix": {
+                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
+                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["cold", "warm"]},
+            },
+        }
+    },
+}
+OBJECTS = {
+    **{"store": ["disk"], "pattern": ["single-file"], "size": ["4GiB"], "processes": [1], "objects": ["shared"]},
+    **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1], "cache": ["any"]},
+}
+
+
+def written(path: Path, **changes: object) -> Path:
+    path.write_text(yaml.safe_dump(CONFIG | changes), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def measured(clone: Path) -> Path:
+    """Return a clone in which all cells of the configuration are measured."""
+    written(clone / "config/config.yaml")
+    planned = program("launch", "--plan", cwd=clone).stdout
+    for name in [line.split()[0] for line in planned.splitlines() if line.startswith("wheel_")]:
+        for number in (1, 2):
+            path = clone / f"results/small/shots/records/{name}/repeat={number}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"step_seconds": 5.0}), encoding="utf-8")
+    assert len(records(clone)) == 4
+    return clone
+
+
+def records(clone: Path) -> list[str]:
+    return sorted(path.parent.name for path in (clone / "results/small/shots/records").glob("*/repeat=*.json"))
+
+
+def again(clone: Path, word: str, *arguments: str) -> subprocess.CompletedProcess:
+    command = ["--cores", "1", "--again", word, *arguments]
+    return program("launch", *command, cwd=clone, stdin=subprocess.DEVNULL)
+
+
+def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_moved(measured):
+    before = records(measured)
+    told = again(measured, "wheel", "--plan")
+    assert "4 records to measure" in told.stdout, told.stderr
+    written(measured / "config/config.yaml", ask_above={"hours": 0.0001})
+    refused = again(measured, "wheel")
+    assert refused.returncode == 2
+    assert "above the limits of ask_above: hours 0.00556 > 0.0001" in refused.stderr
+    assert "moved" not in refused.stderr
+    assert records(measured) == before
+
+
+def test_what_is_measured_again_is_of_the_levels_that_are_asked_for(measured):
+    # Snakemake only tells its version here: what was to be moved has been by then.
+    done = again(measured, "wheel", "--only", "cache=cold", "--", "--version")
+    assert done.returncode == 0, done.stderr
+    assert "2 records to measure" in done.stderr
+    assert len(records(measured)) == 2
+    assert all("_warm" in name for name in records(measured))
+    moved = list((measured / "results/small/again").rglob("repeat=*.json"))
+    assert len(moved) == 2
+    assert all("_cold" in str(path) for path in moved)
+
+
+@pytest.mark.parametrize("option", ["-n", "-pn", "--dry-run", "--dryrun"])
+def test_a_dry_run_moves_nothing(measured, option):
+    before = records(measured)
+    again(measured, "wheel", "--", option, "--version")
+    assert records(measured) == before
+
+
+@pytest.mark.parametrize("word", ["/tmp", "../small", "nothing"])
+def test_a_word_that_no_measured_cell_begins_with_is_one_line(measured, word):
+    done = again(measured, word)
+    assert done.returncode == 2
+    assert f"no measured cell of results/small begins with '{word}'; make plan lists the names" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("top", ["results", "reports"])
+def test_a_file_in_the_way_of_a_run_is_one_line(clone, top):
+    written(clone / "config/config.yaml")
+    (clone / top).mkdir()
+    (clone / top / "small").write_text("", encoding="utf-8")
+    done = program("launch", "--cores", "1", cwd=clone)
+    assert done.returncode == 2
+    assert f"problem: {top}/small is no folder that can be written: move what is in the way" in done.stderr
+    assert "Traceback" not in done.stderr
+    planned = program("launch", "--plan", cwd=clone)
+    assert planned.returncode == 0, planned.stderr
+
+
+@pytest.mark.parametrize("name", ["launch", "preflight"])
+def test_a_matrix_of_which_nothing_is_left_names_the_file(tmp_path, name):
+    study = {"shots": {"matrix": CONFIG["studies"]["shots"]["matrix"] | {"driver": ["ros3"]}}}
+    file = written(tmp_path / "mine.yaml", studies=study)
+    done = program(name, "--configfile", file, *(["--plan"] if name == "launch" else []))
+    assert done.returncode == 2
+    assert f"problem: {file}: studies.shots.matrix: no cell of it can exist (" in done.stderr
+
+
+def test_a_target_with_a_configuration_of_its_own_heeds_another_one():
+    for target, own in (("quick", "config/quick.yaml"), ("import", "config/import.yaml")):
+        for given, taken in (([], own), (["CONFIG=mine.yaml"], "mine.yaml")):
+            done = subprocess.run(["make", "-n", target, *given], cwd=ROOT, capture_output=True, text=True, check=True)
+            assert done.stdout.count("--configfile") == 1
+            assert f"--configfile {taken} " in done.stdout
+
+
+def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": "README.md"}})
+    assert preflight.main(["--configfile", str(file)]) == 1
+    assert "AMISS  README.md there: is a file, not a folder; move it, or correct the store's path" in (
+        capsys.readouterr().out
+    )
+
+
+def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uploaded(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    for processes, pattern, told in (
+        (1, "single-file", "AMISS  memory: 1 process needs 1.062 GiB, 1 GiB are free; choose a smaller operation_size"),
+        (8, "sections", "AMISS  memory: 8 processes need 4.5 GiB, 1 GiB are free; choose a smaller operation_size"),
+    ):
+        matrix = OBJECTS | {"processes": [processes], "pattern": [pattern]}
+        file = written(tmp_path / "mine.yaml", studies={"blobs": {"matrix": matrix}})
+        assert preflight.main(["--configfile", str(file)]) == 1
+        assert told in capsys.readouterr().out
+    study = {"matrix": OBJECTS, "mpi": {"launcher": ["env"]}}
+    written(file, studies={"blobs": study})
+    preflight.main(["--configfile", str(file)])
+    assert "memory" not in capsys.readouterr().out
