@@ -109,7 +109,8 @@ def _azure_blob(store: dict, dataset: str, files: list[transfer.File], arguments
     artefact = {"location": {"dataset": dataset}, "local_files": [], "folder": None}
     if store.get("server") != "embedded":
         azure.credentials(store)
-        return artefact | {"upload": transfer.provide(azure_data.Container(store, dataset), files, _say)}
+        done = transfer.provide(azure_data.Container(store, dataset), files, _say)
+        return artefact | {"account_url": azure.account_url(store), "upload": done}
     # A folder for each data set: only one server at a time may work in it, and its extents are of this data set alone.
     folder, done = arguments.folder / dataset, None
     if folder.exists():
@@ -144,7 +145,8 @@ def _azurite(store: dict, dataset: str, folder: Path, binaries: Path) -> Iterato
 def _azure_files(store: dict, dataset: str, files: list[transfer.File], arguments: argparse.Namespace) -> dict:
     azure.credentials(store)
     done = transfer.provide(azure_data.Share(store, dataset), files, _say)
-    return {"location": {"dataset": dataset}, "local_files": [], "folder": None, "upload": done}
+    account = {"account_url": azure.account_url(store)}
+    return {"location": {"dataset": dataset}, "local_files": [], "folder": None, **account, "upload": done}
 
 
 def _say(line: str) -> None:

@@ -2,10 +2,12 @@
 
 import contextlib
 import gc
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,12 +18,16 @@ from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, gener
 from conftest import ROOT, artefact, processes_of, program
 
 from scripts import measuring
+from scripts.analysis import config as configuration
+from scripts.analysis import matrix
 from scripts.lib import objects, sizes
+from scripts.plan import plan
 from scripts.stores import addresses, azure, servers, serving, transfer
 
 MIB = 2**20
 EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
 FILES = {"kind": "azure-files", "share": "bench", "prefix": "some/folder"}
+_SAS = "sv=2024-01-01&sig=of-the-tests"
 BUCKET = {"bucket": "bench", "prefix": "some/folder", "region": "us-east-1", "anonymous": False}
 
 
@@ -211,6 +217,13 @@ def test_a_file_system_that_is_not_mounted_is_not_replaced_by_the_disk_beneath(t
         ({}, "no key", "the account's key is no key; correct it in AZURE_STORAGE_CONNECTION_STRING"),
         ({}, "none", "is not https, over which alone azure-identity sends its tokens; set AZURE_STORAGE_SAS_TOKEN"),
         ({}, "garbage", "AZURE_STORAGE_CONNECTION_STRING is no connection string of Azure Storage"),
+        ({}, "malformed", "AZURE_STORAGE_CONNECTION_STRING is no connection string of Azure Storage; copy it anew"),
+        (
+            {"account_url": "https://[no-account"},
+            "sas",
+            "the store's account_url is no URL of an account of Azure Storage",
+        ),
+        ({"account_url": f"https://a.b.c?{_SAS}"}, "sas", "the store's account_url is no URL of an account of Azure S"),
         ({}, "expired", "the SAS token in AZURE_STORAGE_SAS_TOKEN has expired at"),
         ({}, "reads only", "answers 403 AuthorizationPermissionMismatch; the credentials may not do this"),
         ({"container": "absent"}, "key", "container absent of http"),
@@ -232,7 +245,7 @@ def test_an_account_that_cannot_be_used_is_one_line(
     assert len(told) == 1, done.stderr
     assert told[0].startswith("problem: ")
     assert line in told[0]
-    assert not any(value and value in done.stderr for value in env.values())
+    assert not any(value and value in done.stderr for value in (*env.values(), _SAS, "U0VDUkVU"))
 
 
 def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
@@ -244,7 +257,8 @@ def account_environment(served: servers.Served, credentials: str) -> dict[str, s
     if credentials in ("sas", "expired", "reads only"):
         hours = -1 if credentials == "expired" else 1
         return {azure.SAS: signature(served, hours=hours, write=credentials == "sas")}
-    return {azure.CONNECTION: "garbage"} if credentials == "garbage" else {}
+    texts = {"garbage": "garbage", "malformed": "BlobEndpoint=https://[;AccountName=a;AccountKey=U0VDUkVU"}
+    return {azure.CONNECTION: texts[credentials]} if credentials in texts else {}
 
 
 def signature(served: servers.Served, hours: int, *, write: bool) -> str:
@@ -271,11 +285,53 @@ def test_a_container_of_ones_own_is_filled_and_found_with_a_sas_token(tmp_path, 
     assert "sig=" not in (tmp_path / "provision.json").read_text(encoding="utf-8")
 
 
-def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account, files_account):
-    matrix = {
-        **{"pattern": ["single-file"], "size": ["1MiB"], "processes": [1], "objects": ["shared"], "cache": ["any"]},
-        **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1]},
+MATRIX = {
+    **{"pattern": ["single-file"], "size": ["1MiB"], "processes": [1], "objects": ["shared"], "cache": ["any"]},
+    **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1]},
+}
+
+
+def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_says_which(
+    tmp_path, environments, account, azurite
+):
+    values = {
+        "run": "accounts",
+        "repeats": 2,
+        "stores": {"blob": {"kind": "azure-blob", "container": "bench", "prefix": "accounts"}},
+        "studies": {"blobs": {"matrix": MATRIX | {"store": ["blob"]}, "control_cells": 0}},
     }
+    config = configuration.resolve(values, [])
+    (cell,), _ = matrix.expand(config, "blobs")
+    (tmp_path / "plan.json").write_text(json.dumps(plan(config, "blobs", [cell])), encoding="utf-8")
+    made, settings = tmp_path / "manifest.json", json.dumps(cell.settings["data"])
+    assert program("make_blobs", "--dataset", cell.dataset, "--settings", settings, "--out", made).returncode == 0
+
+    def measure(repeat: int, connection: str) -> dict:
+        out = tmp_path / f"repeat={repeat}.json"
+        done = program(
+            *("step", "measure", "--plan", tmp_path / "plan.json", "--cell", cell.name, "--repeat", repeat),
+            *("--provision", tmp_path / "provision.json", "--out", out, "--log", tmp_path / "step.log"),
+            env=os.environ | {azure.CONNECTION: connection},
+        )
+        assert done.returncode == 0, done.stderr
+        return artefact(out)
+
+    url = f"{account.endpoint}/{servers.ACCOUNT}"
+    key = addresses.connection_string(account.endpoint, account.credentials)
+    assert (
+        provided(cell.settings["store"], made, tmp_path, environments, **{azure.CONNECTION: key})["account_url"] == url
+    )
+    signed = f"BlobEndpoint={url};SharedAccessSignature={signature(account, hours=1, write=False)}"
+    record = measure(1, signed)
+    assert (record["status"], record["provenance"]["account_url"]) == ("done", url), record["reasons"]
+    assert "sig=" not in json.dumps(record)
+    with azurite() as other:
+        failed = measure(2, addresses.connection_string(other.endpoint, other.credentials))
+    assert failed["status"] == "failed"
+    assert f"the data were put into {url}, and the environment names {other.endpoint}" in failed["reasons"][0]
+
+
+def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account, files_account):
     config = {
         "run": "look",
         "repeats": 2,
@@ -283,7 +339,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
             "blob": {"kind": "azure-blob", "container": "bench"},
             "files": {"kind": "azure-files", "share": "absent"},
         },
-        "studies": {"blobs": {"matrix": matrix | {"store": ["blob", "files"]}, "mpi": {"launcher": ["no-launcher"]}}},
+        "studies": {"blobs": {"matrix": MATRIX | {"store": ["blob", "files"]}, "mpi": {"launcher": ["no-launcher"]}}},
     }
     (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
     # One account has both services.
@@ -317,6 +373,47 @@ def test_any_part_of_a_large_object_is_made_without_the_rest():
         assert part.read(1000) == whole[2 * MIB + 1 : 2 * MIB + 1001]
         assert part.seek(0, 2) == 6 * MIB
         assert part.read(10) == b""
+
+
+class Held:
+    """An object in memory, as a place that counts how many are reading it."""
+
+    where, retries, writable, most_parts = "memory", 0, True, 1
+
+    def __init__(self, content: bytes) -> None:
+        """Hold `content`."""
+        self.content, self.reading, self.most = content, 0, 0
+        self.full = threading.Barrier(4)
+        self.lock = threading.Lock()
+
+    def explained(self) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext()
+
+    def key(self, name: str) -> str:
+        return name
+
+    def size(self, name: str) -> int:
+        return len(self.content)
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        with self.lock:
+            self.reading += 1
+            self.most = max(self.most, self.reading)
+        # Nobody goes on before four are here.
+        self.full.wait(60)
+        with self.lock:
+            self.reading -= 1
+        return self.content[offset : offset + length]
+
+
+def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wrong_byte_is_found():
+    content = bytearray(b"x") * (8 * transfer.READ_BYTES)
+    entry = {"name": "object", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    held = Held(bytes(content))
+    assert transfer.lacking(held, [(entry, None)], print) == []
+    assert held.most == 4
+    content[5 * transfer.READ_BYTES + 7] ^= 1
+    assert transfer.lacking(Held(bytes(content)), [(entry, None)], print) == [(entry, None)]
 
 
 def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):

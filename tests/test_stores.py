@@ -14,12 +14,13 @@ import yaml
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
 
-from scripts import preflight
+from scripts import measuring, preflight
 from scripts.lib import cache
 from scripts.lib.program import Problem
-from scripts.stores import processes, servers, statsd
+from scripts.stores import processes, s3, servers, serving, statsd
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
+NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_a_bucket_elsewhere_is_filled_verified_and_read_signed_and_then_anonymou
         ({}, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "answers SignatureDoesNotMatch to GetObject; check AWS_ACCESS_KEY_ID"),
         ({}, {"AWS_ACCESS_KEY_ID": "nobody"}, "to GetObject; check AWS_ACCESS_KEY_ID"),
         ({"bucket": "no-such-bucket"}, {}, "answers NoSuchBucket to GetObject; make the bucket, or correct its name"),
-        ({"endpoint": "http://127.0.0.1:9"}, {}, "127.0.0.1:9 cannot be reached"),
+        ({"endpoint": NOBODY}, {}, "127.0.0.1:9 cannot be reached"),
         ({"anonymous": True}, {}, "answers AccessDenied"),
     ],
     ids=["wrong secret", "unknown key", "missing bucket", "unreachable", "not public"],
@@ -112,15 +113,89 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside
     assert line in record["reasons"][0]
 
 
+NOTHING = {
+    "AWS_CONFIG_FILE": "/nowhere",
+    "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
 def test_no_credentials_at_all_are_one_line(tmp_path, environments, outside):
     here = at(tmp_path / "here", environments, outside)
-    nothing = {
-        "AWS_CONFIG_FILE": "/nowhere",
-        "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    here.make(expect="failed", **nothing)
+    here.make(expect="failed", **NOTHING)
     assert "no S3 credentials: set AWS_ACCESS_KEY_ID" in here.provided["reasons"][0]
+
+
+def with_store(path: Path, store: dict) -> Path:
+    """Write the smoke configuration with another store in place of its S3 server; returns the file."""
+    base = (ROOT / "config/smoke.yaml").read_text(encoding="utf-8").splitlines()
+    lines = [f"  s3: {json.dumps({'kind': 's3', **store})}" if line.startswith("  s3:") else line for line in base]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "variables, store, line",
+    [
+        ({"AWS_ACCESS_KEY_ID": "key"}, {}, "missing: AWS_SECRET_ACCESS_KEY; check AWS_ACCESS_KEY_ID and AWS_SECRET_"),
+        (KEYS | {"AWS_PROFILE": "nope"}, {}, "The config profile (nope) could not be found; correct AWS_PROFILE"),
+        (KEYS | {"AWS_CONFIG_FILE": "README.md"}, {}, "Unable to parse config file: README.md; correct AWS's"),
+        (KEYS, {"region": "eu west"}, "region_name 'eu west' doesn't match a supported format; correct region in the"),
+        ({}, {}, "AMISS  store s3 bucket: no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        (KEYS | {"AWS_ENDPOINT_URL": NOBODY}, {}, "AWS_ENDPOINT_URL is set, but the store has no endpoint"),
+        (KEYS | {"AWS_ENDPOINT_URL_S3": NOBODY}, {}, "AWS_ENDPOINT_URL_S3 is set, but the store has no"),
+    ],
+    ids=["half a key", "no such profile", "broken file", "no region", "nothing", "endpoint", "endpoint of S3"],
+)  # fmt: skip
+def test_settings_of_aws_that_are_amiss_are_one_line_before_a_run(tmp_path, variables, store, line):
+    asked = {"bucket": "elsewhere"} | (store or ({} if "AWS_ENDPOINT" in str(variables) else {"endpoint": NOBODY}))
+    config = with_store(tmp_path / "here.yaml", asked)
+    env = {key: value for key, value in with_keys().items() if key not in KEYS}
+    done = program("preflight", "--configfile", config, env=env | NOTHING | variables)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert line in done.stdout
+    assert KEYS["AWS_SECRET_ACCESS_KEY"] not in done.stdout
+
+
+def test_an_endpoint_of_the_environment_is_refused_or_has_no_effect_in_every_step(tmp_path, environments, outside):
+    other = {"AWS_ENDPOINT_URL": NOBODY}
+    here = at(tmp_path / "named", environments, outside).make(**KEYS, **other)
+    assert here.measure(env=with_keys(**other))["valid"]
+    line = "AWS_ENDPOINT_URL is set, but the store has no endpoint; name it as the store's endpoint, or unset it"
+    at_aws = at(tmp_path / "aws", environments, None).make(expect="failed", **KEYS, **other)
+    assert line in at_aws.provided["reasons"][0]
+    at_aws.provision.write_text(json.dumps(here.provided), encoding="utf-8")
+    assert line in at_aws.measure(env=with_keys(**other))["reasons"][0]
+
+
+def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, environments, outside, monkeypatch):
+    file = tmp_path / "config"
+    lines = [
+        *("[profile mine]", f"aws_access_key_id = {KEYS['AWS_ACCESS_KEY_ID']}", "retry_mode = adaptive"),
+        *(f"aws_secret_access_key = {KEYS['AWS_SECRET_ACCESS_KEY']}", "s3 =", "  addressing_style = virtual"),
+        "  payload_signing_enabled = true",
+    ]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    variables = NOTHING | {"AWS_CONFIG_FILE": str(file), "AWS_PROFILE": "mine"}
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    here = at(tmp_path / "here", environments, outside).make(**variables)
+    record = here.measure(env=os.environ | variables)
+    assert record["valid"], record["reasons"]
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    store = here.cell.settings["store"]
+    uploading = s3.client(store, outside, None).meta.config
+    assert (uploading.retries["mode"], uploading.s3["addressing_style"]) == ("legacy", "path")
+    with contextlib.ExitStack() as stack:
+        _, _, env = serving.serve(stack, store, here.provided, measuring.inherited(), None, None)
+    monkeypatch.setattr(os, "environ", env)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    reading = s3.cell_client(store).meta
+    assert (reading.config.retries["mode"], reading.config.s3) == ("legacy", {"addressing_style": "path"})
+    assert reading.endpoint_url == outside
 
 
 def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caught(tmp_path, environments, outside):
@@ -135,12 +210,7 @@ def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caug
 
 
 def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside):
-    good = tmp_path / "good.yaml"
-    store = {"kind": "s3", "endpoint": outside, "bucket": "elsewhere"}
-    base = (Path(__file__).parent.parent / "config/smoke.yaml").read_text(encoding="utf-8").splitlines()
-    good.write_text(
-        "\n".join(f"  s3: {json.dumps(store)}" if line.startswith("  s3:") else line for line in base), encoding="utf-8"
-    )
+    good = with_store(tmp_path / "good.yaml", {"endpoint": outside, "bucket": "elsewhere"})
     done = program("preflight", "--configfile", good, env=with_keys())
     assert "bucket elsewhere at" in done.stdout
     assert done.returncode == 0, done.stdout

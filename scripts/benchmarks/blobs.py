@@ -80,7 +80,7 @@ def _preadv(cell: Cell, location: dict, access: Access, view: memoryview) -> tup
 
 
 def _get_object(cell: Cell, location: dict, access: Access, view: memoryview) -> tuple[Read, str]:
-    client = s3.client(cell.store, None, None, max_pool_connections=access.concurrency)
+    client = s3.cell_client(cell.store, max_pool_connections=access.concurrency)
     wanted = {"Bucket": cell.store["bucket"], "Key": f"{location['key']}/{cell.manifest['files'][0]['name']}"}
 
     def get(first: int, last: int) -> None:

@@ -71,7 +71,7 @@ def addresses(store: dict, location: dict, names: Iterable[str]) -> dict[str, Ad
 def _s3(store: dict, location: dict) -> Callable[[str], Address]:
     from scripts.stores import s3
 
-    client = s3.client(store, None, None, signature_version="s3v4")
+    client = s3.cell_client(store, signature_version="s3v4")
 
     def address(name: str) -> Address:
         wanted = {"Bucket": store["bucket"], "Key": f"{location['key']}/{name}"}

@@ -2,6 +2,8 @@
 
 # The variables that have an Azure account's credentials.
 CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"
+# The variable that has the URL of an S3 service other than AWS.
+ENDPOINT = "AWS_ENDPOINT_URL"
 
 
 def s3_bucket(store: dict, endpoint: str | None) -> str:

@@ -85,7 +85,13 @@ def credentials(store: dict) -> str:
 def base_url(store: dict) -> str:
     """Return the URL of a container or share that is not embedded; arguments and errors as for `blob_container`."""
     with (share if "share" in store else blob_container)(store) as client:
-        return urlsplit(client.url)._replace(query="").geturl()
+        parts = urlsplit(client.url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def account_url(store: dict) -> str:
+    """Return the URL of the account that a store is in, whoever names it; as `base_url`."""
+    return base_url(store).rpartition("/")[0]
 
 
 def place(store: dict) -> str:
@@ -143,23 +149,30 @@ def _client(kind, store: dict, name: str, argument: str, connection: str | None,
     if store.get("server") == "embedded":
         # What is on the loopback is behind no proxy of the environment.
         options["use_env_settings"] = False
-    url = store.get("account_url")
-    text = _connected(connection)
-    if text:
-        try:
-            client = kind.from_connection_string(text, **{argument: name}, **options)
-        except ValueError as error:
-            raise Problem(f"{CONNECTION} is no connection string of Azure Storage ({error})") from error
-        if url and _account(client.url) != _account(f"{url}/{name}"):
-            raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
-        return client
+    text, url = _connected(connection), store.get("account_url")
+    # The SDK's own words about what it refuses may repeat it, and it may be secret.
+    try:
+        if not text:
+            return kind(url, name, credential=_credential(url), **options)
+        client = kind.from_connection_string(text, **{argument: name}, **options)
+        ours = not url or _account(client.url) == _account(f"{url}/{name}")
+    except ValueError as error:
+        which = f"{CONNECTION} is no connection string" if text else "the store's account_url is no URL of an account"
+        raise Problem(f"{which} of Azure Storage; copy it anew, and a SAS token into {SAS} alone") from error
+    if not ours:
+        raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
+    return client
+
+
+def _credential(url: str | None):
+    """Return what a client without a connection string shows the service."""
     if not url:
         raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
     if token := os.environ.get(SAS):
-        return kind(url, name, credential=AzureSasCredential(token.lstrip("?")), **options)
+        return AzureSasCredential(token.lstrip("?"))
     if not url.startswith("https:"):
         raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
-    return kind(url, name, credential=_identity(), **options)
+    return _identity()
 
 
 def _identity():

@@ -1,6 +1,7 @@
 """S3 as a client sees it: credentials, addresses, and putting a data set there and verifying it."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -9,12 +10,24 @@ import boto3
 from boto3.exceptions import Boto3Error
 from botocore import UNSIGNED
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+)
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
+from scripts.stores.addresses import ENDPOINT
 
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_NO_CREDENTIALS = (
+    "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
+    " or say anonymous: true"
+)
 _TOO_MUCH = "the service's limits are reached: read less at once, or later"
 
 
@@ -26,34 +39,61 @@ def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None
         endpoint: URL of the service, None for AWS.
         credentials: {"access_key", "secret_key"} of an embedded server; None takes the environment's or AWS's chain.
         config: for botocore's Config.
+
+    Raises:
+        Problem: AWS's variables or files are amiss, or name an endpoint where the store has none.
     """
-    options: dict = {"connect_timeout": 5, "read_timeout": 60, "retries": {"total_max_attempts": 3}, **config}
+    if not endpoint:
+        _expect_no_endpoint_elsewhere()
+    # Named one by one, so that a file of the user's own settings changes none of them.
+    options: dict = {
+        "connect_timeout": 5,
+        "read_timeout": 60,
+        "retries": {"mode": "legacy", "total_max_attempts": 3},
+        "s3": {"addressing_style": "path" if endpoint else "auto"},
+        "ignore_configured_endpoint_urls": True,
+        **config,
+    }
     if store["anonymous"]:
         options["signature_version"] = UNSIGNED
     keys = {}
     if credentials:
         options["proxies"] = {}
         keys = {"aws_access_key_id": credentials["access_key"], "aws_secret_access_key": credentials["secret_key"]}
-    return boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
+    with _settings_explained():
+        return boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
+
+
+def cell_client(store: dict, **config: object):
+    """Return a cell's client: endpoint and credentials are those that the step has put into its environment."""
+    return client(store, os.environ.get(ENDPOINT), None, **config)
 
 
 def environment_credentials(store: dict) -> dict[str, str]:
     """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 knows no chain of its own.
 
     Raises:
-        Problem: the store is not anonymous and the chain finds nothing.
+        Problem: the store is not anonymous and the chain finds nothing, or stumbles over the user's settings; or these
+            name an endpoint where the store has none.
     """
+    if not store.get("endpoint"):
+        _expect_no_endpoint_elsewhere()
     if store["anonymous"]:
         return {}
-    found = boto3.Session().get_credentials()
-    if found is None:
-        raise Problem(
-            "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
-            " or say anonymous: true"
-        )
-    frozen = found.get_frozen_credentials()
+    with _settings_explained():
+        found = boto3.Session().get_credentials()
+        frozen = found and found.get_frozen_credentials()
+    if not frozen:
+        raise Problem(_NO_CREDENTIALS)
     variables = {"AWS_ACCESS_KEY_ID": frozen.access_key, "AWS_SECRET_ACCESS_KEY": frozen.secret_key}
     return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
+
+
+def _expect_no_endpoint_elsewhere() -> None:
+    """See that no variable sends to another service what the configuration sends to AWS."""
+    for name in (f"{ENDPOINT}_S3", ENDPOINT):
+        if os.environ.get(name):
+            raise Problem(f"{name} is set, but the store has no endpoint; name it as the store's endpoint, or unset it")
 
 
 def ensure_bucket(s3, store: dict) -> None:
@@ -153,11 +193,33 @@ def explained(s3, place: str) -> Iterator[None]:
         yield
     except ClientError as error:
         raise Problem(_explain(error, place)) from error
-    except (BotoCoreError, Boto3Error) as error:
+    except (ConnectionError, HTTPClientError, IncompleteReadError, Boto3Error) as error:
         host = urlsplit(s3.meta.endpoint_url).netloc
         raise Problem(
             f"{host} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network"
         ) from error
+    except BotoCoreError as error:
+        raise Problem(_explain_settings(error)) from error
+
+
+@contextlib.contextmanager
+def _settings_explained() -> Iterator[None]:
+    """Turn what the SDK says of the user's settings, before anything is sent, into one line."""
+    try:
+        yield
+    except (BotoCoreError, ValueError) as error:
+        raise Problem(_explain_settings(error)) from error
+
+
+def _explain_settings(error: Exception) -> str:
+    if isinstance(error, NoCredentialsError):
+        return _NO_CREDENTIALS
+    remedy = {
+        "PartialCredentialsError": _CHECK_KEYS,
+        "ProfileNotFound": "correct AWS_PROFILE",
+        "InvalidRegionError": "correct region in the configuration",
+    }.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
+    return f"the S3 client refuses its settings: {' '.join(str(error).split()).rstrip('.')}; {remedy}"
 
 
 def _explain(error: ClientError, place: str) -> str:

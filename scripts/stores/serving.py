@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from scripts.lib.program import read_json
+from scripts.lib.program import Problem, read_json
 from scripts.stores import addresses, servers
 
 Told = tuple[servers.Served | None, dict, dict[str, str]]
@@ -28,7 +28,7 @@ def serve(
         log: gets the server's words.
 
     Raises:
-        Problem: the server does not start, or there are no credentials.
+        Problem: the server does not start, there are no credentials, or they are of another account than the data.
     """
     if store["kind"] == "posix":
         asks = store.get("volume") == "instance"
@@ -39,6 +39,7 @@ def serve(
         served = stack.enter_context(start(read_json(binaries), Path(provision["folder"]), store.get("network"), log))
         env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
     url, env = (_s3 if store["kind"] == "s3" else _azure)(store, served, env)
+    _expect_account(provision.get("account_url"), url)
     dataset = provision["location"]["dataset"]
     key = "/".join(filter(None, [store["prefix"], dataset]))
     return served, {"url": f"{url}/{key}", "key": key}, env
@@ -60,7 +61,7 @@ def _s3(store: dict, served: servers.Served | None, env: dict[str, str]) -> tupl
 
         endpoint, variables = store.get("endpoint"), s3.environment_credentials(store)
     if endpoint:
-        variables["AWS_ENDPOINT_URL"] = endpoint
+        variables[addresses.ENDPOINT] = endpoint
     return addresses.s3_bucket(store, endpoint), env | variables | {"AWS_REGION": store["region"]}
 
 
@@ -74,3 +75,13 @@ def _azure(store: dict, served: servers.Served | None, env: dict[str, str]) -> t
 
     azure.credentials(store)
     return azure.base_url(store), env
+
+
+def _expect_account(provided: str | None, url: str) -> None:
+    """See that a container or share is still in the account that the data were put into."""
+    account = url.rpartition("/")[0]
+    if provided not in (None, account):
+        raise Problem(
+            f"the data were put into {provided}, and the environment names {account} now; name the first again,"
+            " or give each account a store of its own, with its account_url"
+        )
