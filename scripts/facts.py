@@ -41,15 +41,16 @@ def facts(config: dict, study: str, results: Path) -> dict:
     records = [record for _, record in named]
     measured = [record for record in records if record["status"] == "done"]
     imported = _whole(results / study / "imported.json") or {}
-    hosts = {json.dumps(_constant(record["host"]), sort_keys=True): _constant(record["host"]) for record in measured}
+    machines = [_constant(host) for record in measured for host in hosts_of(record)]
+    machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
     return {
         "run": config["run"],
         "study": study,
         "question": configuration.schema()["properties"]["studies"]["properties"][study]["x-question"],
         "repeats": len(matrix.repeats(config, study)),
         "equivalence_percent": config["equivalence_percent"],
-        "machine": next(iter(hosts.values()), {}),
-        "machines": list(hosts.values()),
+        "machine": next(iter(machines), {}),
+        "machines": machines,
         "libraries": {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]},
         "stores": config["stores"],
         "settings": config["studies"][study],
@@ -115,6 +116,15 @@ def reader(cell: str, record: dict) -> dict:
         **{part: record.get(part) for part in parts},
         "requests": record.get("requests", {}),
     }
+
+
+def hosts_of(record: dict) -> list[dict]:
+    """Return the machines that measured a record: its own, or those of its processes where they were elsewhere."""
+    own = record["host"]
+    others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
+    if all(host["node"] == own["node"] for host in others):
+        return [own]
+    return [{key: value for key, value in host.items() if key not in ("name", "processes")} for host in others]
 
 
 def _constant(host: dict) -> dict:

@@ -10,10 +10,9 @@ import statistics
 import subprocess
 from collections import Counter
 from http.client import HTTPException
-from pathlib import Path
 from types import FrameType
 
-from scripts.lib import cache, host, memory, mpi, patterns, provenance, sizes, verify
+from scripts.lib import cache, host, memory, mpi, patterns, provenance, verify
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.readers import bare, caches, ceiling
@@ -44,9 +43,9 @@ def measure(step: Step) -> dict:
         ranks.end()
     found = done["found"]
     reads, faults = _rows(found)
-    work = ceiling.shares(plan, int(settings["cell"]["concurrency"]))
+    work = ceiling.shares(plan)
     names = [entry["name"] for entry in manifest["files"]]
-    rounds, problem = ([], None) if found["changed"] else _ceiling(step.job, work, names, done["addresses"])
+    rounds, problem = ([], None) if found["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **found["seconds"], "ranks_start": started},
@@ -109,11 +108,13 @@ def _work(plan: patterns.Plan, found: dict, iterations: int, files: list[dict]) 
 def _effective(job: dict, plan: patterns.Plan, facts: list[dict], found: dict, launcher: str) -> dict:
     """Return the settings that held (METHOD 10, 12)."""
     cell = job["settings"]["cell"]
-    hosts, cores = Counter(one["host"] for one in facts), {one["host"]: one["cores"] for one in facts if one["cores"]}
+    hosts = Counter(one["host"] for one in facts)
+    cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
+    machines = {one["host"]: one["machine"] for one in facts if one["machine"]}
     return {
         "processes_asked": plan.processes,
         "processes": len(facts),
-        "hosts": [{"name": name, "processes": count} for name, count in hosts.items()],
+        "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
         "usable_cores": sum(cores.values()),
         "oversubscribed": any(count > cores[name] for name, count in hosts.items()),
         "idle_processes": sum(1 for rank in range(plan.processes) if not plan.delivered(rank)),
@@ -122,8 +123,8 @@ def _effective(job: dict, plan: patterns.Plan, facts: list[dict], found: dict, l
         "client": facts[0]["client"],
         "object_bytes": plan.size,
         "block_bytes": plan.block,
-        "chunk_bytes": sizes.in_bytes(cell["chunk_size"]),
-        "concurrency": int(cell["concurrency"]),
+        "chunk_bytes": plan.largest_request,
+        "concurrency": plan.at_once,
         "operation_bytes": plan.operation_bytes,
         "operations": found["operations"],
         "verified": found["verified"],
@@ -154,22 +155,28 @@ def stripe(file: str) -> dict[str, str]:
 
 def _cache(asked: str, reads: list[dict]) -> dict:
     """Return the state of the page cache that was furthest from the one that was asked for, of all iterations."""
-    found = [row["resident_before"] for row in reads if row["resident_before"] is not None]
-    worst = (min if asked == "warm" else max)(found, default=None)
-    return {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst}
+    before, after = (
+        [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
+    )
+    worst = (min if asked == "warm" else max)(before, default=None)
+    state = {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst}
+    return state | {"resident_after": min(after, default=None)}
 
 
-def _ceiling(job: dict, work: list[ceiling.Share], names: list[str], addresses: dict) -> tuple[list[dict], str | None]:
+def _ceiling(
+    job: dict, plan: patterns.Plan, work: list[ceiling.Share], names: list[str], addresses: dict
+) -> tuple[list[dict], str | None]:
     """Measure the store's ceiling with the page cache as the cell has it.
 
     Returns:
         The rounds, and why there are none where bare requests are refused: what was measured before them stays.
     """
-    cell, files = job["settings"]["cell"], [Path(file) for file in job["local_files"]]
+    cell = job["settings"]["cell"]
     if not (rounds := job["settings"]["ceiling_rounds"]):
         return [], None
     if "problem" in addresses:
         return [], addresses["problem"]
+    files = caches.files(job, plan)
     connect = bare.of(job["location"], addresses["of"], cell["cache"] == "direct")
     try:
         return ceiling.measure(work, names, connect, rounds, lambda: caches.ready(cell["cache"], files)), None

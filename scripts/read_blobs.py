@@ -18,13 +18,11 @@ from scripts.lib import provenance
 from scripts.lib.mpi import patiently, say_problem
 from scripts.lib.program import Problem, read_json
 from scripts.readers.process import Process
-from scripts.stores.processes import die_with_parent
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run this process to its end."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    die_with_parent()
     # The launcher sends it to the processes that are left when another has ended.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stderr.reconfigure(encoding="ascii", errors="backslashreplace")

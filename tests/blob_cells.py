@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import ROOT, artefact
 
-from scripts.lib import objects
+from scripts.lib import mpi, objects
 from scripts.make_blobs import make
 from scripts.stores import addresses, azure, s3, servers
 from scripts.studies import blobs
@@ -25,7 +25,8 @@ LEVELS = {
     "operation_size": "1GiB",
     "chunk_size": "256KiB",
     "concurrency": "1",
-    "cache": "warm",
+    # A machine short of memory takes pages away at any time; only tests of the cache ask for a state.
+    "cache": "any",
 }
 MPI = {"launcher": None, "hostfile": None, "library": None}
 
@@ -78,6 +79,20 @@ class Cell:
             Path(file).parent.mkdir(exist_ok=True)
             Path(file).write_bytes(objects.stream(entry).read())
         return self
+
+    def pretend(self, prelude: str) -> None:
+        """Let each MPI process run `prelude` before the program: a fault planted where it counts."""
+        launcher, rank = self.folder / "launcher", self.folder / "rank.py"
+        rank.write_text(
+            f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{prelude}\nfrom mpi4py import run\nrun.main()\n",
+            encoding="utf-8",
+        )
+        gforker = Path(sys.executable).with_name("mpiexec.gforker")
+        command = f"{sys.executable} -sE {rank} -m {mpi.PROGRAM}"
+        launcher.write_text(f'#!/bin/sh\nexec {gforker} "$1" "$2" {command}\n', encoding="utf-8")
+        launcher.chmod(0o755)
+        self.settings["mpi"]["launcher"] = [str(launcher)]
+        self.env |= mpi.WITHIN_A_MACHINE
 
     def measure(self) -> dict:
         """Measure the cell; returns the program's part of the record, with the study's own verdict as `reasons`."""

@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from bad_store import BadStore, in_front_of
 from blob_cells import Cell, Store, serving
 from conftest import ROOT, processes_of
+
+from scripts.lib import mpi
 
 KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
 
@@ -264,6 +267,30 @@ def test_a_process_that_cannot_import_what_it_needs_ends_them_all(on_disk, tmp_p
     here.settings["mpi"]["launcher"] = [str(launcher)]
     assert "No module named 'no_such_module'" in here.problem()
     assert processes_of(str(here.folder)) == []
+
+
+@pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.35, 0.5])
+def test_a_program_that_is_killed_while_its_processes_start_leaves_none_of_them(on_disk, delay_s):
+    here = on_disk(processes="4")
+    with here.started(here.folder / "log") as process:
+        while not ranks_of_this_test():
+            time.sleep(0.01)
+        time.sleep(delay_s)
+        process.kill()
+    deadline = time.monotonic() + 10
+    while ranks_of_this_test() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = ranks_of_this_test()
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def test_a_launcher_that_labels_lines_is_named_and_no_address_is_printed(on_disk):
+    here = on_disk()
+    here.settings["mpi"]["launcher"] = [str(ROOT / ".venv/bin/mpiexec.gforker"), "-l"]
+    here.env |= mpi.WITHIN_A_MACHINE
+    assert here.problem() == ("the MPI launcher adds words to what process 0 says; leave its option for labels out")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -43,6 +43,15 @@ def test_an_embedded_server_is_not_read_from_other_machines():
     ]
 
 
+def test_other_machines_in_a_hostfile_of_the_same_name_make_another_cell(tmp_path):
+    hostfile = tmp_path / "hosts"
+    names = []
+    for hosts in ("node1:4", "# ours\nnode1:4\n", "node1:2\nnode2:2"):
+        hostfile.write_text(hosts, encoding="utf-8")
+        names.append(matrix.expand(resolved({"mpi": {"hostfile": str(hostfile)}}), "blobs")[0][0].name)
+    assert names[0] == names[1] != names[2]
+
+
 def omitted(config: dict) -> list[str]:
     return [one.reason for one in matrix.expand(config, "blobs")[1]]
 
@@ -57,6 +66,10 @@ def omitted(config: dict) -> list[str]:
         ({"objects": ["shared", "own"]}, "each process reading an object of its own is the pattern multiple-files"),
         ({"pattern": ["sections", "broadcast"], "objects": ["own"]}, "broadcast reads one object"),
         ({"operation_size": ["1KiB", "4KiB"]}, "an operation_size of 1KiB is smaller than a page"),
+        (
+            {"chunk_size": ["1MiB"], "concurrency": [1, 2]},
+            "2 chunks at once need as many: what a process asks for at 1MiB has 1 chunk of 1MiB",
+        ),
         (
             {"pattern": ["scatter"], "size": ["1GiB"], "operation_size": ["128KiB", "256KiB"]},
             "scatter cuts operations into whole blocks, of 256 KiB in an object of 1GiB",

@@ -162,6 +162,21 @@ def test_every_pattern_has_a_picture_a_title_and_an_explanation():
     assert set(words.PATTERNS) == set(patterns.PATTERNS) == set(drawing.EXPLAINED) == set(layout.TITLES)
 
 
+# Machines
+
+
+def test_the_machines_of_a_record_are_those_that_read():
+    login = {"node": "login", "cpu": "A"}
+    nodes = [{"name": name, "processes": 4, "node": name, "cpu": "B"} for name in ("n1", "n2")]
+    assert facts_program.hosts_of({"host": login}) == [login]
+    assert facts_program.hosts_of({"host": login, "effective": {"hosts": nodes}}) == [
+        {"node": "n1", "cpu": "B"},
+        {"node": "n2", "cpu": "B"},
+    ]
+    alone = [{"name": "login", "processes": 2, **login}]
+    assert facts_program.hosts_of({"host": login, "effective": {"hosts": alone}}) == [login]
+
+
 # Figures
 
 

@@ -30,7 +30,8 @@ def test_srun_starts_the_processes_and_they_find_one_another(cell: Cell, tmp_pat
     record = cell.measure()
     assert record["reasons"] == []
     assert record["effective"]["launcher"] == "srun --mpi=pmi2"
-    assert record["effective"]["hosts"] == [{"name": "node1", "processes": 2}]
+    [host] = record["effective"]["hosts"]
+    assert (host["name"], host["node"], host["processes"]) == ("node1", "node1", 2)
     assert not processes_of(str(tmp_path))
 
 

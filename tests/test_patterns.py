@@ -16,7 +16,7 @@ SHARED_OUT = ["sections", "sections-interleaved", "scatter", "mpi-io", "mpi-io-c
 
 
 def plan(pattern: str, processes: int, size: int = MIB, own: bool = False, **asked: int) -> Plan:
-    sizes = {"operation_bytes": 2**30, "chunk_bytes": 4 * MIB} | asked
+    sizes = {"operation_bytes": 2**30, "chunk_bytes": 4 * MIB, "concurrency": 1} | asked
     return Plan(pattern, processes, size, sizes_of.block_bytes(size), {**sizes, "own": own})
 
 
@@ -128,13 +128,14 @@ def test_the_end_of_a_block_alone_is_not_verified():
 
 
 def test_a_ceiling_asks_for_the_first_operation_of_each_process_with_all_threads():
-    found = plan("sections", 2, 8 * MIB, operation_bytes=2 * MIB)
-    work = ceiling.shares(found, 4)
+    found = plan("sections", 2, 8 * MIB, operation_bytes=2 * MIB, chunk_bytes=MIB // 2, concurrency=4)
+    work = ceiling.shares(found)
     assert len(work) == 8
     assert sorted(piece for share in work for piece in share)[:2] == [(0, 0, MIB // 2), (0, MIB // 2, MIB // 2)]
     assert sum(length for share in work for _, _, length in share) == 4 * MIB
-    assert len(ceiling.shares(plan("broadcast", 4), 2)) == 2
-    interleaved = ceiling.shares(plan("sections-interleaved", 2), 3)
+    assert len(ceiling.shares(plan("broadcast", 4, chunk_bytes=MIB // 2, concurrency=2))) == 2
+    assert len(ceiling.shares(plan("broadcast", 4, concurrency=2))) == 1, "one chunk is one request"
+    interleaved = ceiling.shares(plan("sections-interleaved", 2, concurrency=3))
     assert sum(length for share in interleaved for _, _, length in share) == MIB
 
 

@@ -26,9 +26,9 @@ def facts(path: Path | str = ".") -> dict:
     }
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may use: its affinity mask, cut by the control group's quota."""
-    cores = len(os.sched_getaffinity(0))
+def usable_cores(mask: set[int] | None = None) -> int:
+    """Return how many cores may be used: those of `mask` (this process's own), cut by the control group's quota."""
+    cores = len(os.sched_getaffinity(0) if mask is None else mask)
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 

@@ -6,6 +6,7 @@ hostfile it is the bundled Hydra, over several machines; a cluster's own launche
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -21,11 +22,11 @@ from scripts.lib.program import Problem
 from scripts.stores.processes import owned
 
 PROGRAM = "scripts.read_blobs"
-# mpi4py ends all processes where one of them fails, even as it imports; without it the others would wait for ever.
-_PYTHON = [sys.executable, "-sE", "-m", "mpi4py", "-m"]
+_PYTHON = [sys.executable, "-sE", "-m", "scripts.lib.start_rank", "-m"]
 # MPICH's own transport within a machine: without these it listens on every network.
-_WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
+WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
 _PATIENCE_S = 10.0
+_SOON_S = 2e-4
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
 _PROBLEM, _ABORTED = "problem: ", "Abort("
 # What gforker sends to the others when one has ended.
@@ -69,6 +70,9 @@ class Ranks:
                 if message["event"] != event:
                     raise Problem(f"rank 0 said {message['event']} where {event} was expected; report this")
                 return message
+            if '{"event": ' in line:
+                # The line itself may hold signed addresses.
+                raise Problem("the MPI launcher adds words to what process 0 says; leave its option for labels out")
             print(line, end="", file=sys.stderr, flush=True)
         status = self._process.wait()
         self._listener.join(_PATIENCE_S)
@@ -150,7 +154,7 @@ def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
     command = [*_launcher(mpi, count), "-n", str(count), *_PYTHON, PROGRAM]
     env = dict(os.environ)
     if not mpi["launcher"] and not mpi["hostfile"]:
-        env |= _WITHIN_A_MACHINE
+        env |= WITHIN_A_MACHINE
         segments.sweep()
     if mpi["library"]:
         env["MPI4PY_LIBMPI"] = mpi["library"]
@@ -183,18 +187,50 @@ def slots(hostfile: Path) -> int:
     Raises:
         Problem: it cannot be read or understood.
     """
-    try:
-        lines = hostfile.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise Problem(f"{hostfile} cannot be read: {error.strerror}") from error
-    hosts = [words[0] for line in lines if (words := line.partition("#")[0].split())]
+    hosts = hosts_of(hostfile)
     counts = [host.partition(":")[2] or "1" for host in hosts]
-    if wrong := [host for host, number in zip(hosts, counts, strict=True) if not number.isdigit()]:
+    if wrong := [host for host, many in zip(hosts, counts, strict=True) if not (many.isascii() and many.isdigit())]:
         raise Problem(f"{hostfile}: {wrong[0]!r} is no host:slots")
     return sum(map(int, counts))
 
 
+def hosts_of(hostfile: Path) -> list[str]:
+    """Return the entries of a hostfile, without comments.
+
+    Raises:
+        Problem: it cannot be read.
+    """
+    try:
+        lines = hostfile.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise Problem(f"{hostfile} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Problem(f"{hostfile} is not in UTF-8: byte {error.start + 1}; save it as that") from error
+    return [words[0] for line in lines if (words := line.partition("#")[0].split())]
+
+
 def patiently(request, pause_s: float = 5e-5) -> None:
     """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
+    soon = time.perf_counter() + _SOON_S
     while not request.Test():
-        time.sleep(pause_s)
+        # A sleep takes longer than what most waits are for; who else can run may.
+        if time.perf_counter() < soon:
+            os.sched_yield()
+        else:
+            time.sleep(pause_s)
+
+
+def span(rows: list[dict]) -> tuple[float, float]:
+    """Return the seconds of an iteration, and those until the first process that had something to read was done.
+
+    Each row has `host`, `times` (began, ended) and `bytes` of a process.
+    They count from when the first process of a machine begins: one that gets no core until others are done begins late
+    and is quick by its own clock. Machines have no common clock, so it is the longest of any.
+    """
+    longest, first_done = 0.0, math.inf
+    for name in {row["host"] for row in rows}:
+        here = [row for row in rows if row["host"] == name]
+        start = min(row["times"][0] for row in here)
+        longest = max(longest, max(row["times"][1] for row in here) - start)
+        first_done = min([first_done, *(row["times"][1] - start for row in here if row["bytes"])])
+    return longest, first_done if first_done < math.inf else 0.0

@@ -47,6 +47,7 @@ def of(settings: dict, manifest: dict) -> "Plan":
     asked = {
         "operation_bytes": sizes.in_bytes(cell["operation_size"]),
         "chunk_bytes": sizes.in_bytes(cell["chunk_size"]),
+        "concurrency": int(cell["concurrency"]),
         "own": cell["objects"] == "own",
     }
     plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], asked)
@@ -87,13 +88,14 @@ class Plan:
             processes: number of MPI processes.
             size: bytes of an object.
             block: bytes of a block of an object.
-            asked: {"operation_bytes", "chunk_bytes", "own"}; own: process i reads its section of object i, not of 0.
+            asked: {"operation_bytes", "chunk_bytes", "concurrency", "own"}; concurrency: chunks that a process asks
+                for at once; own: process i reads its section of object i, not of 0.
 
         Raises:
             Problem: the pattern cannot be read with such operations.
         """
         self.pattern, self.processes, self.size, self.block = pattern, processes, size, block
-        self.own = asked["own"]
+        self.own, self._chunk_bytes, self._concurrency = asked["own"], asked["chunk_bytes"], asked["concurrency"]
         self.operation_bytes = self._whole(asked["operation_bytes"])
         self._piece_bytes = self._piece(asked["chunk_bytes"])
         if pattern == "scatter" and self.operation_bytes < min(block, size):
@@ -107,6 +109,18 @@ class Plan:
         """Return how many objects are needed."""
         return self.processes if self.own or self.pattern == "multiple-files" else 1
 
+    @property
+    def at_once(self) -> int:
+        """Return how many chunks a process has under way at most: as many as asked, if an operation has so many."""
+        counts = [sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._fetched_by_all()]
+        return min(self._concurrency, max(counts, default=1))
+
+    @property
+    def largest_request(self) -> int:
+        """Return the bytes of the largest chunk."""
+        lengths = (length for one in self._fetched_by_all() for _, length in one.extents)
+        return min(self._chunk_bytes, max(lengths, default=0))
+
     def operations(self, rank: int) -> list[Operation]:
         """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
         number = rank if self.own or self.pattern == "multiple-files" else 0
@@ -119,6 +133,9 @@ class Plan:
         if self.pattern not in FROM_ONE:
             return self.operations(rank)
         return [] if rank else list(_split(0, [(0, self.size)], self.operation_bytes))
+
+    def _fetched_by_all(self) -> Iterator[Operation]:
+        return (one for rank in range(self.processes) for one in self.fetched(rank))
 
     def buffer_bytes(self, rank: int) -> int:
         """Return the bytes that a process holds at most at once."""

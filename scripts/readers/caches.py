@@ -6,8 +6,18 @@ import time
 from pathlib import Path
 
 from scripts.lib import cache
+from scripts.lib.patterns import Plan
 
 _TRIES, _PAUSE_S = 10, 0.02
+
+
+def files(job: dict, plan: Plan) -> list[Path]:
+    """Return the files on this machine that hold what a cell reads.
+
+    On a file system, and of the S3 server, an object is a file; Azurite's extents cannot be told apart, so it is all.
+    """
+    local = [Path(file) for file in job["local_files"]]
+    return local[: plan.objects] if job["settings"]["store"]["kind"] in ("posix", "s3") else local
 
 
 def ready(asked: str, files: list[Path]) -> dict | None:
@@ -52,7 +62,12 @@ def _let_go_of_sent_pages() -> None:
 def fault(state: dict, host: str, iteration: int) -> str | None:
     """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault."""
     wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
-    if wanted == "any" or state["state"] in (wanted, "unverified"):
+    if wanted == "any" or state["state"] == "unverified":
+        return None
+    after = state["resident_after"]
+    if wanted == "warm" == state["state"] and after is not None and after < cache.WARM_AT_LEAST:
+        return f"the page cache of {host} lost pages in iteration {iteration} ({after:.1%} resident after it)"
+    if state["state"] == wanted:
         return None
     return (
         f"the page cache of {host} was {state['state']} ({state['resident_before']:.1%} resident) before iteration"

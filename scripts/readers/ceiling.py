@@ -10,13 +10,14 @@ from scripts.readers.bare import Getter
 Share = list[tuple[int, int, int]]
 
 
-def shares(plan: Plan, concurrency: int) -> list[Share]:
-    """Return what each thread gets: (object, offset, length), a `concurrency`-th of a process's first operation.
+def shares(plan: Plan) -> list[Share]:
+    """Return what each thread gets: (object, offset, length), a part of a process's first operation.
 
+    There are as many threads as the process has chunks under way at once.
     A contiguous operation is one request a thread; of an interleaved one each extent is.
     """
     first = [plan.fetched(rank)[:1] for rank in range(plan.processes)]
-    return [share for one in first for operation in one for share in _cut(operation, concurrency) if share]
+    return [share for one in first for operation in one for share in _cut(operation, plan.at_once) if share]
 
 
 def _cut(operation: Operation, parts: int) -> list[Share]:

@@ -1,20 +1,21 @@
 """One MPI process of a cell of the blobs study: what it reads between barriers, and what it finds."""
 
 import mmap
+import os
 import re
 import time
 from collections import Counter
-from pathlib import Path
 
 from mpi4py import MPI
 
 from scripts import readers
-from scripts.lib import host, memory, patterns, sizes, verify
-from scripts.lib.mpi import patiently
+from scripts.lib import cache, host, memory, patterns, sizes, verify
+from scripts.lib.mpi import patiently, span
 from scripts.lib.program import Problem
 from scripts.readers import Access, Changed, bare, caches, delivery
 
 _FIRST_BROADCAST = 2**20
+_ANOTHER = bytes([*range(1, 256), 0])
 
 
 class Process:
@@ -34,14 +35,17 @@ class Process:
         self._reader = readers.of(settings["store"], job["location"], self._access)
         self._changed: list[str] = []
         self._samples: list[dict] = []
+        self._local = caches.files(job, self._plan)
         self._done = Counter()
 
     def facts(self) -> dict:
         """Return where this process runs and what it is to read."""
-        leads = self._neighbours.rank == 0
+        file = next(iter(self._job["local_files"]), self._job["settings"]["store"].get("path", "."))
+        masks = self._neighbours.gather(os.sched_getaffinity(0))
         return {
             "host": self._host,
-            "cores": host.usable_cores() if leads else 0,
+            "cores": host.usable_cores(set().union(*masks)) if masks else 0,
+            "machine": host.facts(file) if masks else None,
             "mpi": _library(),
             "client": f"MPI-IO of {_library()}" if self._plan.pattern.startswith("mpi-io") else self._reader.client,
         }
@@ -118,13 +122,13 @@ class Process:
                 break
             state = self._set_cache()
             before = self._reader.retries
-            seconds, count = self._between(lambda: self._read(self._delivery))
+            times, count = self._between(lambda: self._read(self._delivery))
             self._check_last(count)
             row = {
-                "seconds": seconds,
+                "times": times,
                 "bytes": count,
                 "retries": self._reader.retries - before,
-                "cache": state,
+                "cache": state and state | {"resident_after": cache.resident(self._local)},
                 "host": self._host,
             }
             patiently(self._comm.Ibarrier())
@@ -139,27 +143,29 @@ class Process:
 
     def _set_cache(self) -> dict | None:
         """Bring the page cache of this host into the state that is asked for (METHOD 8)."""
-        files = [Path(file) for file in self._job["local_files"]]
-        return None if self._neighbours.rank else caches.ready(self._cell["cache"], files)
+        return None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
 
-    def _between(self, work) -> tuple[float, object]:
-        """Do something between barriers; returns this process's own seconds, and what `work` returns."""
+    def _between(self, work) -> tuple[tuple[float, float], object]:
+        """Do something between barriers; returns when this process began and ended, and what `work` returns."""
         patiently(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
         result = work()
-        seconds = time.perf_counter() - began
+        ended = time.perf_counter()
         patiently(self._comm.Ibarrier())
-        return seconds, result
+        return (began, ended), result
 
     def _empty_iterations(self) -> float:
         """Return the seconds of as many iterations without bytes: the harness's part of the time (METHOD 13)."""
         if self._changed:
             return 0.0
-        empty = self._delivery.without_bytes()
-        seconds = [self._between(lambda: self._read(empty))[0] for _ in range(self._iterations)]
+        empty, seconds = self._delivery.without_bytes(), 0.0
+        for _ in range(self._iterations):
+            times, _count = self._between(lambda: self._read(empty))
+            rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
+            seconds += span(rows)[0] if rows else 0.0
         self._agree()
-        return sum(seconds)
+        return seconds
 
     def _read(self, delivered: delivery.Independent) -> int:
         try:
@@ -169,11 +175,16 @@ class Process:
             return 0
 
     def _check_last(self, count: int) -> None:
-        """Check what the buffer holds: all that was read, or the last operation of it."""
+        """Check what the buffer holds: all that was read, or the last operation of it.
+
+        Then a byte of each of its pages is changed: what the next iteration does not bring cannot pass for brought.
+        """
         if count:
             began = time.perf_counter()
             last = self._delivery.gets[-1]
             self._spot.check(last, self._delivery.view[: last.bytes])
+            pages = memoryview(self._buffer)[:: mmap.PAGESIZE]
+            pages[:] = bytes(pages).translate(_ANOTHER)
             self._verify_s += time.perf_counter() - began
 
     def finish(self) -> dict | None:
@@ -240,20 +251,22 @@ class Process:
 
 
 def _sample(number: int, rows: list[dict]) -> dict:
-    """Return the row of an iteration; the latency is that of the slowest process."""
-    busy = [row["seconds"] for row in rows if row["bytes"]] or [0.0]
+    """Return the row of an iteration."""
+    latency, first_done = span(rows)
     states = [{**row["cache"], "host": row["host"]} for row in rows if row["cache"]]
     fractions = [state["resident_before"] for state in states if state["resident_before"] is not None]
+    after = [state["resident_after"] for state in states if state["resident_after"] is not None]
     worst = min if states and states[0]["asked"] == "warm" else max
     return {
         "iteration": number,
         "phase": "read",
-        "latency_s": max(row["seconds"] for row in rows),
-        "first_done_s": min(busy),
+        "latency_s": latency,
+        "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),
-        "rank_s": " ".join(f"{row['seconds']:.6f}" for row in rows),
+        "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
         "resident_before": worst(fractions) if fractions else None,
         "retries": sum(row["retries"] for row in rows),
+        "resident_after": min(after, default=None),
         "not_as_asked": [line for one in states if (line := caches.fault(one, one["host"], number))],
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from scripts.lib import memory, sizes
-from scripts.lib.mpi import slots
+from scripts.lib.mpi import hosts_of, slots
 from scripts.lib.patterns import WHOLE
 from scripts.studies import checks
 
@@ -84,6 +84,7 @@ def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
     if store.get("server") and config["studies"]["blobs"]["mpi"].get("hostfile"):
         yield "an embedded server is reached from its own machine only, and a hostfile may name others"
     yield from _too_small(levels)
+    yield from _too_few_chunks(levels)
     if levels["objects"] == "own" and pattern not in _OF_SECTIONS:
         if pattern == "single-file":
             yield "each process reading an object of its own is the pattern multiple-files"
@@ -108,12 +109,25 @@ def _too_small(levels: dict[str, str]) -> Iterator[str]:
         yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {levels['size']}"
 
 
+def _share(levels: dict[str, str]) -> int:
+    """The bytes of an object that the process with most of them asks for."""
+    size = sizes.in_bytes(levels["size"])
+    return -(-size // int(levels["processes"])) if levels["pattern"] in _OF_SECTIONS else size
+
+
+def _too_few_chunks(levels: dict[str, str]) -> Iterator[str]:
+    """Yield that so many chunks cannot be under way at once, as an operation has fewer (interleaved: one a piece)."""
+    concurrency, chunk = int(levels["concurrency"]), sizes.in_bytes(levels["chunk_size"])
+    chunks = -(-min(sizes.in_bytes(levels["operation_size"]), _share(levels)) // chunk)
+    if concurrency > chunks and not levels["pattern"].endswith("-interleaved"):
+        has = f"{chunks} chunk{'s' * (chunks != 1)} of {levels['chunk_size']}"
+        yield f"{concurrency} chunks at once need as many: what a process asks for at {levels['size']} has {has}"
+
+
 def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
     """Yield that an SDK would hold more than a process may, who has two copies of each chunk that is under way."""
     operation, chunk = sizes.in_bytes(levels["operation_size"]), sizes.in_bytes(levels["chunk_size"])
-    size, concurrency = sizes.in_bytes(levels["size"]), int(levels["concurrency"])
-    share = -(-size // int(levels["processes"])) if levels["pattern"] in _OF_SECTIONS else size
-    buffer = min(operation, share)
+    buffer, concurrency = min(operation, _share(levels)), int(levels["concurrency"])
     held = buffer + 2 * min(chunk, buffer) * concurrency
     if held > operation + memory.SPARE:
         yield (
@@ -125,7 +139,9 @@ def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
 def complete(settings: dict, config: dict) -> dict:
     """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
     mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
-    return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"]), "mpi": mpi}
+    # Other machines in a file of the same name make another cell.
+    hosts = {"hosts": hosts_of(Path(mpi["hostfile"]))} if mpi["hostfile"] else {}
+    return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"]), "mpi": mpi | hosts}
 
 
 def _at(setting: int | dict[str, int], size: str) -> int:

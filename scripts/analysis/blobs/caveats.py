@@ -47,8 +47,9 @@ def method(results: Results) -> list[str]:
     return [
         "A repeat is a block: every cell once, in a seeded random order, nothing else running. A record starts the MPI "
         "processes once and reads many times; iterations are summarised within the record.",
-        "An iteration lies between two barriers. Its latency is that of the slowest process; what each process took is "
-        "in the samples. Start of the processes and the first broadcast are timed apart.",
+        "An iteration lies between two barriers. Its latency counts from when the first process begins until the last "
+        "is done, by the machine's clock (of several machines: the longest); what each process took is in the samples. "
+        "Start of the processes and the first broadcast are timed apart.",
         "The state of the page cache is set before every iteration, outside the time, and what was in memory is in the "
         "samples.",
         "Bandwidth is all bytes that reached the processes by all time: an object that is read once and broadcast to "
@@ -61,8 +62,9 @@ def method(results: Results) -> list[str]:
         "whole object are not compared with those that give it a section: the bytes differ.",
         "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects "
         "and cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
-        "Every block of every object that is delivered is checked against the manifest outside the timed window; the "
-        "objects are random bytes that do not compress.",
+        "After each iteration, outside the time, every block that a process holds is checked against the manifest, and "
+        "its buffer changed. Where an iteration takes several operations, that is the last of them; all are checked in "
+        "a pass of its own. The objects are random bytes that do not compress.",
     ]
 
 

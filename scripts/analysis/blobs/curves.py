@@ -47,7 +47,7 @@ LATENCY = Value(
     "latency_s",
     "Latency",
     "Latency of an iteration / s",
-    "Latency: of the slowest process, the {latency}; lower is better.",
+    "Latency: until the last process is done, the {latency}; lower is better.",
 )
 FIRST = Value(
     "first_ratio",
@@ -58,9 +58,9 @@ FIRST = Value(
 )
 IMBALANCE = Value(
     "imbalance",
-    "Slowest against fastest process",
-    "Slowest process / fastest process",
-    "The seconds of the slowest process by those of the fastest, the median over a record's iterations.",
+    "Last against first process done",
+    "Last process done / first process done",
+    "When the last process was done by when the first was, from the iteration's begin: median over its record.",
     ratio=True,
 )
 SHARE = Value(
@@ -270,8 +270,8 @@ def first_in_words(results: Results) -> list[str]:
 
 
 def imbalance_in_words(results: Results) -> list[str]:
-    """Return a sentence a store: how far apart the slowest and the fastest process are."""
-    return _spans(results, "imbalance", "the slowest process took {} times as long as the fastest")
+    """Return a sentence a store: how far apart the first and the last process are done."""
+    return _spans(results, "imbalance", "the last process was done after {} times as long as the first")
 
 
 def _spans(results: Results, column: str, text: str) -> list[str]:

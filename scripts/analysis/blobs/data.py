@@ -85,7 +85,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     if found["samples"].empty and found["cells"].empty:
         if printed.empty:
             raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
-        found["cells"] = _of_printed(printed)
+        found["cells"] = _of_printed(printed, processes_of(told))
     samples = _complete_samples(found["samples"], folder)
     records = _records(samples)
     cells = _complete_cells(found["cells"], records)
@@ -98,6 +98,11 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         matrix = matrix.astype(str).replace("nan", "")
     absent = tuple(sentence for name, sentence in ABSENT.items() if found[name].empty)
     return Results(samples, cells, verdicts, matrix, records, printed, told, absent)
+
+
+def processes_of(facts: dict) -> int:
+    """Return by how many processes printed tables were measured: as the facts say, else as in the published study."""
+    return int(facts.get("processes") or printed_tables.PROCESSES)
 
 
 def reads(samples: pd.DataFrame, phase: str = "read") -> pd.DataFrame:
@@ -123,7 +128,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     """A row a record: cell, repeat, valid, factors, iterations, total_s, bytes, and VALUES.
 
     latency_s is the median of the iterations after the first (of a single one, that one), first_ratio the first's by
-    it, spread the slowest by the fastest of them, imbalance the median of slowest by fastest process, share the
+    it, spread the slowest by the fastest of them, imbalance the median of last by first process done, share the
     bandwidth by the ceiling's.
     """
     columns = ["cell", "repeat", "valid", "control", *FACTORS, "iterations", "total_s", "bytes", *VALUES]
@@ -184,11 +189,11 @@ def _summary(own: pd.DataFrame, name: str) -> stats.Estimate:
     return found if found.n >= resampling.LEAST else found._replace(low=np.nan, high=np.nan)
 
 
-def _of_printed(printed: pd.DataFrame) -> pd.DataFrame:
+def _of_printed(printed: pd.DataFrame, processes: int) -> pd.DataFrame:
     """Cells of printed tables: one number each, without interval."""
     cells = printed[["store", "pattern", "size"]].assign(
         cell=printed[["store", "pattern", "size"]].agg("_".join, axis=1),
-        processes=str(printed_tables.PROCESSES),
+        processes=str(processes),
         n=1,
         latency_s=printed["latency"].astype(float),
         mib_s=printed["bandwidth"].astype(float),

@@ -66,7 +66,7 @@ def in_words(results: Results) -> list[str]:
 
 
 def _plan(pattern: str, own: bool) -> patterns.Plan:
-    asked = {"operation_bytes": BLOCK * BLOCKS, "chunk_bytes": BLOCK, "own": own}
+    asked = {"operation_bytes": BLOCK * BLOCKS, "chunk_bytes": BLOCK, "concurrency": 1, "own": own}
     return patterns.Plan(pattern, PROCESSES, BLOCK * BLOCKS, BLOCK, asked)
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from scripts.analysis import prose
 from scripts.analysis.blobs import printed, words
-from scripts.analysis.blobs.data import Results
+from scripts.analysis.blobs.data import Results, processes_of
 from scripts.analysis.page import Table
 
 # What has rows of its own where it varies, beside the size.
@@ -41,7 +41,8 @@ def tables(results: Results) -> Iterator[Table]:
 
 def audit(results: Results) -> Table:
     """Return the printed cells whose bandwidth does not follow from size and latency."""
-    found = printed.disagreeing(results.printed) if results.is_printed else results.printed.iloc[:0]
+    processes = processes_of(results.facts)
+    found = printed.disagreeing(results.printed, processes) if results.is_printed else results.printed.iloc[:0]
     if found.empty:
         return Table("audit", "", pd.DataFrame())
     frame = found[["pattern", "size", "store"]].assign(size=found["size"].map(words.size))
@@ -49,7 +50,7 @@ def audit(results: Results) -> Table:
     frame["recomputed / MiB/s"], frame["printed against it / %"] = found["recomputed"], found["percent"]
     caption = (
         f"{len(found)} of {len(results.printed)} printed bandwidths that do not follow from the size and the latency "
-        f"printed beside them ({printed.PROCESSES} processes), even if both were rounded."
+        f"printed beside them ({processes} processes), even if both were rounded."
     )
     formats = {"recomputed / MiB/s": "{:.3f}".format, "printed against it / %": "{:+.2f}".format}
     return Table("audit", caption, frame, formats, numbers=found)

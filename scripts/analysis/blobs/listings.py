@@ -31,14 +31,14 @@ def iterations(results: Results) -> Table:
     frame["first / s"], frame["later / s"] = cells["first_s"], later
     frame["first / later"] = cells["first_ratio"]
     frame["slowest / fastest iteration"] = cells["spread"]
-    frame["slowest / fastest process"] = cells["imbalance"]
+    frame["last / first process done"] = cells["imbalance"]
     frame["slowest process"] = cells["cell"].map(_slowest(results)).fillna("")
     formats = dict.fromkeys(("first / s", "later / s"), prose.number) | {"iterations a record": WHOLE}
-    formats |= dict.fromkeys(("first / later", "slowest / fastest iteration", "slowest / fastest process"), prose.ratio)
+    formats |= dict.fromkeys(("first / later", "slowest / fastest iteration", "last / first process done"), prose.ratio)
     return Table(
         "iterations",
         "Medians over the repeats. Later: the median of a record's iterations after the first; slowest / fastest "
-        "iteration: of the later ones; slowest process: the number of the one that was last in most "
+        "iteration: of the later ones; slowest process: the number of the one that took longest in most "
         "iterations, and in how many of them.",
         frame,
         formats,
