@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import sys
-from copy import deepcopy
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,6 +12,7 @@ import yaml
 from conftest import ROOT, program
 
 from scripts.analysis import config as configuration
+from scripts.analysis import matrix
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = DOCUMENTS[0].read_text(encoding="utf-8")
@@ -182,19 +182,31 @@ def test_every_rule_of_the_method_is_there_and_no_other_is_cited():
     assert cited <= set(range(1, 24))
 
 
-def merged(base: dict, part: dict) -> dict:
-    """Return `base` with the mappings of `part` merged into it."""
-    result = deepcopy(base)
-    for key, value in part.items():
-        nested = isinstance(value, dict) and isinstance(result.get(key), dict) and key not in ("disk", "s3")
-        result[key] = merged(result[key], value) if nested else value
-    return result
+def edited(base: yaml.MappingNode, part: yaml.MappingNode) -> None:
+    """Change and add the lines of `part` in `base`, as a reader does: a line is a whole entry."""
+    for key, value in part.value:
+        at = next((number for number, (known, _) in enumerate(base.value) if known.value == key.value), len(base.value))
+        if at < len(base.value) and isinstance(value, yaml.MappingNode) and not value.flow_style:
+            edited(base.value[at][1], value)
+        else:
+            base.value[at : at + 1] = [(key, value)]
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_examples_of_configurations_are_valid(text: str):
-    base = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
-    configuration.resolve(merged(base, yaml.safe_load(text)), [])
+def test_examples_of_configurations_are_valid(text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    values = yaml.compose((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    edited(values, yaml.compose(text))
+    matrix.check(configuration.resolve(yaml.safe_load(yaml.serialize(values)), []), [])
+
+
+@pytest.mark.parametrize("text", blocks(DOCUMENTS[0], "yaml"), ids=lambda text: text.partition("\n")[0])
+def test_examples_of_the_readme_are_lines_that_change_and_a_run_of_its_own(text: str):
+    default = (ROOT / "config/config.yaml").read_text(encoding="utf-8").splitlines()
+    lines = text.splitlines()
+    assert [line for line in lines if line in default and not line.endswith(":")] == []
+    assert [line for line in lines if line.endswith(":") and line not in default] == []
+    assert lines[0].startswith("run: ")
 
 
 def test_the_citation_is_complete():

@@ -181,6 +181,12 @@ def test_volumes_that_cannot_be_measured_are_left_out_with_the_reason(volumes):
     assert len(cells) == 4
 
 
+def test_a_baseline_may_be_imported_beside_a_matrix(volumes):
+    compare = [{"factor": "store", "baseline": "elsewhere"}]
+    volumes["studies"]["volumes"] |= {"imports": [{"from": "results", "name": "elsewhere"}], "compare": compare}
+    assert matrix.expand(volumes, "volumes")[0]
+
+
 def test_a_study_that_only_imports_has_no_cells():
     imported = configuration.load(ROOT / "config/import.yaml")
     assert matrix.expand(imported, "volumes") == ([], [])

@@ -105,7 +105,9 @@ def _check_left(config: dict, study: str, cells: list[Cell], omitted: dict[str, 
     reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
     if not cells:
         raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
-    for comparison in config["studies"][study]["compare"]:
+    section = config["studies"][study]
+    # The levels of imported results are in their files.
+    for comparison in [] if section.get("imports") else section["compare"]:
         factor, baseline = comparison["factor"], str(comparison["baseline"])
         if not any(cell.levels[factor] == baseline for cell in cells):
             raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({reasons})")
