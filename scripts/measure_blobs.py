@@ -34,7 +34,7 @@ def measure(step: Step) -> dict:
         facts = ranks.hear("started")["facts"]
         started = ranks.seconds()
         ranks.hear("ready")
-        step.open_window()
+        step.open_window(sets_cache=True)
         ranks.say({})
         ranks.hear("read")
         step.close_window()

@@ -87,9 +87,8 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
             "scratch": str(_scratch(stack, arguments.out)),
         }
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
-        window = _Window(settings["cell"].get("cache", "any"), files, served)
+        window = Window(settings["cell"].get("cache", "any"), files, served)
         record = child.converse(window, served, cell["time_limit_s"])
-    # A program that sets the page cache itself, before every iteration, knows its state better.
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     facts["load_after"] = list(os.getloadavg())
     failed = study.failures(record, settings, manifest)
@@ -146,21 +145,25 @@ def inherited() -> dict[str, str]:
     return env | nothing | {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
-class _Window:
+class Window:
     """The timed window as seen from outside: the page cache before and after, and the requests in between."""
 
     def __init__(self, state: str, files: list[Path], served: servers.Served | None) -> None:
+        """Say in which `state` the page cache should be for `files`, and whose requests are counted."""
         self._state, self._files, self._served = state, files, served
         self.cache: dict = {}
         self.requests: dict = {}
 
-    def open(self) -> None:
+    def open(self, *, sets_cache: bool) -> None:
+        """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
         os.sync()
-        self.cache = cache.prepare(self._state, self._files) if self._files else _uncontrolled(self._state)
+        if not sets_cache:
+            self.cache = cache.prepare(self._state, self._files) if self._files else _uncontrolled(self._state)
         if self._served:
             self._served.open_window()
 
     def close(self) -> None:
+        """End: the readers are gone."""
         if self._served:
             self.requests = self._served.close_window()
         self.cache["resident_after"] = cache.resident(self._files) if self._files else None
@@ -187,7 +190,7 @@ class _Child:
             ) from error
         self._say(job)
 
-    def converse(self, window: _Window, served: servers.Served | None, limit_s: float) -> dict:
+    def converse(self, window: Window, served: servers.Served | None, limit_s: float) -> dict:
         """Answer the program until it hands over its record.
 
         Raises:
@@ -213,7 +216,10 @@ class _Child:
                 message = json.loads(line)
                 if message["event"] == "record":
                     return message["record"]
-                (window.open if message["event"] == "open" else window.close)()
+                if message["event"] == "open":
+                    window.open(sets_cache=message["sets_cache"])
+                else:
+                    window.close()
                 self._say({})
 
     def _say(self, message: dict) -> None:

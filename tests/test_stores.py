@@ -359,6 +359,18 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
     assert cache.resident([tmp_path / "empty"]) is None
 
 
+def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(3_000_000))
+    cache.prepare("warm", [file])
+    window = measuring.Window("cold", [file], None)
+    window.open(sets_cache=True)
+    window.close()
+    assert window.cache == {"resident_after": 1.0}
+    window.open(sets_cache=False)
+    assert window.cache["state"] == "cold"
+
+
 def test_the_state_of_files_in_memory_cannot_be_verified():
     folder = Path("/dev/shm")
     if cache.file_system_type(folder) != "tmpfs":

@@ -27,9 +27,9 @@ class Step:
             raise Problem("this program is started by scripts.step, which tells it what to measure on standard input")
         self.job: dict = json.loads(line)
 
-    def open_window(self) -> None:
-        """Return when the page cache is as asked and requests are counted."""
-        self._say({"event": "open"})
+    def open_window(self, *, sets_cache: bool = False) -> None:
+        """Return when the page cache is as asked, unless the program sets it itself, and requests are counted."""
+        self._say({"event": "open", "sets_cache": sets_cache})
         self._hear()
 
     def close_window(self) -> None:
