@@ -206,7 +206,7 @@ def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
         "posix.Reader.read = lose"
     )
     record = here.measure()
-    assert "lost pages in iteration 1 (0.0% resident after it); so were 2 other states" in record["reasons"][0]
+    assert record["reasons"] == ["the page cache lost pages while the cell ran (0.0% resident after), warm was asked"]
     assert record["cache"]["resident_after"] == 0.0
 
 
@@ -253,7 +253,7 @@ def test_a_process_without_work_is_reported(cell):
 def test_the_page_cache_is_as_asked_before_every_iteration_and_every_round_of_the_ceiling(cell, state, fraction):
     record = cell(cache=state).measure()
     assert record["reasons"] == []
-    assert [row["resident_before"] for row in record["samples"]] == [fraction] * 5
+    assert [row["resident_before"] for row in record["samples"]] == pytest.approx([fraction] * 5, abs=0.01)
     assert record["effective"]["direct"] == (state == "direct")
 
 

@@ -200,7 +200,7 @@ def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
 
 def faults(record: dict, settings: dict) -> list[str]:
     """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-    found = list(record["faults"]) or checks.undone(record["work"])
+    found = list(record["faults"]) or [*checks.lost_pages(record["cache"]), *checks.undone(record["work"])]
     grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
     if grown > allowed:
         found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")

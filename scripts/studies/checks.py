@@ -1,5 +1,7 @@
 """What the records of several studies are checked for."""
 
+from scripts.lib import cache
+
 
 def undone(work: dict) -> list[str]:
     """Return where the work that was done is not the work that was asked (METHOD 9)."""
@@ -24,3 +26,11 @@ def uncounted(record: dict, settings: dict) -> list[str]:
     if settings["store"].get("server") == "embedded" and not record["requests"].get("GET", {}).get("count"):
         return ["no request reached the embedded server, or none was counted"]
     return []
+
+
+def lost_pages(state: dict) -> list[str]:
+    """Return that files of a warm cell were no longer in the page cache when it was done (METHOD 8)."""
+    after = state["resident_after"]
+    if state["asked"] != "warm" or after is None or after >= cache.WARM_AT_LEAST:
+        return []
+    return [f"the page cache lost pages while the cell ran ({after:.1%} resident after), warm was asked"]

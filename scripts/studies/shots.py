@@ -122,10 +122,7 @@ def _cache(cache: dict) -> list[str]:
         return []
     if state != asked:
         return [f"the page cache was {state} ({cache['resident_before']:.1%} resident), {asked} was asked"]
-    after = cache["resident_after"]
-    if asked == "warm" and after is not None and after < 0.99:
-        return [f"the page cache lost pages while the cell ran ({after:.1%} resident after), warm was asked"]
-    return []
+    return checks.lost_pages(cache)
 
 
 def _settings(effective: dict) -> list[str]:
