@@ -191,7 +191,7 @@ def record(**changes: object) -> dict:
         ({"work": {**record()["work"], "tasks_done": 7}}, "7 tasks were done, 8 asked"),
         ({"work": {**record()["work"], "blocks_verified": 3}}, "3 blocks with the right checksum were done, 4 asked"),
         ({"work": {**record()["work"], "checksum": "b"}}, "the values that were read do not have the checksum"),
-        ({"cache": {**record()["cache"], "resident_after": 0.98}}, "the page cache lost pages while the cell ran (98.0%"),
+        ({"cache": {**record()["cache"], "resident_after": 0.98}}, "the page cache lost pages while the cell ran (98"),
         ({"memory": {"growth_bytes": 2**31, "allowed_bytes": 2**30}}, "a process grew by 2 GiB, 1 GiB are allowed"),
     ],
 )
