@@ -28,5 +28,8 @@ rule all:
     default_target: True
     input:
         "results/{run}/checked.json".format(run=RUN),
-        # Named here too: a record that was moved aside must be measured, though the report made from it is there.
+        # Named here too: a page that was removed must be made, and a record that was moved aside must be measured, though
+        # what is made from them is there.
+        "reports/{run}/index.html".format(run=RUN),
+        pages_of,
         all_records,

@@ -218,6 +218,17 @@ def test_where_a_provision_is_gone_only_what_is_missing_or_failed_is_measured(ti
     assert artefact(kept) == before
 
 
+def test_a_report_is_made_of_records_whose_data_were_removed(tiny):
+    write(tiny, SINGLE)
+    assert launch(tiny).returncode == 0
+    shutil.rmtree(tiny / "results/tiny/data")
+    shutil.rmtree(tiny / "reports")
+    (tiny / "results/tiny/shots/facts.json").unlink()
+    done = launch(tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tiny / "reports/tiny/shots.html").exists()
+
+
 def test_what_fails_is_said_reported_and_done_again(tiny):
     values = json.loads(json.dumps(TINY))
     values["libraries"]["hdf5-9.9.9"] = {"kind": "wheel", "hdf5": "9.9.9"}
