@@ -2,12 +2,10 @@
 
 import contextlib
 import gc
-import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,9 +18,9 @@ from conftest import ROOT, artefact, processes_of, program
 from scripts import measuring
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
-from scripts.lib import objects, sizes
+from scripts.lib import objects
 from scripts.plan import plan
-from scripts.stores import addresses, azure, servers, serving, transfer
+from scripts.stores import addresses, azure, servers, serving
 
 MIB = 2**20
 EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
@@ -352,68 +350,6 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     assert "AMISS  store files share: share absent of the account of AZURE_STORAGE_CONNECTION_STRING" in done.stdout
     assert "answers 404 ShareNotFound; make the share, or correct its name in the configuration" in done.stdout
     assert "AMISS  tool no-launcher: load the cluster's module for it" in done.stdout
-
-
-def test_parts_are_as_large_as_the_largest_objects_need():
-    for size in (1, 20 * MIB, 5 * 2**40, 190 * 2**40):
-        for most in (10_000, 50_000):
-            part = transfer.part_bytes(size, most)
-            assert -(-size // part) <= most
-            assert part % objects.PIECE == 0
-    assert transfer.part_bytes(5 * 2**40, 10_000) == 528 * MIB
-
-
-def test_any_part_of_a_large_object_is_made_without_the_rest():
-    entry = {"bytes": 500 * 2**30, "content": {"seed": 1, "object": 0, "block_bytes": sizes.block_bytes(500 * 2**30)}}
-    with objects.stream(entry) as source:
-        part = transfer.Part(source, 499 * 2**30 + 12_345, 6 * MIB)
-        whole = part.read()
-        assert len(whole) == 6 * MIB
-        part.seek(2 * MIB + 1)
-        assert part.read(1000) == whole[2 * MIB + 1 : 2 * MIB + 1001]
-        assert part.seek(0, 2) == 6 * MIB
-        assert part.read(10) == b""
-
-
-class Held:
-    """An object in memory, as a place that counts how many are reading it."""
-
-    where, retries, writable, most_parts = "memory", 0, True, 1
-
-    def __init__(self, content: bytes) -> None:
-        """Hold `content`."""
-        self.content, self.reading, self.most = content, 0, 0
-        self.full = threading.Barrier(4)
-        self.lock = threading.Lock()
-
-    def explained(self) -> contextlib.AbstractContextManager:
-        return contextlib.nullcontext()
-
-    def key(self, name: str) -> str:
-        return name
-
-    def size(self, name: str) -> int:
-        return len(self.content)
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        with self.lock:
-            self.reading += 1
-            self.most = max(self.most, self.reading)
-        # Nobody goes on before four are here.
-        self.full.wait(60)
-        with self.lock:
-            self.reading -= 1
-        return self.content[offset : offset + length]
-
-
-def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wrong_byte_is_found():
-    content = bytearray(b"x") * (8 * transfer.READ_BYTES)
-    entry = {"name": "object", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    held = Held(bytes(content))
-    assert transfer.lacking(held, [(entry, None)], print) == []
-    assert held.most == 4
-    content[5 * transfer.READ_BYTES + 7] ^= 1
-    assert transfer.lacking(Held(bytes(content)), [(entry, None)], print) == [(entry, None)]
 
 
 def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):
