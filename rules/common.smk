@@ -5,17 +5,19 @@ Writes: nothing
 """
 
 import json
+import logging
 import os
 import re
 import sys
 from functools import cache
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from scripts import import_fio
+from scripts import check, import_fio
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, expect_room
 from scripts.stores import servers
 
 
@@ -39,8 +41,26 @@ def files_of(imports: list[dict]) -> list[str]:
         raise WorkflowError(str(problem)) from None
 
 
+def begin(results: Path) -> None:
+    """See that results can be written, and move aside what failed in a call that was interrupted before its end.
+
+    A job's own process parses these rules too, a dry run changes nothing, and a folder that is locked is another's.
+    """
+    locked = any(Path(".snakemake/locks").glob("*"))
+    if not workflow.is_main_process or workflow.output_settings.dryrun or locked:
+        return
+    try:
+        expect_room(results / "checked.json")
+        check.move_aside(results, check.left_behind(results))
+    except Problem as problem:
+        # Snakemake's own log may lie on the same full disk; what its handler says of that would hide the line.
+        logging.raiseExceptions = False
+        raise WorkflowError(str(problem)) from None
+
+
 CONFIG = resolved(config)
 RUN = CONFIG["run"]
+begin(Path("results", RUN))
 # Relative, so that a clone that was moved does not look like changed parameters.
 PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
@@ -188,6 +208,11 @@ def library_spec(wildcards) -> str:
 def store_spec(wildcards) -> str:
     """Return a store's entry in the configuration as JSON."""
     return json.dumps(CONFIG["stores"][wildcards.store])
+
+
+def attempt_of(wildcards, attempt) -> int:
+    """Return which attempt at a job this is: a step that was ended from outside has a second one, which only says so."""
+    return attempt
 
 
 def verdict_settings(wildcards) -> str:

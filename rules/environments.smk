@@ -15,15 +15,18 @@ rule environment:
     log:
         "results/{run}/logs/environments/{library}.log",
     priority: 2
+    retries: 1
     conda:
         conda_of
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
         spec=library_spec,
     message:
         "build library {wildcards.library}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} build_library -- --library {wildcards.library} --spec {params.spec:q}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
 
 
 rule servers:
@@ -36,12 +39,15 @@ rule servers:
     log:
         "results/{run}/logs/environments/servers.log",
     priority: 1
+    retries: 1
     conda:
         "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
         need=servers_needed(CONFIG),
     message:
         "build servers"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} build_servers -- --need {params.need}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"

@@ -12,6 +12,7 @@ rule plan:
         matrix="results/{run}/{study}/matrix.csv",
     log:
         "results/{run}/logs/{study}/plan.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     params:
@@ -36,9 +37,12 @@ rule measure:
     log:
         "results/{run}/logs/{study}/{cell}/repeat={repeat}.log",
     priority: cell_priority
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     threads: workflow.cores
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
         repeats=repeats_of,
@@ -46,4 +50,4 @@ rule measure:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{params.repeats}"
     shell:
         "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
-        " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log}"
+        " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"

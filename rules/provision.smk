@@ -14,15 +14,18 @@ rule provision:
         "results/{run}/data/{dataset}/{store}.json",
     log:
         "results/{run}/logs/data/{dataset}.{store}.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
         store=store_spec,
     message:
         "put {wildcards.dataset} into {wildcards.store}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --needs {input} -- provision"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
 
 
@@ -36,11 +39,14 @@ rule ready:
         "results/{run}/{study}/ready.json",
     log:
         "results/{run}/logs/{study}/ready.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
     message:
         "read all data of {wildcards.study} once"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} ready -- --provisions {input.provisions}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"

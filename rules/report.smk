@@ -19,6 +19,7 @@ rule tables:
         "results/{run}/logs/{study}/tables.log",
     wildcard_constraints:
         study="|".join(BLOCK_STUDIES) or "none",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     params:
@@ -27,7 +28,7 @@ rule tables:
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.tables --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
+        "exec {params.python} -sE -m scripts.tables --run {wildcards.run} --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
         " --records results/{wildcards.run}/{wildcards.study}/records --out results/{wildcards.run}/{wildcards.study} 2> {log}"
 
 
@@ -41,6 +42,7 @@ rule facts:
         "results/{run}/{study}/facts.json",
     log:
         "results/{run}/logs/{study}/facts.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     params:
@@ -69,6 +71,7 @@ rule report:
         figures=directory("reports/{run}/{study}_files"),
     log:
         "results/{run}/logs/{study}/report.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     params:
@@ -91,6 +94,7 @@ rule index:
         markdown="reports/{run}/index.md",
     log:
         "results/{run}/logs/index.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     params:

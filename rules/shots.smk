@@ -13,12 +13,15 @@ rule make_shots:
         "results/{run}/logs/data/{dataset}.log",
     wildcard_constraints:
         dataset="shots-[A-Za-z0-9-]+",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
         settings=data_settings,
     message:
         "make data {wildcards.dataset}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} make_shots -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} make_shots -- --dataset {wildcards.dataset} --settings {params.settings:q}"

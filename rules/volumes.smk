@@ -13,15 +13,18 @@ rule import_fio:
         "results/{run}/volumes/imported.json",
     log:
         "results/{run}/logs/volumes/import.log",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
     params:
         python=PYTHON,
         imports=json.dumps(IMPORTS),
     message:
         "import results of fio"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} import_fio -- --imports {params.imports:q} --run {wildcards.run}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} import_fio -- --imports {params.imports:q} --run {wildcards.run}"
 
 
 rule tables_of_volumes:
@@ -43,6 +46,7 @@ rule tables_of_volumes:
         "results/{run}/logs/{study}/tables.log",
     wildcard_constraints:
         study="volumes",
+    retries: 1
     conda:
         "../envs/workflow.yaml"
     params:
@@ -51,5 +55,5 @@ rule tables_of_volumes:
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.tables_volumes --config-study {params.study:q} --matrix {input.matrix}"
+        "exec {params.python} -sE -m scripts.tables_volumes --run {wildcards.run} --config-study {params.study:q} --matrix {input.matrix}"
         " --imported {input.imported} --records results/{wildcards.run}/volumes/records --out results/{wildcards.run}/volumes 2> {log}"

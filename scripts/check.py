@@ -4,9 +4,11 @@ import argparse
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scripts.lib.program import Problem, read_json, run, write_json, write_text
+from scripts.analysis import records
+from scripts.lib.program import Problem, expect_room, read_json, run, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,13 +23,10 @@ def main(argv: list[str] | None = None) -> int:
     if not failed:
         write_json(arguments.out, {"status": "done"})
         return 0
-    attempt = arguments.results / "failed" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     by_reason: dict[str, list[Path]] = defaultdict(list)
-    for path, artefact in failed.items():
-        by_reason["; ".join(artefact.get("reasons", ["no reason given"]))].append(path)
-        target = attempt / path.relative_to(arguments.results)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(target)
+    for path, reasons in failed.items():
+        by_reason["; ".join(reasons)].append(path)
+    attempt = move_aside(arguments.results, failed)
     lines = [f"{len(failed)} steps failed; the report shows the rest: {arguments.reports}/index.html"]
     for reason, paths in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -38,25 +37,56 @@ def main(argv: list[str] | None = None) -> int:
     return 1
 
 
-def failures(results: Path) -> dict[Path, dict]:
-    """Return the artefacts of a run that say they failed."""
-    patterns = (
-        "environments/*.json",
-        "data/*/*.json",
-        "*/ready.json",
-        "*/imported.json",
-        "*/records/*/repeat=*.json",
-    )
-    found = {}
-    for pattern in patterns:
-        for path in sorted(results.glob(pattern)):
-            try:
-                artefact = read_json(path)
-            except Problem as problem:
-                artefact = {"status": "failed", "reasons": [str(problem)]}
-            if artefact.get("status") == "failed":
-                found[path] = artefact
-    return found
+def failures(results: Path) -> dict[Path, list[str]]:
+    """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
+    found = {path: reasons_of(path, results, results.name) for path in artefacts(results)}
+    return {path: reasons for path, reasons in found.items() if reasons}
+
+
+def artefacts(results: Path) -> Iterator[Path]:
+    """Yield all artefacts of a run: of environments, data and imports, then records."""
+    for pattern in ("environments/*.json", "data/*/*.json", "*/ready.json", "*/imported.json"):
+        yield from sorted(results.glob(pattern))
+    for cell in sorted(results.glob("*/records/*/")):
+        yield from (path for _, path in records.repeats(cell))
+
+
+def left_behind(results: Path) -> list[Path]:
+    """Return the artefacts that say they failed, found without reading all of the others."""
+    return [
+        path
+        for path in artefacts(results)
+        if b'"failed"' in _beginning(path) and reasons_of(path, results, results.name)
+    ]
+
+
+def move_aside(results: Path, failed: Iterable[Path]) -> Path:
+    """Move failed artefacts to `results`/failed/<now>/…, so that what made them is done again; return that folder."""
+    attempt = results / "failed" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for path in failed:
+        target = attempt / path.relative_to(results)
+        expect_room(target)
+        path.rename(target)
+    return attempt
+
+
+def _beginning(path: Path, length: int = 4096) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(length)
+
+
+def reasons_of(path: Path, folder: Path, run_name: str) -> list[str]:
+    """Return why an artefact of a run has failed, or cannot be used; nothing where it can.
+
+    `folder` is that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
+    """
+    study, kind = path.relative_to(folder).parts[:2]
+    try:
+        artefact = records.read(path, run_name, study) if kind == "records" else read_json(path)
+    except Problem as problem:
+        return [str(problem)]
+    failed = artefact.get("status") == "failed"
+    return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Gathers what a report says about a run beside its figures: machines, libraries, stores, settings, failed attempts."""
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 
+from scripts import check
 from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.analysis import matrix, records
 from scripts.lib.program import Problem, json_object, read_json, run, write_json
 
 _SERVERS = {
@@ -35,11 +37,11 @@ def facts(config: dict, study: str, results: Path) -> dict:
     named = [
         (cell, record)
         for cell in plan["cells"]
-        for path in sorted((results / study / "records" / cell).glob("repeat=*.json"))
-        if (record := _whole(path))
+        for _, path in records.repeats(results / study / "records" / cell)
+        if (record := _readable(path, config["run"], study))
     ]
-    records = [record for _, record in named]
-    measured = [record for record in records if record["status"] == "done"]
+    everything = [record for _, record in named]
+    measured = [record for record in everything if record["status"] == "done"]
     imported = _whole(results / study / "imported.json") or {}
     machines = [_constant(host) for record in measured for host in hosts_of(record)]
     machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
@@ -56,13 +58,18 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "limits": [
-            line
-            for name, types in _stores_used(measured).items()
-            for line in _limits(name, config["stores"][name], types)
+            *(
+                line
+                for name, types in _stores_used(measured).items()
+                for line in _limits(name, config["stores"][name], types)
+            ),
+            *unsealed(measured),
         ],
         "readers": [reader(cell, record) for cell, record in named if "memory" in record],
         "jobs": _jobs(plan),
-        "batteries": [_battery(record) for record in [*records, *imported.get("records", [])] if "battery" in record],
+        "batteries": [
+            _battery(record) for record in [*everything, *imported.get("records", [])] if "battery" in record
+        ],
         "left_out": imported.get("left_out", []),
         "sessions": sorted({record["session"] for record in measured}),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
@@ -73,17 +80,17 @@ def facts(config: dict, study: str, results: Path) -> dict:
 
 
 def failed_attempts(results: Path) -> list[dict]:
-    """Return the artefacts of earlier attempts that failed and were measured or built again, oldest first."""
+    """Return the artefacts of earlier attempts that failed or could not be used, oldest first."""
     attempts = []
-    for path in sorted((results / "failed").glob("*/**/*.json")):
-        artefact = read_json(path)
-        attempts.append(
+    for attempt in sorted((results / "failed").glob("*/")):
+        attempts += [
             {
-                "attempt": path.relative_to(results / "failed").parts[0],
-                "what": str(path.relative_to(results / "failed")),
-                "reasons": artefact.get("reasons", []),
+                "attempt": attempt.name,
+                "what": str(path.relative_to(attempt.parent)),
+                "reasons": check.reasons_of(path, attempt, results.name),
             }
-        )
+            for path in sorted(attempt.glob("**/*.json"))
+        ]
     return attempts
 
 
@@ -131,12 +138,27 @@ def _constant(host: dict) -> dict:
     return {key: value for key, value in host.items() if not key.startswith("load_")}
 
 
+def _readable(path: Path, run_name: str, study: str) -> dict | None:
+    """Return a record, or None where it cannot be used, which `scripts.tables` says and counts as failed."""
+    with contextlib.suppress(Problem):
+        return records.read(path, run_name, study)
+
+
 def _whole(path: Path) -> dict | None:
-    """Return a record, or None where it is broken, which `scripts.tables` says and counts as failed."""
-    try:
+    """Return an artefact, or None where there is none, or it is broken."""
+    with contextlib.suppress(Problem):
         return read_json(path)
-    except Problem:
-        return None
+
+
+def unsealed(measured: list[dict]) -> list[str]:
+    """Return how many records are from before there were digests."""
+    count = sum(not records.sealed(record) for record in measured)
+    if not count:
+        return []
+    return [
+        f"{count} of {len(measured)} records are from before records had a digest: whether they were edited since they "
+        "were written is not known, and they count"
+    ]
 
 
 def _library(path: Path) -> dict:

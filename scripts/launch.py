@@ -19,10 +19,10 @@ from rich.console import Console
 
 from scripts import import_fio, studies
 from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.analysis import matrix, records
 from scripts.analysis.stats import MIN_BLOCKS
 from scripts.lib import host
-from scripts.lib.program import Problem, read_json, run
+from scripts.lib.program import Problem, run
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
@@ -132,10 +132,10 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
     rows, totals = [], {"records": 0, "seconds": 0.0, "bytes": 0.0, "requests": 0.0}
     for cell in cells:
         folder, repeats = _folder(config, cell), matrix.repeats(config, study)
-        done = [path for n in repeats if (path := folder / f"repeat={n}.json").exists()]
+        done = [record for n in repeats if (record := _done(folder / f"repeat={n}.json", config["run"], study))]
         to_do = len(repeats) - (0 if folder in again else len(done))
         guess = program.estimate(cell.settings)
-        before = [seconds for path in done if (seconds := read_json(path).get("step_seconds"))]
+        before = [record["step_seconds"] for record in done if "step_seconds" in record]
         seconds = (statistics.median(before) if before else guess["seconds"]) + _CELL_OVERHEAD_S * (not before)
         rows.append((cell, to_do, seconds, bool(before)))
         real = cell.settings["store"].get("server") != "embedded" and cell.settings["store"]["kind"] != "posix"
@@ -147,6 +147,13 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
     absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
     disk = sum(program.data_bytes(datasets[name]) for name in absent)
     return {"cells": rows, "omitted": omitted, "disk_bytes": disk, **totals}
+
+
+def _done(path: Path, run_name: str, study: str) -> dict | None:
+    """Return a record that stays; None where there is none, or one that failed or cannot be used: it is done again."""
+    with contextlib.suppress(Problem):
+        record = records.read(path, run_name, study)
+        return record if record["status"] == "done" else None
 
 
 def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from scripts import studies
+from scripts.analysis import records
 from scripts.lib import cache, host, provenance
-from scripts.lib.program import Problem, read_json, write_json
+from scripts.lib.program import Problem, read_json
 from scripts.stores import servers, serving
 from scripts.stores.processes import owned
 
@@ -95,7 +96,7 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     if failed:
         raise Problem("; ".join(failed))
     faults, modules = study.faults(record, settings), record.pop("modules")
-    write_json(
+    records.write(
         arguments.out,
         {
             **base,

@@ -4,6 +4,9 @@
 `"status": "failed"` and why, and the exit status is 0, so that everything after it is built and `check` can tell.
 `step measure` runs one cell once: it owns the embedded server, the measuring program and the time limit, sets the page
 cache, counts requests, checks what was done against what was asked, and writes the record.
+
+A step that is ended from outside writes nothing. Its second attempt only says so in its artefact: what is measured is
+not measured again in silence (METHOD 15), and the report is built.
 """
 
 import argparse
@@ -17,8 +20,12 @@ from pathlib import Path
 from typing import IO
 
 from scripts import measuring
-from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.lib.program import Problem, expect_room, read_json, run, write_json
 from scripts.stores.processes import die_with_parent, end_group
+
+_ENDED = (
+    "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
+)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,11 +49,15 @@ def main(argv: list[str] | None = None) -> int:
     cell.add_argument("--servers", type=Path, help="artefact of the servers' build, read if the store is embedded")
     cell.set_defaults(step=measuring.measure)
     arguments = parser.parse_args(argv)
+    expect_room(arguments.out)
     arguments.log.parent.mkdir(parents=True, exist_ok=True)
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _interrupted)
-    with open(arguments.log, "w", encoding="utf-8") as log:
+    again = arguments.attempt > 1
+    with open(arguments.log, "a" if again else "w", encoding="utf-8") as log:
         try:
+            if again:
+                raise Problem(_ENDED)
             arguments.step(arguments, log)
         except Problem as problem:
             print(problem, file=log)
@@ -64,6 +75,7 @@ def main(argv: list[str] | None = None) -> int:
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     parser.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
+    parser.add_argument("--attempt", type=int, default=1, help="which attempt at this step it is, from 1")
 
 
 def _run_program(arguments: argparse.Namespace, log: IO[str]) -> None:

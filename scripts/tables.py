@@ -11,6 +11,7 @@ from scripts.lib.program import json_object, run
 def main(argv: list[str] | None = None) -> int:
     """Write the three tables; all are computed before the first is written."""
     parser = argparse.ArgumentParser(prog="python -sE -m scripts.tables", description=__doc__)
+    parser.add_argument("--run", required=True, help="name of the run, as its records carry it")
     parser.add_argument("--study", required=True, help="name of the study, as its records carry it")
     parser.add_argument(
         "--config-study",
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     settings = arguments.config_study
     matrix = tables.read_matrix(arguments.matrix)
-    runs, samples = tables.read_records(arguments.records, matrix, arguments.study)
+    runs, samples = tables.read_records(arguments.records, matrix, arguments.run, arguments.study)
     judged = verdicts.verdicts_table(
         matrix,
         runs,

@@ -12,6 +12,7 @@ from scripts.lib.program import json_object, run
 def main(argv: list[str] | None = None) -> int:
     """Write the tables; all are computed before the first is written."""
     parser = argparse.ArgumentParser(prog="python -sE -m scripts.tables_volumes", description=__doc__)
+    parser.add_argument("--run", required=True, help="name of the run, as its records carry it")
     parser.add_argument(
         "--config-study",
         required=True,
@@ -27,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     settings = arguments.config_study
     matrix = tables.read_matrix(arguments.matrix)
-    found = series.read(matrix, arguments.records, arguments.imported, settings.get("stores", {}))
+    found = series.read(matrix, arguments.records, arguments.run, arguments.imported, settings.get("stores", {}))
     for name, table in build(found, settings).items():
         tables.write(table, arguments.out / f"{name}.csv", digits=None if name == "samples" else 12)
     return 0

@@ -14,6 +14,7 @@ from scripts.analysis.blobs import data
 from scripts.analysis.blobs.words import FACTORS
 from scripts.lib import sizes
 from scripts.lib.patterns import WHOLE
+from tests.records import sealed
 
 MIB = 2**20
 SIZES = ("1MiB", "4MiB", "16MiB", "64MiB")
@@ -90,7 +91,7 @@ def build(
                 continue
             path = named / row["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(record), encoding="utf-8")
+            path.write_text(sealed(record), encoding="utf-8")
             readers += [facts_program.reader(row["cell"], record)] if "memory" in record else []
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"store": "s3", "pattern": "mpi-io"})
     left_out |= {"cell": "", "omitted": "MPI-IO reads files, not a store of the kind s3"}
@@ -98,7 +99,7 @@ def build(
     levels = {factor: {row[factor] for row in rows} for factor in FACTORS}
     asked = [{"factor": factor, "baseline": base} for factor, base in compare if base in levels[factor]]
     given = ["--matrix", str(folder / "matrix.csv"), "--records", str(named), "--out", str(folder)]
-    program.main(["--study", "blobs", "--config-study", json.dumps({"compare": asked}), *given])
+    program.main(["--run", "laptop", "--study", "blobs", "--config-study", json.dumps({"compare": asked}), *given])
     (folder / "facts.json").write_text(json.dumps(facts() | {"readers": readers}), encoding="utf-8")
     return folder
 
@@ -186,6 +187,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "status": "done",
         "study": "blobs",
         "run": "laptop",
+        "name": row["cell"],
         "cell": {factor: row[factor] for factor in (*FACTORS, "control")},
         "repeat": repeat,
         "seconds": {

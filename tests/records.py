@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from scripts import tables as program
+from scripts.analysis.records import digest
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
 LEVELS = {
@@ -73,14 +74,25 @@ def write_synthetic_run(
             path = folder / "records" / cell["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             if record is not None:
-                path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+                path.write_text(sealed(record), encoding="utf-8")
     return folder
+
+
+def sealed(record: dict) -> str:
+    """Return a record, sound or not, as the workflow writes one: with its digest."""
+    return json.dumps(record | {"digest": digest(record)}, indent=1)
+
+
+def failed(record: dict, *reasons: str) -> dict:
+    """Return the record of a cell that failed, in the place of one that was measured."""
+    kept = {key: record[key] for key in ("record", "run", "study", "name", "cell", "repeat")}
+    return kept | {"status": "failed", "valid": False, "reasons": [*reasons]}
 
 
 def gather(folder: Path, out: str = "out", **settings: object) -> list[pd.DataFrame]:
     """Run the program on a synthetic run; return samples, cells and verdicts, text columns as text."""
     told = json.dumps({"compare": COMPARE, **settings})
-    arguments = ["--study", "shots", "--config-study", told, "--matrix", f"{folder}/matrix.csv"]
+    arguments = ["--run", "synthetic", "--study", "shots", "--config-study", told, "--matrix", f"{folder}/matrix.csv"]
     program.main([*arguments, "--records", f"{folder}/records", "--out", f"{folder}/{out}"])
     texts = dict.fromkeys((*FACTORS, "control", "hdf5", "reasons", "note", "baseline", "contender"), str)
     missing = {"keep_default_na": False, "na_values": {"p": "", "ratio": ""}}
@@ -130,6 +142,7 @@ def _record(cell: dict[str, str], repeat: int, samples: int, scale: float, rando
         "status": "done",
         "run": "synthetic",
         "study": "shots",
+        "name": cell["cell"],
         "cell": {factor: cell[factor] for factor in (*FACTORS, "control")},
         "repeat": repeat,
         "effective": {

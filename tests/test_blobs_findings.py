@@ -26,6 +26,7 @@ from scripts.lib import patterns
 from scripts.lib.program import Problem
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
 from tests.pages import write
+from tests.records import failed
 
 MIB = 2**20
 
@@ -76,8 +77,10 @@ def test_invalid_cells_are_coloured_and_in_no_bandwidth(tmp_path: Path):
 
 
 def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
-    lost = {"record": 1, "status": "failed", "study": "blobs", "reasons": ["process 1 was killed (signal 9)"]}
-    run = load(build(tmp_path, cells(), change=lambda one: lost if one["cell"]["store"] == "azure" else one))
+    def change(record):
+        return failed(record, "process 1 was killed (signal 9)") if record["cell"]["store"] == "azure" else record
+
+    run = load(build(tmp_path, cells(), change=change))
     assert set(next(layout.tables(run)).frame["azure MiB/s"]) == {"failed"}
     assert "killed" in listings.troubled(run).frame["reasons"].iloc[0]
 

@@ -1,6 +1,5 @@
 """What is said and asked before a run starts: its cost, what is measured again, and whether this machine can do it."""
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import yaml
 from conftest import ROOT, program
 
 from scripts import preflight
+from scripts.analysis.records import write as write_record
 from scripts.lib import memory
 
 CONFIG = {
@@ -31,6 +31,8 @@ OBJECTS = {
     **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1], "cache": ["any"]},
 }
 
+FIGURES = {"step_seconds": 5.0, "seconds": {"total": 1.0}, "work": {}, "samples": []}
+
 
 def written(path: Path, **changes: object) -> Path:
     path.write_text(yaml.safe_dump(CONFIG | changes), encoding="utf-8")
@@ -45,8 +47,8 @@ def measured(clone: Path) -> Path:
     for name in [line.split()[0] for line in planned.splitlines() if line.startswith("wheel_")]:
         for number in (1, 2):
             path = clone / f"results/small/shots/records/{name}/repeat={number}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"step_seconds": 5.0}), encoding="utf-8")
+            place = {"run": "small", "study": "shots", "name": name, "cell": {}, "repeat": number}
+            write_record(path, {"record": 1, "status": "done", "valid": True, **place, **FIGURES})
     assert len(records(clone)) == 4
     return clone
 

@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.records import FACTORS, FEW, MIB, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
+from tests.records import FACTORS, FEW, MIB, at, chosen, failed, gather, newer_is, synthetic_cells, write_synthetic_run
 
 PUBLISHED = (
     "worker#,obj-id,open+read-data-time,wrkr-num-objs,mean-obj-time,num-dsets,mean-dset-time,pb-size,num-workers,obj-type,"
     "tot-num-obj,total-runtime"
 )
 CELLS = (
-    "cell,{levels},n,failed,invalid,total_s,total_s_low,total_s_high,open_s,open_s_low,open_s_high,first_s,first_s_low,"
+    "cell,{levels},n,failed,invalid,edited,total_s,total_s_low,total_s_high,open_s,open_s_low,open_s_high,first_s,first_s_low,"
     "first_s_high,rest_s,rest_s_low,rest_s_high,plan_s,null_s,cluster_start_s,verify_s,throughput_mib_s,logical_bytes,tasks,"
     "requests,requests_spread,bytes_offered,bytes_delivered,amplification,page_buffer_bytes,hdf5,h5py,oversubscribed,"
     "idle_workers,resident_before,resident_after,outlying_repeats,cache_state,reasons"
@@ -87,11 +87,7 @@ def test_invalid_records_are_shown_and_take_no_part(tmp_path):
 def test_failed_and_missing_records_are_counted_and_leave_too_few(tmp_path):
     def change(record):
         if at(record, 1, library="hdf5-2.0.0"):
-            return {key: record[key] for key in ("record", "run", "study", "cell", "repeat")} | {
-                "status": "failed",
-                "valid": False,
-                "reasons": ["worker 1 was killed"],
-            }
+            return failed(record, "worker 1 was killed")
         return None if at(record, 6, library="hdf5-2.0.0") else record
 
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), ratio=newer_is(2), change=change)
@@ -128,7 +124,7 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
     shutil.copy(here, there)
     cells = gather(run)[1].set_index("cell")
     assert cells.loc[there.parent.name, "failed"] == 1
-    assert "its folder says" in capsys.readouterr().err
+    assert "is the record of another cell" in capsys.readouterr().err
 
 
 def test_records_of_cells_that_the_matrix_no_longer_has_are_left_out(tmp_path, capsys):
@@ -196,10 +192,8 @@ def test_metrics_of_another_study_need_no_code(tmp_path):
 
 
 def test_a_run_in_which_everything_failed_has_its_tables(tmp_path):
-    def change(record):
-        return {"status": "failed", "valid": False, "reasons": ["no\nserver"], "study": "shots", "cell": record["cell"]}
-
-    samples, cells, judged = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), change=change))
+    run = write_synthetic_run(tmp_path, synthetic_cells(**FEW), change=lambda record: failed(record, "no\nserver"))
+    samples, cells, judged = gather(run)
     assert samples.empty
     assert set(cells["reasons"]) == {"repeats 1, 2, 3, 4, 5, 6: no server"}
     assert {"total_s", "rest_s_high", "plan_s", "requests_spread", "cache_state"} <= set(cells)

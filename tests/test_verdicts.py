@@ -36,7 +36,7 @@ def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
 def test_a_family_is_corrected_jointly(tmp_path):
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
-    runs, _ = tables.read_records(run / "records", matrix, "shots")
+    runs, _ = tables.read_records(run / "records", matrix, "synthetic", "shots")
     whole = chosen(verdicts.verdicts_table(matrix, runs, COMPARE[:1]), metric="total")
     alone = pd.concat(
         verdicts.verdicts_table(part, runs, COMPARE[:1])

@@ -10,6 +10,7 @@ import pytest
 from scripts import tables_volumes as program
 from scripts.analysis.volumes import tables
 from scripts.lib.program import Problem
+from tests.records import failed
 from tests.volumes_records import (
     JOB,
     OPTIONS,
@@ -222,9 +223,7 @@ def test_few_jobs_are_said_to_be_few(tmp_path, jobs, interval):
 
 def test_failed_and_invalid_batteries_are_shown_and_judge_nothing(tmp_path, capsys):
     worse = battery("disk", 30 * STEADY, repeat=2, valid=False, reasons=["19 jobs were done,\n20 asked"])
-    failed = {key: value for key, value in record("lost", []).items() if key in ("record", "cell", "study", "repeat")}
-    failed |= {"status": "failed", "valid": False, "reasons": ["fio ended with status 1"]}
-    run = write_run(tmp_path, [battery("disk", STEADY), worse, failed])
+    run = write_run(tmp_path, [battery("disk", STEADY), worse, failed(record("lost", []), "fio ended with status 1")])
     path = next(run.glob("records/disk*/repeat=2.json")).with_name("repeat=3.json")
     path.write_text('{"record": 1, "sta', encoding="utf-8")
     found = gather(run, compare=[{"factor": "store", "baseline": "lost"}])
@@ -249,7 +248,7 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
     (there,) = run.glob("records/other*/*.json")
     there.write_bytes(here.read_bytes())
     assert gather(run)["cells"]["failed"].tolist() == [0, 1]
-    assert "its folder says" in capsys.readouterr().err
+    assert "is the record of another cell" in capsys.readouterr().err
 
 
 def test_a_run_without_any_record_has_its_tables(tmp_path):
@@ -438,9 +437,9 @@ def test_a_problem_writes_no_table(tmp_path):
         gather(run, limits=["nobody's"])
     assert not (run / "out").exists()
     with pytest.raises(Problem, match="not JSON"):
-        program.main(["--config-study", "{", "--matrix", "m", "--records", "r", "--out", "o"])
+        program.main(["--run", "a", "--config-study", "{", "--matrix", "m", "--records", "r", "--out", "o"])
     with pytest.raises(Problem, match="no JSON object"):
-        program.main(["--config-study", "[]", "--matrix", "m", "--records", "r", "--out", "o"])
+        program.main(["--run", "a", "--config-study", "[]", "--matrix", "m", "--records", "r", "--out", "o"])
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path):
@@ -480,5 +479,5 @@ def test_twins_and_omitted_cells_are_left_out(tmp_path):
 def test_settings_have_defaults(tmp_path):
     run = write_run(tmp_path, [battery("disk", STEADY)])
     arguments = ["--matrix", f"{run}/matrix.csv", "--records", f"{run}/records", "--out", f"{run}/out"]
-    assert program.main(["--config-study", json.dumps({}), *arguments]) == 0
+    assert program.main(["--run", "synthetic", "--config-study", json.dumps({}), *arguments]) == 0
     assert sorted(path.stem for path in (run / "out").iterdir()) == sorted(TABLES)

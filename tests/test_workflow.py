@@ -1,5 +1,6 @@
 """The workflow as a whole: shipped configurations plan, the smoke run measures, and bad luck loses nothing."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -299,6 +301,117 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny,
     after = records(tiny)
     assert len(after) == 8
     assert {name: after[name] for name in before} == before
+
+
+def test_a_step_that_is_killed_is_a_failed_cell_and_all_else_is_reported(tiny):
+    process = subprocess.Popen(
+        [SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    wait_for(lambda: len(records(tiny)) >= 1 and steps_of(tiny), process)
+    os.kill(steps_of(tiny)[0], signal.SIGKILL)
+    words, _ = process.communicate()
+    assert process.returncode == 1, words
+    found = records(tiny)
+    assert len(found) == 3, words
+    assert {record["status"] for record in found.values()} == {"done"}
+    assert "ended from outside before it could write its artefact" in words
+    assert "Traceback" not in words
+    page = (tiny / "reports/tiny/shots.html").read_text(encoding="utf-8")
+    assert "ended from outside before it could write its artefact" in page
+    assert (tiny / "reports/tiny/index.html").exists()
+    assert planned(tiny)["measure"] == 1
+    done = snakemake(tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(records(tiny)) == 4
+    assert {name: record for name, record in records(tiny).items() if name in found} == found
+
+
+def steps_of(clone: Path) -> list[int]:
+    """Return the process ids of the steps of a clone that are measuring."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"scripts.step" in words and b"measure" in words and (entry / "cwd").resolve() == clone:
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("call", ["make run", "snakemake"])
+def test_a_failed_record_that_an_interrupted_run_left_is_measured_by_the_next_call(tiny, call):
+    write(tiny, SINGLE | {"repeats": 2})
+    assert launch(tiny).returncode == 0
+    kept, failed = sorted((tiny / "results/tiny/shots/records").glob("*/repeat=*.json"))
+    before, base = artefact(kept), ("record", "run", "study", "name", "cell", "repeat")
+    record = {key: artefact(failed)[key] for key in base}
+    failed.write_text(json.dumps(record | {"status": "failed", "valid": False, "reasons": ["no server"]}))
+    assert "1 records to measure" in launch(tiny, "--plan").stdout
+    assert artefact(failed)["status"] == "failed"
+    done = launch(tiny) if call == "make run" else snakemake(tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [record["status"] for record in records(tiny).values()] == ["done", "done"]
+    assert artefact(kept) == before
+    [moved] = (tiny / "results/tiny/failed").rglob("repeat=*.json")
+    assert artefact(moved)["reasons"] == ["no server"]
+
+
+def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_reported(tiny):
+    write(tiny, TINY | {"repeats": 3})
+    assert launch(tiny).returncode == 0
+    paths = sorted((tiny / "results/tiny/shots/records").glob("*/repeat=*.json"))
+    before = records(tiny)
+    paths[0].write_text(json.dumps(artefact(paths[0]) | {"samples": "none"}))
+    paths[1].write_text('{"record":' + "[" * 100_000 + "]" * 100_000 + "}")
+    shutil.copy(paths[3], paths[4])
+    matrix = tiny / "results/tiny/shots/matrix.csv"
+    lines = matrix.read_text(encoding="utf-8").splitlines()
+    matrix.write_text("\n".join([*lines, lines[1], ""]), encoding="utf-8")
+    done = snakemake(tiny)
+    words = done.stdout + done.stderr
+    assert done.returncode == 1, words
+    assert "Traceback" not in words
+    page = (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8").replace("\\", "")
+    for path in (paths[0], paths[1], paths[4]):
+        assert str(path.relative_to(tiny)) in words
+        assert str(path.relative_to(tiny)) in page
+    assert "another row of matrix.csv is of the same cell" in page
+    assert snakemake(tiny).returncode == 0
+    after = records(tiny)
+    assert len(after) == 6
+    assert sum(after[name] == before[name] for name in before) == 3
+
+
+@pytest.fixture
+def small_disk(tiny: Path) -> Iterator[Path]:
+    """Mount a file system of a few MiB as the folder of the results."""
+    folder = tiny / "results"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("a file system of its own cannot be mounted without root: results on a full one are not tested")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_results_on_a_full_file_system_are_one_line_and_the_next_call_builds_them(tiny, small_disk):
+    write(tiny, TINY | {"repeats": 3})
+    assert launch(tiny, "--only", "access=shots").returncode == 0
+    before = records(tiny)
+    filler = small_disk / "filler"
+    with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    done = launch(tiny)
+    words = done.stdout + done.stderr
+    assert done.returncode == 1, words
+    assert "Traceback" not in words
+    assert "free the disk" in words
+    assert records(tiny) == before
+    filler.unlink()
+    done = launch(tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(records(tiny)) == 6
+    assert {name: records(tiny)[name] for name in before} == before
 
 
 def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny):

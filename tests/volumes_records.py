@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from scripts import tables_volumes as program
+from tests.records import sealed
 
 JOB = "etcd-published"
 OPTIONS = {"rw": "write", "ioengine": "sync", "fdatasync": "1", "size": "200m", "bs": "2300"}
@@ -74,13 +75,20 @@ def sample(latencies_ns: np.ndarray, number: int = 1, started_s: float | None = 
     }
 
 
+def name_of(cell: dict[str, str]) -> str:
+    """Return the name of a cell by its levels."""
+    return "_".join(filter(None, cell.values()))
+
+
 def record(store: str, samples: Sequence[dict], histograms: dict | None = None, **others: object) -> dict:
     """Return a battery's record; `others` replace or add keys, levels of its cell by `cell`."""
     cell = {"store": store, "job": JOB, "background": "none", "host": "", "control": ""} | others.pop("cell", {})
     return {
         "record": 1,
         "status": "done",
+        "run": "synthetic",
         "study": "volumes",
+        "name": name_of(cell),
         "cell": cell,
         "repeat": 1,
         "started_utc": "2026-11-20T08:00:00Z",
@@ -88,6 +96,8 @@ def record(store: str, samples: Sequence[dict], histograms: dict | None = None, 
         "job_options": OPTIONS,
         "battery": {"pause_s": 10},
         "volume": {},
+        "seconds": {"total": 1.0},
+        "work": {},
         "samples": list(samples),
         "histograms": histograms or {},
         "valid": True,
@@ -134,12 +144,12 @@ def write_run(
     folder.mkdir(parents=True, exist_ok=True)
     cells: dict[str, dict] = {}
     for one in measured:
-        name = "_".join(filter(None, one["cell"].values()))
+        name = name_of(one["cell"])
         cells[name] = {"cell": name, **one["cell"], "omitted": "", "twin_of": ""}
         if one["status"] != "absent":
             path = folder / "records" / name / f"repeat={one['repeat']}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(one), encoding="utf-8")
+            path.write_text(sealed(one), encoding="utf-8")
     pd.DataFrame(cells.values(), columns=["cell", *FACTORS, "omitted", "twin_of"]).to_csv(
         folder / "matrix.csv", index=False
     )
@@ -152,7 +162,16 @@ def write_run(
 def gather(folder: Path, **settings: object) -> dict[str, pd.DataFrame]:
     """Run the program on a run; return its tables by name, texts as texts and empty where there is nothing."""
     told = json.dumps({"limits": ["etcd", "openshift"], **settings})
-    arguments = ["--config-study", told, "--matrix", f"{folder}/matrix.csv", "--records", f"{folder}/records"]
+    arguments = [
+        "--run",
+        "synthetic",
+        "--config-study",
+        told,
+        "--matrix",
+        f"{folder}/matrix.csv",
+        "--records",
+        f"{folder}/records",
+    ]
     imported = [f"{folder}/imported.json"] if (folder / "imported.json").is_file() else []
     assert program.main([*arguments, "--imported", *imported, "--out", f"{folder}/out"]) == 0
     return {name: read(folder / "out" / f"{name}.csv") for name in TABLES}

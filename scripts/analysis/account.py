@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 
 from scripts.analysis.page import Table
-from scripts.analysis.tables import factors
+from scripts.analysis.tables import factors, without_doubles
 
 
 def troubled(cells: pd.DataFrame, levels: Callable[[pd.DataFrame], pd.DataFrame], noun: str = "Repeats") -> Table:
@@ -16,26 +15,36 @@ def troubled(cells: pd.DataFrame, levels: Callable[[pd.DataFrame], pd.DataFrame]
     if cells.empty:
         return Table("failed-and-invalid", "", pd.DataFrame())
     frame = levels(cells)
-    frame.insert(0, "", np.where(cells["invalid"] > 0, "[INVALID]", "failed"))
+    frame.insert(0, "", [mark(cell) for cell in cells.to_dict("records")])
     for column in ("failed", "invalid", "n", "reasons"):
         frame["valid" if column == "n" else column] = cells[column]
     return Table(
         "failed-and-invalid",
-        f"{noun} that failed, and {noun.lower()} that broke a rule of measuring ([INVALID]): shown, and in no verdict.",
+        f"{noun} that failed, and {noun.lower()} that broke a rule of measuring ([INVALID]) or are no longer what was "
+        "written ([EDITED]): shown, and in no verdict.",
         frame,
         over={"": cells["invalid"] > 0},
         meaning="invalid",
     )
 
 
+def mark(cell: dict) -> str:
+    """Return what stands beside a cell with failed or invalid repeats (METHOD 23)."""
+    if not cell["invalid"]:
+        return "failed"
+    marks = ["[INVALID]"] * (cell["invalid"] > cell["edited"]) + ["[EDITED]"] * (cell["edited"] > 0)
+    return " ".join(marks)
+
+
 def omitted(matrix: pd.DataFrame) -> Table:
     """Return the combinations of levels that were not measured, and why."""
     if matrix.empty or "omitted" not in matrix:
         return Table("omitted", "", pd.DataFrame())
+    matrix = without_doubles(matrix)
     matrix = matrix[matrix["omitted"] != ""].reset_index(drop=True)
     frame = matrix[[name for name in factors(matrix) if name != "control" and (matrix[name] != "").any()]]
     frame = frame.rename(columns=plain_name).assign(reason=matrix["omitted"])
-    return Table("omitted", "Combinations that the matrix names and that cannot exist.", frame)
+    return Table("omitted", "Combinations that the matrix names and that were not measured.", frame)
 
 
 def attempts(facts: dict) -> Table:

@@ -43,10 +43,16 @@ def method(facts: dict) -> list[str]:
 def of_trouble(cells: pd.DataFrame) -> list[str]:
     """Return how many repeats failed, broke a rule of measuring, or are too few for a verdict."""
     lines = []
-    for column, what in (("invalid", "broke a rule of measuring and is in no verdict"), ("failed", "failed")):
-        repeats, affected = int(cells[column].sum()), int((cells[column] > 0).sum())
+    troubles = {
+        "broke a rule of measuring and is in no verdict": cells["invalid"] - cells["edited"],
+        "was edited after it was written and is in no verdict": cells["edited"],
+        "failed": cells["failed"],
+    }
+    for what, counts in troubles.items():
+        repeats, affected = int(counts.sum()), int((counts > 0).sum())
         if repeats:
-            what = what.replace(" is ", " is " if repeats == 1 else " are ")
+            if repeats > 1:
+                what = what.replace(" is ", " are ").replace("was ", "were ")
             lines.append(
                 f"{prose.count(repeats, 'repeat')} of {prose.count(affected, 'cell')} {what}: "
                 'see "Failed, invalid and left out".'

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.analysis import stats
-from scripts.lib.program import Problem, read_json, write_text
+from scripts.analysis import records, stats
+from scripts.lib.program import Problem, write_text
 
 # What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
 OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
@@ -22,6 +22,7 @@ OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
 _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
+_OF_EVERY_RECORD = ("cell", "repeat", "status", "ok", "edited", "reasons")
 _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
 
 
@@ -32,10 +33,17 @@ def read_matrix(path: Path | str) -> pd.DataFrame:
         Problem: the file is missing or is no matrix.
     """
     try:
-        matrix = pd.read_csv(path, dtype=str, keep_default_na=False)
+        matrix = without_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
         return matrix[matrix["omitted"] == ""][["cell", *factors(matrix), "twin_of"]].reset_index(drop=True)
     except (OSError, ValueError, KeyError) as error:
         raise Problem(f"{path} is no matrix of cells ({error}); remove it and run again") from error
+
+
+def without_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
+    """Return a matrix in which each cell stands once; a row that names it again is omitted, with that as the reason."""
+    doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
+    reason = "another row of matrix.csv is of the same cell: " + matrix["cell"]
+    return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
 
 
 def factors(matrix: pd.DataFrame) -> list[str]:
@@ -43,32 +51,32 @@ def factors(matrix: pd.DataFrame) -> list[str]:
     return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
 
 
-def read_records(folder: Path | str, matrix: pd.DataFrame, study: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read_records(folder: Path | str, matrix: pd.DataFrame, run: str, study: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return (runs, samples) of the records `folder`/<cell>/repeat=<n>.json of the matrix's cells.
 
     Returns:
-        runs: a row a record: cell, repeat, status, ok (done and valid), reasons, `seconds <name>`, work, requests,
-            facts, and the hashes `code` and `data` of what measured and what was read.
+        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons,
+            `seconds <name>`, work, requests, facts, and the hashes `code` and `data` of what measured and was read.
         samples: samples.csv, a row a sample: its own columns, then cell, factors…, repeat, status, valid.
 
-    A record that cannot be read, or whose label is not that of its folder, is named on standard error and counts as
+    A record that cannot be read, or that is not that of its place or label, is named on standard error and counts as
     failed. Records of cells that are no longer in the matrix are left out, which one line says.
     """
-    runs, rows = [], []
+    rows, of_records = [], []
     names = factors(matrix)
     for cell, *levels in matrix[["cell", *names]].itertuples(index=False):
         label = dict(zip(names, levels, strict=True))
-        for repeat, path in sorted(_repeats(Path(folder, cell)).items()):
-            run, samples = _read(path, label, study)
-            runs.append({"cell": cell, "repeat": repeat, **run})
-            place = {"cell": cell, **label, "repeat": repeat, "status": run["status"], "valid": run["ok"]}
+        for repeat, path in records.repeats(Path(folder, cell)):
+            summary, samples = _read(path, label, run, study)
+            of_records.append({"cell": cell, "repeat": repeat, **summary})
+            place = {"cell": cell, **label, "repeat": repeat, "status": summary["status"], "valid": summary["ok"]}
             rows += [{**sample, **place} for sample in samples]
     strange = {path.name for path in Path(folder).glob("*/") if path.name not in set(matrix["cell"])}
     if strange:
         print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
     empty = ["cell", *names, "repeat", "status", "valid"]
     return (
-        pd.DataFrame(runs, columns=None if runs else ["cell", "repeat", "status", "ok", "reasons"]),
+        pd.DataFrame(of_records, columns=None if of_records else [*_OF_EVERY_RECORD]),
         pd.DataFrame(rows, columns=None if rows else empty),
     )
 
@@ -81,7 +89,9 @@ def metrics(runs: pd.DataFrame) -> list[str]:
 
 
 def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return cells.csv: a row a cell, summarised over its valid repeats, with failed and invalid ones counted.
+    """Return cells.csv: one row per cell, summarised over its valid repeats, with failed and invalid ones counted.
+
+    Edited records are among the invalid ones.
 
     Times: medians in seconds, metrics with the interval of `stats.median`. Throughput (MiB/s) and amplification are
     totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest, which should be 0.
@@ -95,10 +105,9 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         part = parts.get(cell["cell"], runs.iloc[:0])
         wrong = part[~part["ok"].astype(bool)]
         counted = {"n": len(part) - len(wrong), "failed": int((wrong["status"] != "done").sum())}
+        counted |= {"invalid": len(wrong) - counted["failed"], "edited": int(wrong["edited"].sum())}
         summary = _summary(part[part["ok"].astype(bool)], timed, overhead)
-        rows.append(
-            {**cell, **counted, "invalid": len(wrong) - counted["failed"], **summary, "reasons": _reasons(wrong)}
-        )
+        rows.append({**cell, **counted, **summary, "reasons": _reasons(wrong)})
     return pd.DataFrame(rows, dtype=object).infer_objects()
 
 
@@ -111,32 +120,19 @@ def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> N
     write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
 
 
-def _repeats(folder: Path) -> dict[int, Path]:
-    """The records of a cell by repeat; other files are none."""
-    paths = {path.stem.partition("=")[2]: path for path in folder.glob("repeat=*.json")}
-    return {int(repeat): path for repeat, path in paths.items() if repeat.isdigit()}
-
-
-def _read(path: Path, label: dict[str, str], study: str) -> tuple[dict, list[dict]]:
+def _read(path: Path, label: dict[str, str], run: str, study: str) -> tuple[dict, list[dict]]:
     try:
-        record = read_json(path)
-        if record.get("study", study) != study:
-            raise Problem(f"{path} is a record of the study {record['study']}, not of {study}")
-        for name, level in record.get("cell", {}).items():
-            if label.get(name, "") != str(level):
-                raise Problem(f"{path} was measured with {name} {level}, its folder says {label.get(name, '')}")
+        record = records.read(path, run, study, label)
         return _run(record), record.get("samples", [])
     except Problem as problem:
-        reason = str(problem)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{path} is no whole record ({type(error).__name__}: {error}); remove it and run again"
-    print(f"left out: {reason}", file=sys.stderr)
-    return {"status": "failed", "ok": False, "reasons": [reason]}, []
+        print(f"left out: {problem}", file=sys.stderr)
+        return {"status": "failed", "ok": False, "edited": False, "reasons": [str(problem)]}, []
 
 
 def _run(record: dict) -> dict:
     done = record["status"] == "done"
-    run = {"status": record["status"], "ok": done and record["valid"], "reasons": record.get("reasons", [])}
+    faults = records.faults(record)
+    run = {"status": record["status"], "ok": done and not faults, "edited": records.edited(record), "reasons": faults}
     if not done:
         return run
     work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
@@ -233,7 +229,7 @@ def _one(values: pd.Series) -> object:
 
 def _reasons(wrong: pd.DataFrame) -> str:
     repeats: dict[str, list[str]] = {}
-    for repeat, status, reasons in zip(wrong["repeat"], wrong["status"], wrong["reasons"], strict=True):
-        for reason in reasons or [f"{'invalid' if status == 'done' else status} without a reason"]:
+    for repeat, reasons in zip(wrong["repeat"], wrong["reasons"], strict=True):
+        for reason in reasons:
             repeats.setdefault(" ".join(str(reason).split()), []).append(str(repeat))
     return "; ".join(f"repeat{'s' * (len(some) > 1)} {', '.join(some)}: {reason}" for reason, some in repeats.items())

@@ -53,7 +53,16 @@ def _commands(place: Path, study: Path) -> list[list[str]]:
     judged = {key: section[key] for key in ("limits", "compare")} | {"equivalence_percent": 5, "seed": 1, "stores": {}}
     imported = study / "imported.json"
     facts = ("--config", json.dumps(config), "--results", place / "results", "--out", study / "facts.json")
-    tables = ("--config-study", json.dumps(judged), "--matrix", study / "matrix.csv", "--imported", imported)
+    tables = (
+        "--run",
+        "bench",
+        "--config-study",
+        json.dumps(judged),
+        "--matrix",
+        study / "matrix.csv",
+        "--imported",
+        imported,
+    )
     report = ("--notebook", "notebooks/volumes.ipynb", "--tables", study, "--facts", study / "facts.json")
     return [
         program("scripts.import_fio", "--imports", json.dumps(imports), "--run", "bench", "--out", imported),

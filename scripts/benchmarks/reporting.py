@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.analysis import config as configuration
+from scripts.analysis.records import write as write_record
 from scripts.benchmarks.common import Row, Say, Usage, program, used
 from scripts.lib import host
 from scripts.lib.program import read_json, write_json
@@ -68,10 +69,10 @@ def rows(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -
 def _complete(path: Path) -> dict:
     """Give a synthetic record what only the facts of a report ask for, and return it."""
     record = read_json(path)
-    record["session"] = "2000-01-01T00:00:00Z"
+    record |= {"run": "bench", "session": "2000-01-01T00:00:00Z"}
     record["host"] = host.facts()
     record["provenance"] |= {"git": None, "dirty": None}
-    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    write_record(path, record)
     return record
 
 
@@ -95,7 +96,7 @@ def _config(records: list[dict]) -> dict:
 
 def _commands(folder: Path, study: Path, config: dict) -> list[list[str]]:
     judged = {"compare": config["studies"]["shots"]["compare"], "equivalence_percent": 5, "seed": config["seed"]}
-    tables = ("--config-study", json.dumps(judged), "--matrix", study / "matrix.csv")
+    tables = ("--run", "bench", "--config-study", json.dumps(judged), "--matrix", study / "matrix.csv")
     facts = ("--config", json.dumps(config), "--results", folder / "results", "--out", study / "facts.json")
     report = ("--notebook", "notebooks/shots.ipynb", "--tables", study, "--facts", study / "facts.json")
     return [

@@ -1,10 +1,16 @@
 """What every program of the workflow shares: one line for a user's mistake, and files that are whole or absent."""
 
+import contextlib
+import errno
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FREE = "; free the disk or make the folder writable"
+_ROOM = 2**20
 
 
 class Problem(Exception):
@@ -22,11 +28,24 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
     except OSError as error:
-        if not error.filename:
+        # A full disk is noticed when an open file is flushed, which no longer knows its name.
+        if not error.filename and error.errno not in _FULL:
             raise
-        print(f"problem: {error.filename}: {error.strerror}", file=sys.stderr)
+        what = error.filename or "what was written"
+        print(f"problem: {what}: {error.strerror}{_FREE if error.errno in _FULL else ''}", file=sys.stderr)
         status = 2
     sys.exit(status)
+
+
+def expect_room(path: Path | str) -> None:
+    """See that a file of 1 MiB could be written to `path`, before anything is done that would be lost otherwise.
+
+    Raises:
+        Problem: the folder is read-only or the disk is full.
+    """
+    with _part(Path(path)) as part, open(part, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, _ROOM)
+        part.unlink()
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -36,19 +55,24 @@ def write_text(path: Path | str, text: str) -> None:
         Problem: the folder is read-only or the disk is full.
     """
     path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _part(path) as part:
         with open(part, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+
+
+@contextlib.contextmanager
+def _part(path: Path) -> Iterator[Path]:
+    """Give a name beside `path` for what is to become it; what is left under that name after an error is removed."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise Problem(
-            f"{path} cannot be written: {error.strerror}; free the disk or make the folder writable"
-        ) from error
+        raise Problem(f"{path} cannot be written: {error.strerror}{_FREE}") from error
 
 
 def write_json(path: Path | str, value: object) -> None:
@@ -69,17 +93,24 @@ def read_json(path: Path | str) -> dict:
     """Return the JSON object in `path`.
 
     Raises:
-        Problem: the file is missing or is not a JSON object.
+        Problem: the file is missing or is not a JSON object, or holds NaN or Infinity, which are none.
     """
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=refuse_constant)
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
+    except RecursionError:
+        raise Problem(f"{path} is nested too deeply to be read; remove it and run again") from None
     if not isinstance(value, dict):
         raise Problem(f"{path} holds no JSON object; remove it and run again")
     return value
+
+
+def refuse_constant(constant: str) -> None:
+    """Refuse NaN and Infinity, which Python's reader takes for numbers (`parse_constant=` of json.loads)."""
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def json_object(text: str) -> dict:

@@ -162,7 +162,7 @@ def _complete_cells(cells: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
         cells["invalid"] = cells["cell"].map((~records["valid"]).groupby(records["cell"]).sum()).astype(int)
     for column in (*FACTORS, "control", "reasons", "cache_state"):
         cells[column] = cells[column].fillna("").astype(str) if column in cells else ""
-    for column in ("n", "failed", "invalid"):
+    for column in ("n", "failed", "invalid", "edited"):
         cells[column] = cells[column].fillna(0).astype(int) if column in cells else 0
     if "throughput_mib_s" in cells:
         cells["mib_s"] = cells["throughput_mib_s"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from scripts.analysis import prose
+from scripts.analysis import account, prose
 from scripts.analysis.blobs import printed, words
 from scripts.analysis.blobs.data import Results, processes_of
 from scripts.analysis.page import Table
@@ -13,7 +13,7 @@ from scripts.analysis.page import Table
 ROWS = ["processes", "operation_size", "chunk_size", "concurrency", "cache"]
 NUMBERS = [
     *("latency_s", "latency_s_low", "latency_s_high", "mib_s", "mib_s_low", "mib_s_high"),
-    *("n", "failed", "invalid"),
+    *("n", "failed", "invalid", "edited"),
 ]
 TITLES = {
     "single-file": "Each process reads the whole of one object (single file, multiple readers)",
@@ -110,7 +110,7 @@ def _text(cell: dict | None, column: str, text, results: Results) -> str:
     if cell is None:
         return ""
     if not cell["n"]:
-        return "[INVALID]" if cell["invalid"] else "failed" if cell["failed"] else "not measured"
+        return account.mark(cell) if cell["invalid"] or cell["failed"] else "not measured"
     if results.is_printed:
         return _printed(cell, column, results)
     if pd.isna(cell[column]):

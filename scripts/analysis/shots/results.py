@@ -177,7 +177,7 @@ def _complete_cells(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     for factor in (*FACTORS, "control", "reasons"):
         if factor not in cells:
             cells[factor] = ""
-    for column in ("n", "failed", "invalid"):
+    for column in ("n", "failed", "invalid", "edited"):
         if column not in cells:
             cells[column] = 0
     for column in ("total_s", "total_s_low", "total_s_high"):

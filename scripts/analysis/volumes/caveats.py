@@ -142,11 +142,17 @@ def _of_imports(results: Results) -> list[str]:
 
 def _of_trouble(results: Results) -> list[str]:
     lines = []
-    for column, what in (("invalid", "broke a rule of measuring and are in no verdict"), ("failed", "failed")):
-        found = int(results.cells[column].sum())
-        if found:
+    cells = results.cells
+    troubles = {
+        "broke a rule of measuring and are in no verdict": cells["invalid"] - cells["edited"],
+        "were edited after they were written and are in no verdict": cells["edited"],
+        "failed": cells["failed"],
+    }
+    for what, counts in troubles.items():
+        if found := int(counts.sum()):
             batteries = "1 battery" if found == 1 else f"{found} batteries"
-            what = what.replace(" are ", " is ") if found == 1 else what
+            if found == 1:
+                what = what.replace(" are ", " is ").replace("were edited", "was edited").replace("they were", "it was")
             lines.append(f'{batteries} {what}: see "Failed, invalid and left out".')
     if left := len(results.facts.get("left_out") or []):
         told = prose.count(left, "file")

@@ -182,11 +182,11 @@ def number_of(job: str, rows: pd.DataFrame) -> int | None:
 
 def _complete_cells(cells: pd.DataFrame) -> pd.DataFrame:
     if cells.empty:
-        return pd.DataFrame(columns=[*FACTORS, "operation", "reasons", "n", "failed", "invalid"])
+        return pd.DataFrame(columns=[*FACTORS, "operation", "reasons", "n", "failed", "invalid", "edited"])
     for column in (*FACTORS, "operation", "reasons", "note"):
         if column not in cells:
             cells[column] = ""
-    for column in ("n", "failed", "invalid"):
+    for column in ("n", "failed", "invalid", "edited"):
         cells[column] = cells[column].fillna(0).astype(int) if column in cells else 0
     return cells
 

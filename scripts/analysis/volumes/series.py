@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from scripts.analysis import records
 from scripts.analysis.tables import factors
 from scripts.analysis.volumes import latency
 from scripts.lib import fio_jobs
 from scripts.lib.fio import operation_of
 from scripts.lib.fio_output import OPERATIONS
-from scripts.lib.program import Problem, read_json
+from scripts.lib.program import Problem, refuse_constant
 
 FACTORS = ("store", "job", "background", "host")
 ALL_HOSTS = "all"
@@ -43,6 +44,7 @@ class Battery:
     status: str
     ok: bool
     reasons: tuple[str, ...] = ()
+    edited: bool = False
     rows: list[dict] = field(default_factory=list)
     histograms: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
@@ -101,10 +103,10 @@ _COLUMNS = (
 )
 
 
-def read(matrix: pd.DataFrame, folder: Path, imported: Path | None, stores: dict) -> list[Series]:
+def read(matrix: pd.DataFrame, folder: Path, run: str, imported: Path | None, stores: dict) -> list[Series]:
     """Return the series of a run: the matrix's, with or without records, then the imported ones.
 
-    A record that cannot be read, or whose label is not that of its folder, is named on standard error and counts as
+    A record that cannot be read, or that is not that of its place or label, is named on standard error and counts as
     failed. Twins of the matrix (controls) are left out. A volume that a record does not describe is the store's in
     `stores`.
     """
@@ -112,7 +114,8 @@ def read(matrix: pd.DataFrame, folder: Path, imported: Path | None, stores: dict
     for row in matrix[matrix["twin_of"] == ""].to_dict("records"):
         levels = _levels(row)
         label = {name: row[name] for name in factors(matrix)}
-        batteries = [_measured(path, repeat, row["cell"], label) for repeat, path in _repeats(folder / row["cell"])]
+        paths = records.repeats(folder / row["cell"])
+        batteries = [_measured(path, repeat, row["cell"], label, run) for repeat, path in paths]
         found[levels] = Series(row["cell"], levels, tuple(batteries))
     for battery in _imported(imported) if imported else []:
         known = found.get(battery.levels, Series(battery.cell, battery.levels, ()))
@@ -161,45 +164,38 @@ def _levels(row: dict) -> tuple[str, str, str, str]:
     return tuple(str(row.get(factor) or "") for factor in FACTORS)
 
 
-def _repeats(folder: Path) -> list[tuple[int, Path]]:
-    paths = {path.stem.partition("=")[2]: path for path in folder.glob("repeat=*.json")}
-    return sorted((int(repeat), path) for repeat, path in paths.items() if repeat.isdigit())
-
-
-def _measured(path: Path, repeat: int, cell: str, label: dict[str, str]) -> Battery:
+def _measured(path: Path, repeat: int, cell: str, label: dict[str, str], run: str) -> Battery:
     levels = _levels(label)
     try:
-        record = read_json(path)
-        for name, level in record.get("cell", {}).items():
-            if label.get(name, "") != str(level):
-                raise Problem(f"{path} was measured with {name} {level}, its folder says {label.get(name, '')}")
-        return _battery(record, cell, levels, repeat)
+        return _battery(records.read(path, run, "volumes", label), cell, levels, repeat)
     except Problem as problem:
-        reason = str(problem)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        reason = f"{path} is no whole record ({type(error).__name__}: {error}); remove it and run again"
-    print(f"left out: {reason}", file=sys.stderr)
-    return Battery(cell, levels, repeat, "failed", False, (reason,))
+        return _unreadable(cell, levels, repeat, problem)
+
+
+def _unreadable(cell: str, levels: tuple[str, str, str, str], repeat: int, problem: Problem) -> Battery:
+    print(f"left out: {problem}", file=sys.stderr)
+    return Battery(cell, levels, repeat, "failed", False, (str(problem),))
 
 
 def _imported(path: Path) -> Iterable[Battery]:
     try:
         # As lists the histograms of thousands of jobs do not fit into memory.
-        artefact = json.loads(path.read_text(encoding="utf-8"), object_hook=_with_arrays)
-        records = artefact.get("records", [])
+        text = path.read_text(encoding="utf-8")
+        artefact = json.loads(text, object_hook=_with_arrays, parse_constant=refuse_constant)
+        found = artefact.get("records", [])
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
     if artefact.get("status") != "done":
         print(f"{path}: nothing was imported: {'; '.join(artefact.get('reasons', []))}", file=sys.stderr)
-    for record in records:
+    for number, record in enumerate(found, 1):
+        name = f"{path}: record {number}"
         try:
-            levels = _levels(record["cell"])
-            name = record.get("name") or "_".join(filter(None, levels))
-            yield _battery(record, name, levels, int(record.get("repeat", 1)))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise Problem(f"{path} holds no whole record ({type(error).__name__}: {error}); import again") from error
+            records.expect_sound(record, name)
+            yield _battery(record, record["name"], _levels(record["cell"]), record["repeat"])
+        except Problem as problem:
+            yield _unreadable("", (name, "", "", ""), 1, problem)
 
 
 def _with_arrays(found: dict) -> dict:
@@ -214,13 +210,15 @@ def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat:
     facts, settings = record.get("battery") or {}, record.get("settings") or {}
     pause = next((one["pause_s"] for one in (facts, settings) if one.get("pause_s") is not None), USUAL_PAUSE_S)
     volume = record.get("volume")
+    faults = records.faults(record)
     return Battery(
         cell,
         levels,
         repeat,
         record["status"],
-        bool(done and record["valid"]),
-        tuple(record.get("reasons", [])),
+        done and not faults,
+        tuple(faults),
+        records.edited(record),
         list(record.get("samples") or []) if done else [],
         _histograms(record.get("histograms") or {}) if done else {},
         {key: str(value) for key, value in (record.get("job_options") or {}).items()},

@@ -22,7 +22,7 @@ SAMPLE = (
 )
 COLUMNS = {
     "cells": (
-        *("cell", *FACTORS, "operation", "jobs", "n", "failed", "invalid", "reasons", "N"),
+        *("cell", *FACTORS, "operation", "jobs", "n", "failed", "invalid", "edited", "reasons", "N"),
         *(f"p{p:g}_ms{end}" for p in PERCENTILES for end in ("", "_low", "_high")),
         *("max_ms", "mean_ms", "mean_ms_low", "mean_ms_high", "stddev_ms", "iops", "mib_s"),
         *("device_writes_per_write", "interval", "volume_type", "size_gib", "baseline_iops", "ceiling_iops"),
@@ -138,6 +138,7 @@ def _cell(one: Series, quantiles: dict[float, latency.Percentile], seed: int) ->
         "n": len(one.good),
         "failed": failed,
         "invalid": len(wrong) - failed,
+        "edited": sum(battery.edited for battery in wrong),
         "reasons": _reasons(wrong),
         "volume_type": volume.type,
         "size_gib": volume.size_gib,
@@ -195,13 +196,8 @@ def _note(jobs: pd.DataFrame, quantiles: dict[float, latency.Percentile], volume
 
 
 def _reasons(wrong: Sequence[Battery]) -> str:
-    """Why batteries failed or are invalid; a battery without a reason says what it is."""
-    found = dict.fromkeys(
-        " ".join(str(reason).split())
-        for battery in wrong
-        for reason in battery.reasons or ["invalid" if battery.status == "done" else battery.status]
-    )
-    return "; ".join(found)
+    """Why batteries failed or are invalid."""
+    return "; ".join(dict.fromkeys(" ".join(reason.split()) for battery in wrong for reason in battery.reasons))
 
 
 def _verdicts(one: Series, segments: list[changes.Segment], asked: list[limits.Limit], seed: int) -> list[dict]:

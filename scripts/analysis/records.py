@@ -1,0 +1,122 @@
+"""Records as they are written and read: whole, in their place, every number in its range, and as they were measured."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import fastjsonschema
+import yaml
+
+from scripts.lib.program import Problem, read_json, write_json
+
+SCHEMA = Path("config/schema/record.yaml")
+_SHOWN = 40
+_REMEDY = "remove it and run again"
+_EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"
+# The parts of a path, results/{run}/{study}/records/{cell}/repeat={repeat}.json, and what the record calls them.
+_PLACE = {"run": "run", "study": "study", "cell": "name", "repeat": "repeat"}
+
+
+def write(path: Path | str, record: dict) -> None:
+    """Write a record with its digest, whole or not at all.
+
+    Raises:
+        Problem: something in it has the wrong type or is out of its range, or the file cannot be written.
+    """
+    expect_sound(record, "the record")
+    write_json(path, record | {"digest": digest(record)})
+
+
+def read(path: Path, run: str, study: str, levels: dict[str, str] | None = None) -> dict:
+    """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
+
+    Args:
+        path: its file.
+        run: name of the run.
+        study: name of the study.
+        levels: those of the cell by factor, where they are known.
+
+    Raises:
+        Problem: it cannot be read, is not whole, has a number out of its range, or is the record of another place or
+            of other levels. The line names it.
+    """
+    try:
+        record = read_json(path)
+        expect_sound(record, str(path))
+        # What is nested too deeply for this is not found where the report is made.
+        digest(record)
+    except RecursionError:
+        raise Problem(f"{path} is nested too deeply to be read; {_REMEDY}") from None
+    place = (run, study, path.parent.name, _repeat(path))
+    for (what, key), due in zip(_PLACE.items(), place, strict=True):
+        if record[key] != due:
+            raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
+    for factor, level in record["cell"].items() if levels is not None else ():
+        if levels.get(factor, "") != level:
+            raise Problem(f"{path} was measured with {factor} {level}, its folder says {levels.get(factor, '')}")
+    return record
+
+
+def faults(record: dict) -> list[str]:
+    """Return why a record takes no part in medians and verdicts; nothing where it does."""
+    reasons = [] if record["valid"] else record.get("reasons") or [_without_reason(record)]
+    return [*reasons, *([_EDITED] if edited(record) else [])]
+
+
+def _without_reason(record: dict) -> str:
+    return f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
+
+
+def sealed(record: dict) -> bool:
+    """Return whether a record has a digest; records of before there was one have none."""
+    return "digest" in record
+
+
+def edited(record: dict) -> bool:
+    """Return whether a record is no longer what was written (METHOD 23); of one without a digest nobody knows."""
+    return sealed(record) and record["digest"] != digest(record)
+
+
+def digest(record: dict) -> str:
+    """Return the sha256 of a record without its digest, as JSON with sorted keys and without blanks.
+
+    It guards against accident, not intent: who edits a record on purpose can write the digest anew.
+    """
+    content = {key: value for key, value in record.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def repeats(cell: Path) -> Iterator[tuple[int, Path]]:
+    """Yield (repeat, path) of the records in a cell's folder, in order; other files are none."""
+    yield from sorted((_repeat(path), path) for path in cell.glob("repeat=*.json") if _repeat(path))
+
+
+def _repeat(path: Path) -> int:
+    number = path.stem.partition("=")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def expect_sound(record: dict, name: str) -> None:
+    """See that all that a record holds has its type and is within its range; `name` is what a mistake is put down to.
+
+    Raises:
+        Problem: something does not, or is not.
+    """
+    try:
+        _check()(record)
+    except fastjsonschema.JsonSchemaValueException as error:
+        place, _, rule = error.message.partition(" must ")
+        what = place.partition(".")[2] or "it"
+        if error.rule == "required":
+            lacking = [key for key in error.rule_definition if key not in error.value]
+            raise Problem(f"{name}: {what} lacks {', '.join(lacking)}; {_REMEDY}") from None
+        found = json.dumps(error.value, default=str)
+        shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
+        raise Problem(f"{name}: {what} must {rule}, it is {shown}; {_REMEDY}") from None
+
+
+@cache
+def _check() -> Callable[[dict], dict]:
+    return fastjsonschema.compile(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")), use_default=False)

@@ -1,0 +1,181 @@
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from scripts import facts as facts_program
+from scripts.analysis import account, records
+from scripts.lib.program import Problem
+from tests.records import FEW, chosen, failed, gather, newer_is, sealed, synthetic_cells, write_synthetic_run
+from tests.volumes_records import battery, write_run
+from tests.volumes_records import gather as gather_volumes
+
+NEWER = {"library": "hdf5-2.0.0", "page_buffer": "0"}
+
+
+def run_of(folder: Path, **options: object) -> Path:
+    return write_synthetic_run(folder, synthetic_cells(twins=0, **FEW), **options)
+
+
+def newer(run: Path, repeat: int = 1) -> Path:
+    """Return a record of the newer library without a page buffer."""
+    [path] = run.glob(f"records/hdf5-2.0.0_*_0_cold-*/repeat={repeat}.json")
+    return path
+
+
+def with_seconds(**seconds: object):
+    return lambda record: record | {"seconds": record["seconds"] | seconds}
+
+
+ODD = {
+    "negative time": (with_seconds(total=-5), "seconds.total"),
+    "no time": (with_seconds(total=0), "seconds.total"),
+    "no number": (with_seconds(total=float("nan")), "NaN"),
+    "infinite time": (with_seconds(total=float("inf")), "Infinity"),
+    "time too large for a number": (lambda record: json.dumps(with_seconds(total=1)(record)).replace(
+        '"total": 1', '"total": 1e999'), "seconds.total"),
+    "null": (with_seconds(total=None), "seconds.total"),
+    "text for a time": (with_seconds(open="0.1"), "seconds.open"),
+    "time of a sample": (lambda record: record | {"samples": [{"open-time": -0.1}]}, "samples[0].open-time"),
+    "valid in words": (lambda record: record | {"valid": "no"}, "valid"),
+    "text for a list": (lambda record: record | {"samples": "none"}, "samples"),
+    "text for reasons": (lambda record: record | {"reasons": "none"}, "reasons"),
+    "text for a mapping": (lambda record: record | {"requests": {"GET": "five"}}, "requests.GET"),
+    "negative requests": (lambda record: record | {"requests": {"GET": {"count": -1}}}, "requests.GET.count"),
+    "more than all pages": (lambda record: record | {"cache": {"resident_after": 1.5}}, "cache.resident_after"),
+    "another version": (lambda record: record | {"record": 2}, "record"),
+    "another run": (lambda record: record | {"run": "elsewhere"}, "another run"),
+    "another study": (lambda record: record | {"study": "blobs"}, "another study"),
+    "another cell": (lambda record: record | {"name": "elsewhere"}, "another cell"),
+    "another repeat": (lambda record: record | {"repeat": 2}, "another repeat"),
+    "other levels": (lambda record: record | {"cell": record["cell"] | {"workers": "7"}}, "workers"),
+    "nothing": (lambda record: {}, "lacks"),
+    "no mapping": (lambda record: "[]", "no JSON object"),
+    "deep nesting": (lambda record: '{"read":' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+    "text in a sample": (lambda record: record | {"samples": [{"open-time": "long"}]}, "samples[0].open-time"),
+    "a number of 5,000 digits": (lambda record: '{"repeat": ' + "9" * 5_000 + "}", "JSON"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change, named", ODD.values(), ids=ODD)
+def test_an_odd_record_is_named_and_all_else_is_reported(tmp_path, capsys, change, named):
+    run = run_of(tmp_path, repeats=7, ratio=newer_is(2))
+    path = newer(run)
+    written = change(json.loads(path.read_text()))
+    path.write_text(written if isinstance(written, str) else sealed(written))
+    _, cells, judged = gather(run)
+    row = chosen(cells, **NEWER).iloc[0]
+    assert (row["n"], row["failed"]) == (6, 1)
+    assert named in row["reasons"]
+    assert str(path) in row["reasons"]
+    assert str(path) in capsys.readouterr().err
+    assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
+    assert len(facts_program.failed_attempts(run)) == 0
+
+
+def test_copies_of_a_record_are_no_blocks(tmp_path):
+    """Six copies of one record were "slower, p 0.03"."""
+    run = run_of(tmp_path, ratio=newer_is(1.3))
+    for library in ("hdf5-1.14.6", "hdf5-2.0.0"):
+        for cell in run.glob(f"records/{library}_*"):
+            for repeat in range(2, 7):
+                shutil.copy(cell / "repeat=1.json", cell / f"repeat={repeat}.json")
+    _, cells, judged = gather(run)
+    assert set(cells["n"]) == {1}
+    assert set(cells["failed"]) == {5}
+    assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"too few repeats"}
+
+
+def test_an_edited_record_is_shown_and_in_no_verdict(tmp_path):
+    run = run_of(tmp_path, repeats=7)
+    path = newer(run)
+    record = json.loads(path.read_text())
+    record["seconds"]["total"] *= 0.5
+    path.write_text(json.dumps(record))
+    samples, cells, judged = gather(run)
+    row = chosen(cells, **NEWER).iloc[0]
+    assert tuple(row[["n", "failed", "invalid", "edited"]]) == (6, 0, 1, 1)
+    assert set(chosen(samples, cell=row["cell"], repeat=1)["valid"]) == {False}
+    assert set(chosen(judged, factor="library", page_buffer="0", metric="total")["blocks"]) == {6}
+    table = account.troubled(cells, lambda cells: cells[["library", "page_buffer"]].copy())
+    assert table.frame[""].tolist() == ["[EDITED]"]
+    assert "digest" in table.frame["reasons"].iloc[0]
+
+
+def test_a_record_that_is_laid_out_anew_is_not_edited(tmp_path):
+    run = run_of(tmp_path)
+    path = newer(run)
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(sorted(record.items())), indent=4))
+    assert set(gather(run)[1]["edited"]) == {0}
+
+
+def test_an_edited_battery_is_shown_and_in_no_verdict(tmp_path):
+    run = write_run(tmp_path, [battery("disk", [1.0] * 10), battery("disk", [1.0] * 10, repeat=2)])
+    path = next(run.glob("records/*/repeat=2.json"))
+    record = json.loads(path.read_text())
+    record["samples"][0]["sync_lat_p99_ms"] = 0.001
+    path.write_text(json.dumps(record))
+    row = gather_volumes(run)["cells"].iloc[0]
+    assert row[["n", "failed", "invalid", "edited"]].tolist() == [1, 0, 1, 1]
+    assert "digest" in row["reasons"]
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), "fast", [1]])
+def test_an_odd_imported_record_is_named_and_all_else_is_reported(tmp_path, capsys, value):
+    odd = battery("odd", [1.0] * 10)
+    odd["samples"][3]["sync_lat_p99_ms"] = value
+    fine = battery("fine", [1.0] * 10)
+    folder = write_run(tmp_path, imported=[fine, odd])
+    text = (folder / "imported.json").read_text()
+    if value != value:
+        (folder / "imported.json").write_text(text.replace("NaN", "-1"))
+    cells = gather_volumes(folder)["cells"].set_index("store")
+    assert cells.loc["fine", ["n", "failed"]].tolist() == [1, 0]
+    assert cells["failed"].sum() == 1
+    assert "sync_lat_p99_ms" in capsys.readouterr().err
+
+
+def test_a_record_from_before_there_were_digests_counts_and_is_called_that(tmp_path):
+    results = tmp_path / "synthetic"
+    run = run_of(results / "shots")
+    for path in run.glob("records/*/*.json"):
+        record = json.loads(path.read_text())
+        del record["digest"]
+        path.write_text(json.dumps(record))
+    _, cells, _ = gather(run)
+    assert set(cells["n"]) == {6}
+    told = facts_program.unsealed([json.loads(path.read_text()) for path in run.glob("records/*/*.json")])
+    assert told[0].startswith("24 of 24 records are from before records had a digest")
+
+
+def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
+    run = run_of(tmp_path)
+    record = json.loads(newer(run).read_text())
+    path = tmp_path / record["name"] / "repeat=1.json"
+    records.write(path, record)
+    assert not records.edited(records.read(path, "synthetic", "shots"))
+    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1"):
+        records.write(path, record | {"seconds": {"total": -1}})
+    assert records.read(path, "synthetic", "shots") == json.loads(newer(run).read_text())
+
+
+def test_a_failed_record_needs_no_figures(tmp_path):
+    run = run_of(tmp_path)
+    record = json.loads(newer(run).read_text())
+    path = tmp_path / record["name"] / "repeat=1.json"
+    records.write(path, failed(record, "killed"))
+    assert records.faults(records.read(path, "synthetic", "shots")) == ["killed"]
+
+
+def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path):
+    run = run_of(tmp_path, ratio=newer_is(2))
+    matrix = pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)
+    pd.concat([matrix, matrix.iloc[[0]]]).to_csv(run / "matrix.csv", index=False)
+    _, cells, judged = gather(run)
+    assert len(cells) == 4
+    assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
+    [reason] = account.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
+    assert matrix["cell"].iloc[0] in reason
