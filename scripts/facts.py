@@ -38,11 +38,12 @@ def facts(config: dict, study: str, results: Path) -> dict:
         (cell, record)
         for cell in plan["cells"]
         for _, path in records.repeats(results / study / "records" / cell)
-        if (record := _readable(path, config["run"], study))
+        if (record := _readable(path, config["run"], study, plan["cells"][cell].get("settings", {}).get("cell")))
     ]
     everything = [record for _, record in named]
     measured = [record for record in everything if record["status"] == "done"]
     imported = _whole(results / study / "imported.json") or {}
+    batteries = [*everything, *(one for one in imported.get("records", []) if records.is_sound(one))]
     machines = [_constant(host) for record in measured for host in hosts_of(record)]
     machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
     return {
@@ -67,14 +68,12 @@ def facts(config: dict, study: str, results: Path) -> dict:
         ],
         "readers": [reader(cell, record) for cell, record in named if "memory" in record],
         "jobs": _jobs(plan),
-        "batteries": [
-            _battery(record) for record in [*everything, *imported.get("records", [])] if "battery" in record
-        ],
+        "batteries": [_battery(record) for record in batteries if record.get("battery")],
         "left_out": imported.get("left_out", []),
-        "sessions": sorted({record["session"] for record in measured}),
+        "sessions": sorted({record["session"] for record in measured if "session" in record}),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
-        "git": sorted({record["provenance"]["git"] or "no clone" for record in measured}),
-        "dirty": any(record["provenance"]["dirty"] for record in measured),
+        "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
+        "dirty": any(record["provenance"].get("dirty") for record in measured),
         "failed_attempts": failed_attempts(results),
     }
 
@@ -129,7 +128,7 @@ def hosts_of(record: dict) -> list[dict]:
     """Return the machines that measured a record: its own, or those of its processes where they were elsewhere."""
     own = record["host"]
     others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
-    if all(host["node"] == own["node"] for host in others):
+    if all(host.get("node") == own.get("node") for host in others):
         return [own]
     return [{key: value for key, value in host.items() if key not in ("name", "processes")} for host in others]
 
@@ -138,10 +137,10 @@ def _constant(host: dict) -> dict:
     return {key: value for key, value in host.items() if not key.startswith("load_")}
 
 
-def _readable(path: Path, run_name: str, study: str) -> dict | None:
+def _readable(path: Path, run_name: str, study: str, levels: dict[str, str] | None) -> dict | None:
     """Return a record, or None where it cannot be used, which `scripts.tables` says and counts as failed."""
     with contextlib.suppress(Problem):
-        return records.read(path, run_name, study)
+        return records.read(path, run_name, study, levels)
 
 
 def _whole(path: Path) -> dict | None:

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -97,11 +97,15 @@ def build(
     left_out |= {"cell": "", "omitted": "MPI-IO reads files, not a store of the kind s3"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
     levels = {factor: {row[factor] for row in rows} for factor in FACTORS}
-    asked = [{"factor": factor, "baseline": base} for factor, base in compare if base in levels[factor]]
-    given = ["--matrix", str(folder / "matrix.csv"), "--records", str(named), "--out", str(folder)]
-    program.main(["--run", "laptop", "--study", "blobs", "--config-study", json.dumps({"compare": asked}), *given])
+    gather(folder, [{"factor": factor, "baseline": base} for factor, base in compare if base in levels[factor]])
     (folder / "facts.json").write_text(json.dumps(facts() | {"readers": readers}), encoding="utf-8")
     return folder
+
+
+def gather(folder: Path, compare: Sequence[dict] = ()) -> None:
+    """Run the program on a run."""
+    given = ["--matrix", f"{folder}/matrix.csv", "--records", f"{folder}/records", "--out", str(folder)]
+    program.main(["--run", "synthetic", "--study", "blobs", "--config-study", json.dumps({"compare": compare}), *given])
 
 
 def load(folder: Path) -> data.Results:
@@ -186,7 +190,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "record": 1,
         "status": "done",
         "study": "blobs",
-        "run": "laptop",
+        "run": "synthetic",
         "name": row["cell"],
         "cell": {factor: row[factor] for factor in (*FACTORS, "control")},
         "repeat": repeat,

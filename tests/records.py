@@ -169,6 +169,7 @@ def _record(cell: dict[str, str], repeat: int, samples: int, scale: float, rando
         "samples": [
             _sample(cell, task, opening[task], first[task], rest[task], total, samples) for task in range(samples)
         ],
+        "host": {},
         "provenance": {"code_sha256": "c0de", "data_sha256": "da7a"},
         "valid": True,
         "reasons": [],

@@ -31,7 +31,14 @@ OBJECTS = {
     **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1], "cache": ["any"]},
 }
 
-FIGURES = {"step_seconds": 5.0, "seconds": {"total": 1.0}, "work": {}, "samples": []}
+FIGURES = {
+    "step_seconds": 5.0,
+    "seconds": {"total": 1.0},
+    "work": {},
+    "samples": [],
+    "host": {},
+    "provenance": {"code_sha256": "c0de"},
+}
 
 
 def written(path: Path, **changes: object) -> Path:

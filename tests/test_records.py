@@ -1,5 +1,7 @@
+import copy
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -8,6 +10,9 @@ import pytest
 from scripts import facts as facts_program
 from scripts.analysis import account, records
 from scripts.lib.program import Problem
+from tests.blobs_tables import build, cells
+from tests.blobs_tables import gather as gather_blobs
+from tests.pages import write
 from tests.records import FEW, chosen, failed, gather, newer_is, sealed, synthetic_cells, write_synthetic_run
 from tests.volumes_records import battery, write_run
 from tests.volumes_records import gather as gather_volumes
@@ -179,3 +184,66 @@ def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
     [reason] = account.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
     assert matrix["cell"].iloc[0] in reason
+
+
+def parts(value: object, above: tuple = ()) -> Iterator[tuple]:
+    """Yield where each part of a record is, of lists the first entry."""
+    yield above
+    if isinstance(value, dict):
+        for key in value:
+            yield from parts(value[key], (*above, key))
+    elif isinstance(value, list) and value:
+        yield from parts(value[0], (*above, 0))
+
+
+def without(record: dict, place: tuple, *instead: object) -> dict:
+    """Return a record of which one part is gone, or something else instead."""
+    changed = copy.deepcopy(record)
+    inner = changed
+    for step in place[:-1]:
+        inner = inner[step]
+    del inner[place[-1]]
+    if instead and isinstance(inner, list):
+        inner.insert(0, instead[0])
+    elif instead:
+        inner[place[-1]] = instead[0]
+    return changed
+
+
+@pytest.mark.parametrize(
+    "make, gathered",
+    [
+        (lambda folder: run_of(folder, repeats=2), gather),
+        (lambda folder: build(folder, cells(store=("disk", "s3")), repeats=2), None),
+        (lambda folder: write_run(folder, [battery("disk", [1.0] * 9)]), gather_volumes),
+    ],
+    ids=["shots", "blobs", "volumes"],
+)
+def test_whichever_part_of_a_record_is_odd_the_page_is_made(tmp_path, request, capsys, make, gathered):
+    """Each part of a record in turn is gone, or of another kind, in a further repeat of its own."""
+    study = request.node.callspec.id
+    run = make(tmp_path / "results/synthetic" / study)
+    path = sorted(run.glob("records/*/repeat=1.json"))[0]
+    record = json.loads(path.read_text())
+    del record["digest"]
+    places = [place for place in parts(record) if place and not {"job_options"} & {*place}]
+    odd = [without(record, place, *instead) for place in places for instead in ((), ("text",), ([1],), (None,))]
+    for number, one in enumerate(odd, 11):
+        here = path.with_name(f"repeat={number}.json")
+        here.write_text(json.dumps(one | {"repeat": number} if one.get("repeat") == 1 else one))
+    if gathered:
+        gathered(run, out=".")
+    else:
+        gather_blobs(run)
+    named = capsys.readouterr().err
+    assert len(odd) / 3 < named.count("left out: ") <= len(odd)
+    matrix = pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)
+    levels = matrix.drop(columns=["omitted", "twin_of"]).set_index("cell").drop(index="", errors="ignore")
+    plan = {cell: {"dataset": "", "settings": {"cell": row}} for cell, row in levels.to_dict("index").items()}
+    (run / "plan.json").write_text(json.dumps({"cells": plan}))
+    stores = {name: {"kind": "posix"} for name in ("disk", "s3", "azure")}
+    config = {"run": "synthetic", "repeats": 2, "equivalence_percent": 5, "libraries": {}, "stores": stores}
+    facts = facts_program.facts(config | {"studies": {study: {"batteries": 1}}}, study, run.parent)
+    (run / "facts.json").write_text(json.dumps(facts))
+    page = write(study, run, tmp_path / f"{study}.html").with_suffix(".md").read_text()
+    assert "failed" in page

@@ -98,6 +98,8 @@ def record(store: str, samples: Sequence[dict], histograms: dict | None = None, 
         "volume": {},
         "seconds": {"total": 1.0},
         "work": {},
+        "host": {},
+        "provenance": {"code_sha256": "c0de"},
         "samples": list(samples),
         "histograms": histograms or {},
         "valid": True,
@@ -159,7 +161,7 @@ def write_run(
     return folder
 
 
-def gather(folder: Path, **settings: object) -> dict[str, pd.DataFrame]:
+def gather(folder: Path, out: str = "out", **settings: object) -> dict[str, pd.DataFrame]:
     """Run the program on a run; return its tables by name, texts as texts and empty where there is nothing."""
     told = json.dumps({"limits": ["etcd", "openshift"], **settings})
     arguments = [
@@ -173,8 +175,8 @@ def gather(folder: Path, **settings: object) -> dict[str, pd.DataFrame]:
         f"{folder}/records",
     ]
     imported = [f"{folder}/imported.json"] if (folder / "imported.json").is_file() else []
-    assert program.main([*arguments, "--imported", *imported, "--out", f"{folder}/out"]) == 0
-    return {name: read(folder / "out" / f"{name}.csv") for name in TABLES}
+    assert program.main([*arguments, "--imported", *imported, "--out", f"{folder}/{out}"]) == 0
+    return {name: read(folder / out / f"{name}.csv") for name in TABLES}
 
 
 def read(path: Path) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """Records as they are written and read: whole, in their place, every number in its range, and as they were measured."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -53,9 +54,10 @@ def read(path: Path, run: str, study: str, levels: dict[str, str] | None = None)
     for (what, key), due in zip(_PLACE.items(), place, strict=True):
         if record[key] != due:
             raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
-    for factor, level in record["cell"].items() if levels is not None else ():
-        if levels.get(factor, "") != level:
-            raise Problem(f"{path} was measured with {factor} {level}, its folder says {levels.get(factor, '')}")
+    for factor in sorted(record["cell"].keys() | levels.keys()) if levels is not None else ():
+        level, due = record["cell"].get(factor, ""), levels.get(factor, "")
+        if level != due:
+            raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
     return record
 
 
@@ -96,6 +98,14 @@ def repeats(cell: Path) -> Iterator[tuple[int, Path]]:
 def _repeat(path: Path) -> int:
     number = path.stem.partition("=")[2]
     return int(number) if number.isdecimal() else 0
+
+
+def is_sound(record: object) -> bool:
+    """Return whether all that a record holds has its type and is within its range."""
+    with contextlib.suppress(Problem):
+        expect_sound(record, "the record")
+        return True
+    return False
 
 
 def expect_sound(record: dict, name: str) -> None:

@@ -137,13 +137,13 @@ def _run(record: dict) -> dict:
         return run
     work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
     requests = record.get("requests", {}).values()
-    facts = {**cache, **record.get("effective", {}), "cache_state": cache.get("state")}
+    facts = {**cache, **(record.get("effective") or {}), "cache_state": cache.get("state")}
     return {
         **run,
         **{f"seconds {name}": _float(value) for name, value in record["seconds"].items()},
         "read": json.dumps(record.get("read")),
-        "logical_bytes": _float(work["logical_bytes"]),
-        "tasks": _float(work["tasks_done"]),
+        "logical_bytes": _float(work.get("logical_bytes")),
+        "tasks": _float(work.get("tasks_done")),
         "requests": _sum(requests, "count"),
         "bytes_offered": _sum(requests, "bytes_offered"),
         "bytes_delivered": _sum(requests, "bytes_delivered"),

@@ -167,7 +167,8 @@ def _levels(row: dict) -> tuple[str, str, str, str]:
 def _measured(path: Path, repeat: int, cell: str, label: dict[str, str], run: str) -> Battery:
     levels = _levels(label)
     try:
-        return _battery(records.read(path, run, "volumes", label), cell, levels, repeat)
+        record = records.read(path, run, "volumes", label)
+        return _battery(record, cell, levels, repeat, str(path))
     except Problem as problem:
         return _unreadable(cell, levels, repeat, problem)
 
@@ -193,7 +194,7 @@ def _imported(path: Path) -> Iterable[Battery]:
         name = f"{path}: record {number}"
         try:
             records.expect_sound(record, name)
-            yield _battery(record, record["name"], _levels(record["cell"]), record["repeat"])
+            yield _battery(record, record["name"], _levels(record["cell"]), record["repeat"], name)
         except Problem as problem:
             yield _unreadable("", (name, "", "", ""), 1, problem)
 
@@ -205,7 +206,7 @@ def _with_arrays(found: dict) -> dict:
     return found
 
 
-def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat: int) -> Battery:
+def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat: int, where: str) -> Battery:
     done = record["status"] == "done"
     facts, settings = record.get("battery") or {}, record.get("settings") or {}
     pause = next((one["pause_s"] for one in (facts, settings) if one.get("pause_s") is not None), USUAL_PAUSE_S)
@@ -220,7 +221,7 @@ def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat:
         tuple(faults),
         records.edited(record),
         list(record.get("samples") or []) if done else [],
-        _histograms(record.get("histograms") or {}) if done else {},
+        _histograms(record.get("histograms") or {}, where) if done else {},
         {key: str(value) for key, value in (record.get("job_options") or {}).items()},
         float(pause),
         str(record.get("started_utc") or facts.get("started_utc") or ""),
@@ -228,13 +229,19 @@ def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat:
     )
 
 
-def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
+def _histograms(by_job: dict, where: str) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
-    arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
-    return {
-        job: {name: bins / (_NS, 1) for name, bins in found.items() if len(bins) and bins[:, 1].sum()}
-        for job, found in arrays.items()
-    }
+    try:
+        arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
+        bins = [one for found in arrays.values() for one in found.values() if len(one)]
+        if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
+            raise ValueError
+        return {
+            job: {name: bins / (_NS, 1) for name, bins in found.items() if len(bins) and bins[:, 1].sum()}
+            for job, found in arrays.items()
+        }
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise Problem(f"{where}: its histograms are not pairs of a latency and a count, both at least 0") from error
 
 
 def _with_volume(series: Series, stores: dict) -> Series:
