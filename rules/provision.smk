@@ -22,7 +22,7 @@ rule provision:
     message:
         "put {wildcards.dataset} into {wildcards.store}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --needs {input} -- provision"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
 
 
@@ -43,4 +43,4 @@ rule ready:
     message:
         "read all data of {wildcards.study} once"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} ready -- --provisions {input.provisions}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} ready -- --provisions {input.provisions}"
