@@ -310,7 +310,10 @@ class _Told:
 
 def _places(told: str) -> list[Path]:
     """Return what `from` names: a file or a folder, else all that matches it as a pattern."""
-    named = [Path(told)] if Path(told).exists() else sorted(map(Path, glob.glob(told, recursive=True)))
+    try:
+        named = [Path(told)] if Path(told).exists() else sorted(map(Path, glob.glob(told, recursive=True)))
+    except OSError as error:
+        raise Problem(f"imports: {tarballs.shown(told)}: {error.strerror}") from error
     found = [path for path in named if path.is_file() or path.is_dir()]
     if not found:
         what = "nothing matches" if glob.has_magic(told) else "there is no file or folder"

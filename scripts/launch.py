@@ -41,6 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         if "volumes" not in config["studies"]:
             raise Problem(f"{arguments.configfile} has no study volumes, which imports results of fio")
         config["studies"]["volumes"]["imports"] = list(map(os.path.abspath, imports))
+        configuration.expect_plain(config, "the command line")
     config["only"] = chosen(config, arguments.study, only)
     chosen_studies = config["only"].get("study", list(config["studies"]))
     again = _measured(config, chosen_studies, repeated)
