@@ -75,7 +75,7 @@ def read_json(path: Path | str) -> dict:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
     if not isinstance(value, dict):
         raise Problem(f"{path} holds no JSON object; remove it and run again")

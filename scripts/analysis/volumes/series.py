@@ -28,6 +28,8 @@ PERCENTILES = (50, 99, 99.9, 99.99)
 # The pause of the published batteries, for results that say nothing of theirs.
 USUAL_PAUSE_S = 10.0
 _NS = 1e6
+# What a sample has beside numbers from 0 on: words, and fio's number of an error.
+_NO_MEASURES = ("battery_id", "node_name", "layout", "job_Id", "started_utc", "device", "error")
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat:
         record["status"],
         bool(done and record["valid"]),
         tuple(record.get("reasons", [])),
-        list(record.get("samples") or []) if done else [],
+        _samples(record.get("samples") or []) if done else [],
         _histograms(record.get("histograms") or {}) if done else {},
         {key: str(value) for key, value in (record.get("job_options") or {}).items()},
         float(pause),
@@ -230,9 +232,23 @@ def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat:
     )
 
 
+def _samples(rows: list[dict]) -> list[dict]:
+    """Return samples, of which every measure is unknown or a number from 0 on: a record may come from elsewhere."""
+    for row in rows:
+        for name, value in row.items():
+            known = value is not None and name not in _NO_MEASURES
+            if known and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf):
+                raise ValueError(f"{name} of {row.get('job_Id')} is {value}")
+    return list(rows)
+
+
 def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
     arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
+    for job, found in arrays.items():
+        for name, bins in found.items():
+            if not (np.isfinite(bins) & (bins >= 0)).all():
+                raise ValueError(f"a bin of {name} of {job} is below zero, or no number")
     return {
         job: {name: bins / (_NS, 1) for name, bins in found.items() if len(bins) and bins[:, 1].sum()}
         for job, found in arrays.items()
