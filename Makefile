@@ -1,7 +1,13 @@
 # The two commands: `make run` and `make test`. `make help` lists the rest.
-CONFIG ?= config/config.yaml
-LAUNCH = .venv/bin/python -sE -m scripts.launch --configfile $(CONFIG) $(if $(CORES),--cores $(CORES)) \
-	$(if $(STUDY),--study $(STUDY)) $(if $(ONLY),--only $(ONLY)) $(if $(YES),--yes)
+# What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
+# that held its text would have the shell read it.
+$(foreach name,CONFIG STUDY ONLY CORES YES CELL FROM PYTHON,\
+	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
+	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
+DEFAULT = config/config.yaml
+CONFIGFILE = --configfile="$${CONFIG:-$(DEFAULT)}"
+LAUNCH = .venv/bin/python -sE -m scripts.launch $(CONFIGFILE) $${CORES:+--cores="$$CORES"} \
+	--study="$$STUDY" --only="$$ONLY" $${YES:+--yes}
 
 COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-header --upgrade
@@ -19,23 +25,23 @@ setup: ## install what is missing: system packages, .venv
 run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
-quick: CONFIG = config/quick.yaml
+quick: DEFAULT = config/quick.yaml
 quick: setup ## an answer in 3 minutes: h5py's wheels on disk
 	@$(LAUNCH)
 
-import: CONFIG = config/import.yaml
+import: DEFAULT = config/import.yaml
 import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or JSON files'
-	@$(LAUNCH) $(if $(FROM),--imports $(FROM))
+	@$(LAUNCH) --imports="$$FROM"
 
 check: setup ## look before building: tools, credentials, buckets, disk, page cache
-	@.venv/bin/python -sE -m scripts.preflight --configfile $(CONFIG)
+	@.venv/bin/python -sE -m scripts.preflight $(CONFIGFILE)
 
 plan: setup ## list the cells, what is left out and why, and what it costs
 	@$(LAUNCH) --plan
 
 again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
-	@test -n "$(CELL)" || { echo "Say which: make again CELL=<beginning of a name that make plan lists>"; exit 2; }
-	@$(LAUNCH) --again $(CELL) --
+	@test -n "$$CELL" || { echo "Say which: make again CELL=<beginning of a name that make plan lists>"; exit 2; }
+	@$(LAUNCH) --again="$$CELL"
 
 test: setup ## lint, format, and all tests on real servers
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

@@ -26,7 +26,7 @@ rule environment:
     message:
         "build library {wildcards.library}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
 
 
 rule servers:
@@ -50,4 +50,4 @@ rule servers:
     message:
         "build servers"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"

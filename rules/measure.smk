@@ -21,7 +21,7 @@ rule plan:
     message:
         "plan {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
+        "exec {params.python:q} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
 
 
 rule measure:
@@ -49,5 +49,5 @@ rule measure:
     message:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{params.repeats}"
     shell:
-        "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
+        "exec {params.python:q} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
         " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"

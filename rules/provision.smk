@@ -25,7 +25,7 @@ rule provision:
     message:
         "put {wildcards.dataset} into {wildcards.store}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
 
 
@@ -49,4 +49,4 @@ rule ready:
     message:
         "read all data of {wildcards.study} once"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"

@@ -28,7 +28,7 @@ rule tables:
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.tables --run {wildcards.run} --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
+        "exec {params.python:q} -sE -m scripts.tables --run {wildcards.run} --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
         " --records results/{wildcards.run}/{wildcards.study}/records --out results/{wildcards.run}/{wildcards.study} 2> {log}"
 
 
@@ -51,7 +51,7 @@ rule facts:
     message:
         "gather facts of {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.facts --config {params.config:q} --study {wildcards.study}"
+        "exec {params.python:q} -sE -m scripts.facts --config {params.config:q} --study {wildcards.study}"
         " --results results/{wildcards.run} --out {output} 2> {log}"
 
 
@@ -79,7 +79,7 @@ rule report:
     message:
         "report {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
+        "exec {params.python:q} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
@@ -102,7 +102,7 @@ rule index:
     message:
         "write the first page"
     shell:
-        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+        "exec {params.python:q} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
 
 
 rule check:
@@ -120,4 +120,4 @@ rule check:
     message:
         "look for failures"
     shell:
-        "exec {params.python} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"
+        "exec {params.python:q} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"

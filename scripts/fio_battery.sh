@@ -127,6 +127,8 @@ check_options() {
     [ -z "$device" ] || [ -n "$erase" ] || refuse "what is on $device would be lost; add --erase if it may be"
     [ -z "$device" ] || [ -z "$background_text" ] || [ -n "$background_directory" ] ||
         refuse "a raw device has no room for the background's files; name --background-directory"
+    case $directory$background_directory in *"
+"*) refuse "--directory: the name of a folder ends with its line; rename it" ;; esac
     [ -n "$out$tar" ] || refuse "no place for the results: name --out DIR, or --tar for standard output"
     [ -z "$out" ] || [ -z "$tar" ] || refuse "--out and --tar exclude each other"
 }

@@ -15,6 +15,8 @@ from scripts.lib.program import Problem, run, write_text
 from scripts.studies import volumes
 
 _TELL_EVERY = 500
+# What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
+_ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 # What battery.txt says of the machine, by the names that scripts.lib.host has.
 _HOST = {
     **{key: key for key in ("cpu", "cores", "kernel", "mount_point", "mount_options")},
@@ -74,7 +76,8 @@ def sources(imports: Iterable[dict]) -> list[Path]:
     """Return the files that imports name, sorted; of a folder those that may hold results.
 
     Raises:
-        Problem: there is no such file or folder, or nothing matches, or a folder has no such files.
+        Problem: there is no such file or folder, or nothing matches, or a folder has no such files, or one has a name
+            that Snakemake cannot watch.
     """
     found: set[Path] = set()
     for one in imports:
@@ -83,6 +86,9 @@ def sources(imports: Iterable[dict]) -> list[Path]:
             if not files:
                 raise Problem(f"imports: {path} holds no tarball and no JSON file; put fio's results there")
             found.update(files)
+    for path in sorted(found):
+        if _ODD.search(str(path)):
+            raise Problem(f"imports: {tarballs.shown(str(path))} has a brace or a control character in it; rename it")
     return sorted(found)
 
 
@@ -304,7 +310,10 @@ class _Told:
 
 def _places(told: str) -> list[Path]:
     """Return what `from` names: a file or a folder, else all that matches it as a pattern."""
-    named = [Path(told)] if Path(told).exists() else sorted(map(Path, glob.glob(told, recursive=True)))
+    try:
+        named = [Path(told)] if Path(told).exists() else sorted(map(Path, glob.glob(told, recursive=True)))
+    except OSError as error:
+        raise Problem(f"imports: {tarballs.shown(told)}: {error.strerror}") from error
     found = [path for path in named if path.is_file() or path.is_dir()]
     if not found:
         what = "nothing matches" if glob.has_magic(told) else "there is no file or folder"

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -35,13 +36,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     config = configuration.load(arguments.configfile)
     matrix.check(config, [arguments.configfile])
-    if arguments.imports:
+    only, repeated, imports = _words(arguments.only), _words(arguments.again), paths(arguments.imports)
+    if imports:
         if "volumes" not in config["studies"]:
             raise Problem(f"{arguments.configfile} has no study volumes, which imports results of fio")
-        config["studies"]["volumes"]["imports"] = list(map(os.path.abspath, arguments.imports))
-    config["only"] = chosen(config, arguments.study, arguments.only)
+        config["studies"]["volumes"]["imports"] = list(map(os.path.abspath, imports))
+        configuration.expect_plain(config, "the command line")
+    config["only"] = chosen(config, arguments.study, only)
     chosen_studies = config["only"].get("study", list(config["studies"]))
-    again = _measured(config, chosen_studies, arguments.again)
+    again = _measured(config, chosen_studies, repeated)
     costs = {study: cost(config, study, again) for study in chosen_studies}
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
@@ -53,15 +56,14 @@ def main(argv: list[str] | None = None) -> int:
         str(Path(sys.executable).with_name("snakemake")),
         "--cores",
         str(arguments.cores),
-        "--configfile",
-        arguments.configfile,
+        f"--configfile={arguments.configfile}",
     ]
     _expect_alone()
     _unlock(command)
     if "volumes" in chosen_studies:
         import_fio.sources(configuration.imports(config))
     changed = {"only": config["only"]} if config["only"] else {}
-    if arguments.imports:
+    if imports:
         changed["studies"] = {"volumes": {"imports": config["studies"]["volumes"]["imports"]}}
     if changed:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changed.items())]
@@ -74,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
     parser.add_argument(
-        "--cores", type=int, default=host.usable_cores(), help="cores that Snakemake may use (default: all)"
+        "--cores", type=_cores, default=host.usable_cores(), help="cores that Snakemake may use (default: all)"
     )
     parser.add_argument("--study", default="", help="measure this study only")
     parser.add_argument(
@@ -94,6 +96,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
     parser.add_argument("snakemake", nargs="*", help="options of Snakemake, after --")
     return parser
+
+
+def _cores(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
+        raise Problem(f"{text!r} is no number of cores; write for example CORES=2 (--cores 2)")
+    return int(text)
+
+
+def _words(texts: list[str]) -> list[str]:
+    """Return the words of texts, each one or several in a row, as a shell takes quotes but nothing else of them.
+
+    Raises:
+        Problem: a quote is not closed.
+    """
+    try:
+        return [word for text in texts for word in shlex.split(text)]
+    except ValueError as error:
+        raise Problem(f"{' '.join(texts)!r}: {str(error).lower()}; quote each part that has a blank in it") from error
+
+
+def paths(texts: list[str]) -> list[str]:
+    """Return the paths in texts: a text that is the name of a file or folder, else its words, quoted where need be."""
+    return [path for text in texts for path in ([text] if Path(text).exists() else _words([text]))]
 
 
 def chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:

@@ -13,7 +13,8 @@ say() { printf '%s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 header() { printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
 python_ready() {
-    for python in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+    if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.13 python3.12 python3.11; fi
+    for python in "$@"; do
         if "$python" -c 'import ensurepip, ssl, sys, sysconfig, os
 sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null; then
             return 0

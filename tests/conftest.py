@@ -19,6 +19,17 @@ def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) 
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
 
 
+def launched(recipe: str, variables: dict[str, str]) -> list[list[str]]:
+    """Return the arguments of the calls of scripts.launch in what `make --dry-run` printed, as a shell gives them."""
+    found = []
+    for line in recipe.replace("\\\n", " ").splitlines():
+        if "scripts.launch" in line:
+            printed = line.replace(".venv/bin/python -sE -m scripts.launch", "printf '%s\\0'", 1)
+            done = subprocess.run(["sh", "-c", printed], env=os.environ | variables, capture_output=True, check=True)
+            found.append(done.stdout.decode().split("\0")[:-1])
+    return found
+
+
 def artefact(path: Path) -> dict:
     """Read an artefact or a record."""
     return json.loads(path.read_text(encoding="utf-8"))
@@ -84,6 +95,13 @@ def clone(tmp_path: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     return copy
+
+
+@pytest.fixture
+def ready_clone(clone: Path) -> Path:
+    """Return a clone that `make setup` has nothing to do in: it has this one's environment."""
+    (clone / ".venv").symlink_to(sys.prefix)
+    return clone
 
 
 def processes_of(text: str) -> list[str]:

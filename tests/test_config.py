@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,10 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: blobs(c).update(time_limit_s=math.inf), "time_limit_s: inf is not understood (A cell that takes"),
         (lambda c: c["stores"]["disk"].update(path=""), "stores.disk.path: '' should be non-empty (A folder on"),
         (lambda c: c.update(run="a/b"), "run: 'a/b' is not understood (Name of the run, the folder of its results and"),
-        (lambda c: c.update(run="a/b"), "letters, digits, dots, hyphens and underscores, a letter or digit first)"),
+        (
+            lambda c: c.update(run="a/b"),
+            "letters, digits, dots, hyphens and underscores, a letter or digit first, at most 100 since",
+        ),
         (lambda c: c["stores"]["s3"].update(bucket="My_Bucket"), "bucket: 'My_Bucket' is not understood (Name of the"),
         (lambda c: c["stores"]["s3"].update(bucket="My_Bucket"), "lower-case letters, digits, dots and hyphens"),
         (
@@ -143,6 +147,53 @@ def test_every_key_of_the_schema_is_described():
         ),
         (lambda c: c.update(only={"libary": ["x"]}), "only.libary: no study of this run has this factor"),
         (lambda c: c.update(only={"library": ["x"]}), "only.library: 'x' is no level of it"),
+        (lambda c: c.update(run="a\n"), "run: 'a\\n' has the control character '\\n'; leave it out"),
+        (
+            lambda c: c["stores"]["s3"].update(bucket="shots\n"),
+            "stores.s3.bucket: 'shots\\n' has the control character",
+        ),
+        (
+            lambda c: c["libraries"].update({"a\n": {"kind": "wheel", "hdf5": "2.0.0"}}),
+            "libraries.a\\n: 'a\\n' has the",
+        ),
+        (lambda c: c["libraries"]["hdf5-2.0.0"].update(hdf5="2.0.0\0"), "hdf5: '2.0.0\\x00' has the control character"),
+        (lambda c: c.update(run="\udcff"), "run: '\\udcff' has the control character"),
+        (lambda c: c.update(run="r" * 300), "run: 'rrrrr"),
+        (lambda c: c.update(run="r" * 300), "… is too long (Name of the run, the folder of its results and reports"),
+        (lambda c: c.update(run="r" * 3000), "run: a text has at most 1,000 characters, this one 3,000"),
+        (lambda c: c.update(run=".."), "run: '..' is not understood"),
+        (lambda c: c["stores"].update({"-rf": {"kind": "posix"}}), "stores: '-rf' is not understood (A store's name"),
+        (
+            lambda c: c["libraries"].update({"l" * 300: {"kind": "wheel", "hdf5": "2.0.0"}}),
+            "… is too long (A library's",
+        ),
+        (lambda c: volumes(c).update(background_job="../etcd"), "background_job: '../etcd' is not understood"),
+        (lambda c: c.update(repeats=999_999_999_999), "repeats: 999999999999 is greater than the maximum of 1000 (How"),
+        (lambda c: c.update(seed=10**5000), "seed: a number has at most 63 bits, this one 16,610"),
+        (lambda c: row(c).update(workers=[10**6]), "workers[0]: 1000000 is greater than the maximum of 4096 (Dask"),
+        (lambda c: row(c).update(workers=["100x"]), "workers[0]: '100x' is not understood (Dask workers; a number"),
+        (lambda c: row(c).update(workers=[1, 1]), "matrix[0].workers: [1, 1] has non-unique elements"),
+        (lambda c: row(c).update(page_buffer=["9999999GiB"]), "page_buffer[0]: '9999999GiB' is not understood"),
+        (
+            lambda c: blobs(c)["matrix"][0].update(size=["9999999TiB"]),
+            "size[0]: '9999999TiB' is not understood (A size",
+        ),
+        (
+            lambda c: blobs(c)["matrix"][0].update(processes=[10**6]),
+            "processes[0]: 1000000 is greater than the maximum",
+        ),
+        (lambda c: blobs(c).update(iterations=10**9), "iterations: 1000000000 is greater than the maximum"),
+        (lambda c: blobs(c).update(time_limit_s=1e300), "time_limit_s: 1e+300 is greater than the maximum of 2592000"),
+        (lambda c: volumes(c).update(jobs=10**9), "volumes.jobs: 1000000000 is greater than the maximum of 650 (How"),
+        (
+            lambda c: c["studies"]["shots"].update(time_limit_s=1e300),
+            "time_limit_s: 1e+300 is greater than the maximum",
+        ),
+        (lambda c: c["studies"]["shots"]["data"].update(shots=10**9), "data.shots: 1000000000 is greater than the max"),
+        (
+            lambda c: volumes(c).update(imports=[f"imports/{number}.json" for number in range(5000)]),
+            "the configuration: has more than 100,000 characters as JSON, which is more than a command can carry;",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(change, line):
@@ -195,6 +246,51 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path):
         configuration.load(tmp_path / "latin.yaml")
 
 
+def test_a_value_of_any_length_takes_little_of_a_line():
+    with pytest.raises(Problem) as caught:
+        configuration.resolve(changed(lambda c: row(c).update(driver={f"d{n}": n for n in range(3000)})), [])
+    assert len(str(caught.value)) < 300
+
+
+def bomb(first: str, each: str) -> bytes:
+    """Return lines a0 … a9 of which each holds the one before ten times."""
+    lines = [each.format(", ".join([f"*a{number}"] * 10)) for number in range(9)]
+    return "\n".join(f"a{number}: &a{number} {line}" for number, line in enumerate([first, *lines])).encode()
+
+
+@pytest.mark.parametrize(
+    "data, line",
+    [
+        (b'run: "a\0"', "is not YAML: unacceptable character #x0000"),
+        (b'run: "a\\0"\nstudies: {shots: {}}', "run: 'a\\x00' has the control character '\\x00'; leave it out"),
+        (b"run: " + b"[" * 3000 + b"]" * 3000, "is nested deeper than 32 levels, which no configuration is"),
+        (b"run: " + b"[" * 300 + b"]" * 300, "is nested deeper than 32 levels, which no configuration is"),
+        (b"run: " + b"{a: " * 3000 + b"1" + b"}" * 3000, "is nested deeper than 32 levels, which no configuration is"),
+        (b"repeats: " + b"9" * 10_000, ":1: a text or a number has at most 1,000 characters"),
+        (b"repeats: 0x" + b"9" * 10_000, ":1: a text or a number has at most 1,000 characters"),
+        (b"repeats: 1.0e+400\nrun: a\nstudies: {shots: {}}", "repeats: inf is not of type integer"),
+        (b" " * 2**18 + b"run: a", "has more than 256 KiB, which no configuration has"),
+        (bomb("[x]", "[{}]"), "has more than 262,144 entries, its aliases written out; use fewer of them"),
+        (bomb("{x: 1}", "{{<<: [{}]}}"), "has more than 262,144 entries, its aliases written out; use fewer of them"),
+    ],
+)
+def test_a_file_that_would_take_all_time_or_memory_is_one_line(tmp_path: Path, data, line):
+    file = tmp_path / "c.yaml"
+    file.write_bytes(data)
+    with pytest.raises(Problem) as caught:
+        configuration.load(file)
+    assert str(caught.value).startswith(str(file))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(Problem, match=f"{place} is no plain file; name a file of config/"):
+            configuration.load(place)
+
+
 def test_mappings_can_be_merged_and_their_keys_replaced(tmp_path: Path):
     text = (ROOT / "config/quick.yaml").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if line.lstrip().startswith("matrix:"))
@@ -235,6 +331,50 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(store, variable)
     assert f"stores.mine.{next(iter(store))} is not understood (URL of " in str(caught.value)
     assert f"credentials stand in the environment, as {variable}" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://host:0", "http://host:99999", "http://host:secret", "http://:9000"])
+@pytest.mark.parametrize("key", ["endpoint", "account_url"])
+def test_an_address_without_a_host_or_with_a_port_that_is_none_is_refused_and_not_repeated(key, address):
+    kind = {"kind": "s3", "bucket": "bucket"} if key == "endpoint" else {"kind": "azure-blob", "container": "blobs"}
+    with pytest.raises(Problem) as caught:
+        configuration.resolve(changed(lambda c: c["stores"].update(mine=kind | {key: address})), [])
+    told = f"the configuration: stores.mine.{key} has no host, or a port that is none; write 1 to 65535"
+    assert str(caught.value) == told
+
+
+STORES = [("s3", {"bucket": "shots"}), ("azure-blob", {"container": "shots"}), ("azure-files", {"share": "shots"})]
+
+
+@pytest.mark.parametrize("prefix", ["..", "../..", "a/../b", "a/./b", "a/..", "./a", "a//b", "a\\b", "/a", "a/", "/"])
+@pytest.mark.parametrize("kind, name", STORES)
+def test_a_prefix_that_leads_elsewhere_is_refused(kind, name, prefix):
+    store = {"kind": kind, "prefix": prefix} | name
+    with pytest.raises(Problem) as caught:
+        configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])
+    assert f"stores.mine.prefix: {prefix!r} is not understood (What the keys begin with" in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "tests/shots", "..a/b..", ".a", "a b/ü"])
+@pytest.mark.parametrize("kind, name", STORES)
+def test_any_other_prefix_is_taken(kind, name, prefix):
+    store = {"kind": kind, "prefix": prefix} | name
+    assert (
+        configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])["stores"]["mine"]["prefix"]
+        == prefix
+    )
+
+
+@pytest.mark.parametrize(
+    "bucket, fine", [("a..b", 0), ("a.-b", 0), ("ab", 0), ("ab-", 0), ("a" * 64, 0), ("a.b-c.1", 1)]
+)
+def test_a_bucket_has_a_name_as_aws_allows_it(bucket, fine):
+    store = {"kind": "s3", "bucket": bucket}
+    if fine:
+        assert configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])
+        return
+    with pytest.raises(Problem, match=r"is not understood \(Name of the bucket: 3 to 63 lower-case letters"):
+        configuration.resolve(changed(lambda c: c["stores"].update(mine=store)), [])
 
 
 def test_a_baseline_is_compared_with_the_levels_as_text():

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
-from conftest import ROOT, program
+from conftest import ROOT, launched, program
 
 from scripts.analysis import config as configuration
 from scripts.analysis import matrix
@@ -60,27 +60,17 @@ def dry(line: str) -> list[str]:
     return words
 
 
-def launched(recipe: str) -> list[list[str]]:
-    """Return the calls of scripts.launch in what make would run, as plans that only print."""
-    found = []
-    for line in recipe.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True) if "scripts.launch" in line else []
-        if words:
-            arguments = words[words.index("scripts.launch") + 1 :]
-            # A plan measures nothing; to move records aside there must be some.
-            before = arguments[: arguments.index("--again")] if "--again" in arguments else arguments
-            found.append([sys.executable, "-sE", "-m", "scripts.launch", *before, "--plan"])
-    return found
-
-
 def call(command: list[str], cwd: Path) -> None:
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except OSError as error:
         pytest.fail(f"{shlex.join(command)}: {error}")
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-    for more in launched(done.stdout) if command[0] == "make" else []:
-        call(more, cwd)
+    variables = dict(word.split("=", 1) for word in command if "=" in word)
+    for arguments in launched(done.stdout, variables) if command[0] == "make" else []:
+        # A plan measures nothing; to move records aside there must be some.
+        plan = [word for word in arguments if not word.startswith("--again")]
+        call([sys.executable, "-sE", "-m", "scripts.launch", *plan, "--plan"], cwd)
 
 
 @pytest.mark.parametrize("line", COMMANDS)

@@ -210,6 +210,7 @@ def test_a_job_that_cannot_be_run_is_refused_in_one_line(place, text, reason):
         ({"pause": "-1"}, "--pause: '-1' is no number"),
         ({"directory": None}, "no volume: name a folder on it with --directory"),
         ({"directory": "/nowhere"}, "there is no folder /nowhere"),
+        ({"directory": "/tmp\n/etc"}, "--directory: the name of a folder ends with its line; rename it"),
         ({"out": None}, "no place for the results"),
         ({"tar": True}, "--out and --tar exclude each other"),
         ({"background_directory": "/"}, "--background-directory needs --background"),

@@ -327,6 +327,78 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path
     assert "\n" not in left["reason"]
 
 
+def spoilt(*way: object, value: object) -> Callable[[Path], None]:
+    """Return a change of one value of the first job in a file."""
+
+    def spoil(path: Path) -> None:
+        told = json.loads(path.read_text())
+        dig(told, "jobs", 0, *way[:-1])[way[-1]] = value
+        path.write_text(json.dumps(told))
+
+    return spoil
+
+
+LAT, CLAT = ("sync", "lat_ns"), ("write", "clat_ns")
+
+
+@pytest.mark.parametrize(
+    "spoil, reason",
+    [
+        (spoilt(*LAT, "max", value=-5), "has sync max -5, which is no number from 0 to 1e+17"),
+        (spoilt(*LAT, "mean", value=-1.5), "has sync mean -1.5, which is no number from"),
+        (spoilt(*LAT, "stddev", value="0.5"), 'has sync stddev "0.5", which is no number from'),
+        (spoilt(*CLAT, "mean", value=True), "has write mean true, which is no number from"),
+        (spoilt(*LAT, "max", value=2**63), "has sync max 9223372036854775808, which is no number from"),
+        (spoilt(*LAT, "percentile", "99.000000", value=-1), "has sync 99.000000 -1, which is no number from"),
+        (
+            spoilt(*LAT, "percentile", "50.000000", value=10**12),
+            "has percentiles of sync of which a higher one is less",
+        ),
+        (spoilt(*LAT, "max", value=1000), "has a mean of sync above the maximum"),
+        (spoilt(*LAT, "percentile", "99.990000", value=10**12), "has a percentile of sync above the maximum"),
+        (spoilt(*LAT, "bins", value={"1000": 999, "1000000000000": 1}), "has a bin of sync above the maximum"),
+        (spoilt(*LAT, "bins", value={"1000": 1001, "2000": -1}), "has a bin below zero"),
+        (spoilt(*LAT, "bins", value={"-1000": 1000}), "has a bin below zero"),
+        (spoilt(*LAT, "bins", value={"1000": True}), "is damaged: its bins are no numbers"),
+        (spoilt(*LAT, "N", value=-1000), "has sync N -1000, which is no number from 0"),
+        (spoilt(*LAT, "N", value=999.5), "has sync N 999.5, which is no whole number"),
+        (spoilt("write", "total_ios", value=-1), "has write total_ios -1, which is no number from"),
+        (spoilt("write", "io_bytes", value=0.5), "has write io_bytes 0.5, which is no whole number"),
+        (spoilt("write", "runtime", value=-3), "has write runtime -3, which is no number from"),
+        (spoilt("write", "runtime", value=0), "says that operations of write took no time"),
+        (spoilt("usr_cpu", value=-1), "has usr_cpu -1, which is no number from"),
+        (spoilt("error", value="EIO"), 'has error "EIO", which is no number from'),
+        (spoilt(*LAT, "mean", value=math.nan), "has the number NaN, which fio cannot have measured"),
+        (spoilt(*LAT, "mean", value=math.inf), "has the number Infinity, which fio cannot have measured"),
+        (
+            lambda path: path.write_text(path.read_text().replace('"error" : 0', f'"error" : {"9" * 10_000}')),
+            "is damaged: it has a number of more digits than fio can have counted",
+        ),
+        (
+            lambda path: path.write_text(path.read_text().replace('"error" : 0', f'"x" : {"[" * 5000}{"]" * 5000}')),
+            "is not an output of fio",
+        ),
+    ],
+)
+def test_a_file_with_a_number_that_fio_cannot_have_counted_is_left_out(tmp_path: Path, spoil: Callable, reason: str):
+    folder = make_battery(tmp_path, jobs=3)
+    spoil(folder / "fio_results_write_a2.json")
+    battery = fio.read_battery(folder)
+    assert [row["job_Id"] for row in battery["samples"]] == ["a1", "a3"]
+    (left,) = battery["left_out"]
+    assert left["file"] == "fio_results_write_a2.json"
+    assert left["reason"].startswith(reason)
+
+
+def test_percentiles_are_of_buckets_and_may_lie_above_the_maximum_by_a_part(tmp_path: Path):
+    path = make_battery(tmp_path, jobs=1) / "fio_results_write_a1.json"
+    largest = dig(json.loads(path.read_text()), "jobs", 0, *LAT, "max")
+    spoilt(*LAT, "percentile", "99.990000", value=int(largest * 1.0078))(path)
+    battery = fio.read_battery(path.parent)
+    assert battery["left_out"] == []
+    assert battery["samples"][0]["sync_lat_p99.99_ms"] > battery["samples"][0]["sync_lat_max_ms"]
+
+
 def test_reads_and_writes_that_fio_counted_together_are_left_out(run_fio):
     path = run_fio("a1", rw="randrw", bs="4k", size="1m", unified_rw_reporting=1)
     battery = fio.read_battery(path.parent)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, program
+from conftest import ROOT, launched, program
 
-from scripts import preflight
+from scripts import launch, preflight
 from scripts.analysis.records import write as write_record
 from scripts.lib import memory
+from tests.fio_files import make_battery
 
 CONFIG = {
     "run": "small",
@@ -132,10 +133,77 @@ def test_a_matrix_of_which_nothing_is_left_names_the_file(tmp_path, name):
 
 def test_a_target_with_a_configuration_of_its_own_heeds_another_one():
     for target, own in (("quick", "config/quick.yaml"), ("import", "config/import.yaml")):
-        for given, taken in (([], own), (["CONFIG=mine.yaml"], "mine.yaml")):
-            done = subprocess.run(["make", "-n", target, *given], cwd=ROOT, capture_output=True, text=True, check=True)
-            assert done.stdout.count("--configfile") == 1
-            assert f"--configfile {taken} " in done.stdout
+        for given, taken in (({}, own), ({"CONFIG": "mine.yaml"}, "mine.yaml")):
+            words = [f"{name}={value}" for name, value in given.items()]
+            done = subprocess.run(["make", "-n", target, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+            ((*arguments,),) = launched(done.stdout, given)
+            assert f"--configfile={taken}" in arguments
+
+
+def made(clone: Path, target: str, **variables: str) -> subprocess.CompletedProcess:
+    """Call make in a clone with values as somebody writes them, and `touch` in them where one lets a shell run it."""
+    words = [f"{name}={value}" for name, value in variables.items()]
+    done = subprocess.run(["make", target, *words], cwd=clone, capture_output=True, text=True, check=False)
+    assert not (clone / "touched").exists()
+    return done
+
+
+ODD = "-x;touch touched;$(touch touched)`touch touched`$(shell touch touched)\ntouch touched"
+
+
+@pytest.mark.parametrize(
+    "name, target", [("CONFIG", "plan"), ("CONFIG", "check"), ("STUDY", "plan"), ("CORES", "plan")]
+)
+def test_a_value_reaches_its_program_as_it_is(ready_clone, name, target):
+    done = made(ready_clone, target, **{name: f"{ODD} it's \""})
+    assert done.returncode == 2
+    assert "problem: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert ODD.partition("\n")[0] in done.stderr
+
+
+@pytest.mark.parametrize("value", [ODD, "it's", "--"])
+@pytest.mark.parametrize("name, target", [("ONLY", "plan"), ("CELL", "again"), ("FROM", "import")])
+def test_no_shell_reads_a_list_of_words(ready_clone, name, target, value):
+    done = made(ready_clone, target, **{name: value})
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert not (ready_clone / ".snakemake").exists()
+
+
+def test_words_and_a_configuration_with_blanks_and_quotes_are_taken(ready_clone):
+    written(ready_clone / "it's my $config;.yaml")
+    done = made(ready_clone, "plan", CONFIG="it's my $config;.yaml", ONLY="cache=cold  library='wheel'")
+    assert done.returncode == 0, done.stderr
+    assert "small/shots: 1 cells" in done.stdout
+
+
+def test_a_clone_in_a_folder_with_blanks_and_quotes_runs(ready_clone):
+    home = ready_clone.rename(ready_clone.with_name('it\'s "my" $clone; a b'))
+    written(home / "config/config.yaml", repeats=1)
+    make_battery(home / "my it's results")
+    done = made(home, "import", FROM="my it's results")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = made(home, "run", ONLY="cache=cold")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(records(home)) == 1
+
+
+def test_paths_are_words_and_one_with_a_blank_is_quoted_or_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my results").touch()
+    assert launch.paths(["my results"]) == ["my results"]
+    assert launch.paths(["'my results' other", "third"]) == ["my results", "other", "third"]
+
+
+@pytest.mark.parametrize("name", ["a{b}.json", "a\nb.json"])
+def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
+    (ready_clone / "imports").mkdir()
+    (ready_clone / "imports" / name).touch()
+    done = made(ready_clone, "import")
+    assert done.returncode == 2
+    assert "has a brace or a control character in it; rename it" in done.stderr
+    assert "Snakemake" not in done.stderr
 
 
 def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):

@@ -125,6 +125,18 @@ def test_a_matrix_or_a_baseline_of_which_nothing_is_left_is_refused_before_anyth
         matrix.expand(config, "shots")
 
 
+def test_cells_without_number_are_counted_and_not_made(config):
+    (mapping, *_) = config["studies"]["shots"]["matrix"]
+    many = mapping | {"workers": range(10**5), "page_buffer": range(10**4)}
+    config["studies"]["shots"]["matrix"] = [many, many]
+    config["repeats"] = 7
+    with pytest.raises(Problem) as caught:
+        matrix.check(config, ["mine.yaml"])
+    line = str(caught.value)
+    assert line.startswith("mine.yaml: studies.shots.matrix: ")
+    assert "000,000,000 combinations, 7 times each, are more than 100,000 records; take fewer levels or repeats" in line
+
+
 @pytest.fixture
 def volumes() -> dict:
     return configuration.load(ROOT / "config/volumes.yaml")

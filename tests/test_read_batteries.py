@@ -192,3 +192,10 @@ def test_jobs_of_several_options_or_versions_are_a_fault_of_a_battery(tmp_path: 
         "fio was not the same for all jobs: fio-3.33, fio-3.35",
         "the jobs' options differ (write-2300-sync-fdatasync: a1 … b2; write-4k-sync-fdatasync: b1)",
     ]
+
+
+def test_counters_that_ran_backwards_tell_nothing():
+    before, after = "259 0 vda 10 0 80 5 100 7 800 50 0 1000 55", "259 0 vda 11 0 88 6 3 9 900 60 0 6000 66"
+    assert fio_facts.device_counts(before, before.replace("1000", "1500"), 10)["write_ios"] == 0
+    assert fio_facts.device_counts(before, after, 10) == {}
+    assert fio_facts.steal_percent("cpu 100 0 100 800 0 0 0 50 0 0", "cpu 200 0 200 1600 0 0 0 20 0 0") is None

@@ -17,6 +17,7 @@ from tests.volumes_records import (
     TABLES,
     WRITES,
     battery,
+    changed,
     chosen,
     fio_bins,
     gather,
@@ -249,6 +250,34 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
     there.write_bytes(here.read_bytes())
     assert gather(run)["cells"]["failed"].tolist() == [0, 1]
     assert "is the record of another cell" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (
+            lambda one: one["samples"][3].update({"sync_lat_p99_ms": -1.0}),
+            "samples[3].sync_lat_p99_ms must be bigger than or equal to 0, it is -1.0",
+        ),
+        (lambda one: one["samples"][3].update({"sync_lat_mean_ms": math.nan}), "NaN is no number"),
+        (
+            lambda one: one["samples"][3].update({"runtime_s": "5"}),
+            'samples[3].runtime_s must be number or null, it is "5"',
+        ),
+        (lambda one: one["histograms"]["a4"]["sync"][0].__setitem__(1, -7), "its histograms are not pairs"),
+    ],
+)
+def test_a_record_with_a_number_that_was_not_measured_counts_as_failed(tmp_path, capsys, change, told):
+    run = write_run(tmp_path, [battery("disk", STEADY), changed(battery("disk", STEADY, repeat=2), change)])
+    row = gather(run)["cells"].iloc[0]
+    assert row[["n", "failed", "jobs"]].tolist() == [1, 1, 10]
+    assert told in capsys.readouterr().err
+
+
+def test_a_record_that_is_nested_without_end_counts_as_failed(tmp_path):
+    run = write_run(tmp_path, [battery("disk", STEADY), battery("disk", STEADY, repeat=2)])
+    next(run.glob("records/disk*/repeat=2.json")).write_text("[" * 100_000, encoding="utf-8")
+    assert gather(run)["cells"].iloc[0][["n", "failed"]].tolist() == [1, 1]
 
 
 def test_a_run_without_any_record_has_its_tables(tmp_path):

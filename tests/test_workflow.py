@@ -93,6 +93,15 @@ def test_every_shipped_configuration_can_be_planned(clone, name):
     assert jobs["check"] == 1
 
 
+@pytest.mark.parametrize("run", ["|\n  x\n", "..", "x" * 300])
+def test_a_run_named_on_the_command_line_obeys_the_schema(tiny, run):
+    done = snakemake(tiny, "--dry-run", "--config", f"run={run}")
+    said = done.stdout + done.stderr
+    (line,) = [line for line in said.splitlines() if "problem: " in line]
+    assert "config/config.yaml: run: " in line
+    assert "Traceback" not in said
+
+
 def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, environments):
     done = snakemake(clone, "--configfile", "config/smoke.yaml")
     assert done.returncode == 0, done.stdout + done.stderr

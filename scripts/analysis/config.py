@@ -1,11 +1,15 @@
 """A run's configuration: read, checked against the schema, and complete with its defaults."""
 
 import difflib
+import json
 import math
 import os
+import re
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import jsonschema
 import yaml
@@ -17,6 +21,10 @@ from scripts.lib.program import Problem
 SCHEMA = Path("config/schema.yaml")
 # The keys of a store that hold an address.
 _ADDRESSES = ("endpoint", "account_url")
+# Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
+_MOST_JSON = 100_000
 
 
 @cache
@@ -65,6 +73,28 @@ def expect_folders(run: str) -> None:
             )
 
 
+def expect_plain(config: dict, where: str) -> None:
+    """See that a configuration has only texts and numbers that can go through files and commands, and not too many.
+
+    Raises:
+        Problem: one of them cannot; `where` names its place.
+    """
+    for place, value in _within(config):
+        if isinstance(value, str) and (found := _CONTROL.search(value)):
+            raise Problem(f"{where}: {place}: {_shown(value)} has the control character {found[0]!r}; leave it out")
+        if isinstance(value, str) and len(value) > yaml_file.LONGEST_TEXT:
+            raise Problem(
+                f"{where}: {place}: a text has at most {yaml_file.LONGEST_TEXT:,} characters, this one {len(value):,}"
+            )
+        if isinstance(value, int) and value.bit_length() > 63:
+            raise Problem(f"{where}: {place}: a number has at most 63 bits, this one {value.bit_length():,}")
+    if len(json.dumps(config, default=str, skipkeys=True)) > _MOST_JSON:
+        raise Problem(
+            f"{where}: has more than {_MOST_JSON:,} characters as JSON, which is more than a command can carry;"
+            " measure in several runs, and name folders or patterns instead of files"
+        )
+
+
 def factors(study: str) -> dict[str, dict]:
     """Return the factors of a study in their order, each with its part of the schema."""
     return schema()["$defs"][f"{study}_matrix"]["properties"]
@@ -94,20 +124,56 @@ def is_series(study: str) -> bool:
 
 def _complete(config: dict, where: str) -> dict:
     rules = schema()
+    expect_plain(config, where)
     complete = deepcopy(config)
     _fill_defaults(complete, rules, rules)
     errors = sorted(_validator().iter_errors(complete), key=_plain_ones_first)
     if errors:
         raise Problem(f"{where}: {_explain(_deepest(errors[0]), rules)}")
-    for store in complete["stores"].values():
+    for name, store in complete["stores"].items():
         store |= {key: store[key].removesuffix("/") for key in _ADDRESSES if key in store}
+        for key in _ADDRESSES:
+            if key in store and not _has_host_and_port(store[key]):
+                raise Problem(f"{where}: stores.{name}.{key} has no host, or a port that is none; write 1 to 65535")
     _check_names(complete, rules, where)
     return complete
 
 
+def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Yield (place, value) of all keys and values within a value that are neither a list nor a mapping."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            within = f"{place}.{_shown(key)[1:-1]}".lstrip(".")
+            yield within, key
+            yield from _within(child, within)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _within(child, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def _has_host_and_port(address: str) -> bool:
+    """Return whether the host of an address can be one, and its port, where it has one."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _shown(value: object) -> str:
+    """Return a value of the configuration for a message, of a long one its begin."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
 @cache
 def _validator() -> jsonschema.protocols.Validator:
-    """Return the schema's validator, for which 6.0 is no integer, and what is not finite no number."""
+    """Return the schema's validator, for which 6.0 is no integer, and what is not finite no number.
+
+    It does not compare each entry of a list with each, as the library does where they are not of one type.
+    """
 
     def is_integer(_, value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
@@ -115,9 +181,13 @@ def _validator() -> jsonschema.protocols.Validator:
     def is_number(_, value: object) -> bool:
         return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
 
+    def unique(_, asked: bool, value: object, part: dict) -> Iterator[jsonschema.ValidationError]:
+        if asked and isinstance(value, list) and len(set(map(repr, value))) < len(value):
+            yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
+
     plain = jsonschema.Draft202012Validator
     types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
-    return jsonschema.validators.extend(plain, type_checker=types)(schema())
+    return jsonschema.validators.extend(plain, {"uniqueItems": unique}, type_checker=types)(schema())
 
 
 def _follow(node: dict, root: dict) -> dict:
@@ -204,18 +274,18 @@ def _explain(error: jsonschema.ValidationError, root: dict) -> str:
             meaning = _follow(schema_of["properties"][missing], root)
             return f"{place}: {key} needs {missing} beside it{_told(meaning.get('description', ''))}"
         case "enum":
-            return f"{place}: {found!r} is none of {', '.join(map(str, error.validator_value))}"
+            return f"{place}: {_shown(found)} is none of {', '.join(map(str, error.validator_value))}"
         case "type":
             wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
-            return f"{place}: {found!r} is not of type {' or '.join(wanted)}{_instead(found, wanted)}{told}"
+            return f"{place}: {_shown(found)} is not of type {' or '.join(wanted)}{_instead(found, wanted)}{told}"
         case "pattern" | "anyOf" | "oneOf":
-            return f"{place}: {found!r} is not understood{_instead(found, ['integer'])}{told}"
+            return f"{place}: {_shown(found)} is not understood{_instead(found, ['integer'])}{told}"
         case "not" if isinstance(found, dict):
             return f"{place}: {' and '.join(error.validator_value['required'])} exclude each other; drop one"
         case "not":
-            return f"{place}: {found!r} is taken; choose another name"
+            return f"{place}: {_shown(found)} is taken; choose another name"
         case _:
-            return f"{place}: {error.message}{told}"
+            return f"{place}: {_shown(found)}{error.message.removeprefix(repr(found))}{told}"
 
 
 def _instead(found: object, wanted: list[str]) -> str:
@@ -275,8 +345,8 @@ def _mistake(study: str, config: dict) -> str:
     """Return the first mistake in a study's section; a file that it names may have one too."""
     try:
         return next(studies.of(study).mistakes(config), "")
-    except Problem as problem:
-        return f"studies.{study}: {problem}"
+    except (Problem, OSError) as error:
+        return f"studies.{study}: {error}"
 
 
 def check_only(config: dict, where: str) -> None:
@@ -291,6 +361,5 @@ def check_only(config: dict, where: str) -> None:
             raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
         for level in wanted:
             if str(level) not in levels[factor]:
-                raise Problem(
-                    f"{where}: only.{factor}: {level!r} is no level of it; known: {', '.join(sorted(levels[factor]))}"
-                )
+                known = ", ".join(sorted(levels[factor]))
+                raise Problem(f"{where}: only.{factor}: {_shown(level)} is no level of it; known: {known}")

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import math
 import random
 import re
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ from scripts.lib.program import Problem
 
 # What a study's section says beside the settings of its cells.
 _NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits")
+# Snakemake keeps a job for each record, and has no memory for many more.
+_MOST_RECORDS = 100_000
 # What stands before the levels of a factor in the name of a cell.
 _SHORT = {
     "workers": "w",
@@ -88,16 +91,28 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
 
 
 def check(config: dict, files: list) -> None:
-    """See that something is left of the matrix of every study of a resolved configuration.
+    """See that something, and not too much, is left of the matrix of every study of a resolved configuration.
 
     Raises:
         Problem: one line that names the file.
     """
     for study in config["studies"]:
         try:
+            _expect_few(config, study)
             expand(config, study)
         except Problem as problem:
             raise Problem(f"{configuration.named(files)}: {problem}") from None
+
+
+def _expect_few(config: dict, study: str) -> None:
+    """Refuse a matrix of so many cells that they cannot even be listed: they are counted, not made."""
+    mappings, times = configuration.mappings(config["studies"][study]), len(repeats(config, study))
+    cells = sum(math.prod(map(len, mapping.values())) for mapping in mappings)
+    if cells * times > _MOST_RECORDS:
+        raise Problem(
+            f"studies.{study}.matrix: {cells:,} combinations, {times:,} times each, are more than"
+            f" {_MOST_RECORDS:,} records; take fewer levels or repeats"
+        )
 
 
 def _check_left(config: dict, study: str, cells: list[Cell], omitted: dict[str, Omitted]) -> None:

@@ -1,5 +1,6 @@
-"""A YAML file, read; what YAML would take silently and make something else of is refused."""
+"""A YAML file, read; what YAML would take silently and make something else of, or without end, is refused."""
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from scripts.lib.program import Problem
 _MERGE = "tag:yaml.org,2002:merge"
 # What is wrong with the text, or with the value of a scalar, such as a date in a 13th month.
 _ERRORS = (yaml.YAMLError, ValueError)
+LONGEST_TEXT = 1000
+# A configuration has a few thousand characters, and six levels. Reading more takes YAML seconds.
+_MOST_BYTES = 2**18
+_DEEPEST = 32
+# What aliases and merges stand for is counted as if it were written out, which takes no file of that size without them.
+_MOST_NODES = 2**18
 
 
 def read(file: Path) -> dict:
@@ -29,7 +36,7 @@ def read(file: Path) -> dict:
 
 
 def check(file: Path) -> None:
-    """Refuse keys that stand twice, aliases without an end, and scalars that YAML reads as something else.
+    """Refuse keys that stand twice, aliases without an end or of very much, and scalars that YAML takes for others.
 
     `on` is read as true, 010 as 8, 3.10 as 3.1. In JSON text is quoted already.
 
@@ -37,28 +44,44 @@ def check(file: Path) -> None:
         Problem: one line with the file, the line, and what is wrong with it.
     """
     text = _text(file)
-    loader = yaml.SafeLoader(text)
     try:
-        node = loader.get_single_node()
-        for place, one, is_key in _nodes(file, node) if node else ():
+        node = yaml.compose(text, yaml.SafeLoader)
+        loader = yaml.SafeLoader("")
+        for count, (place, one, is_key) in enumerate(_nodes(file, node) if node else (), 1):
+            if count > _MOST_NODES:
+                raise Problem(
+                    f"{file} has more than {_MOST_NODES:,} entries, its aliases written out; use fewer of them"
+                )
+            if isinstance(one, yaml.ScalarNode) and len(one.value) > LONGEST_TEXT:
+                raise Problem(f"{_where(file, one)}: a text or a number has at most {LONGEST_TEXT:,} characters")
             if isinstance(one, yaml.MappingNode):
                 _expect_once(file, place, one)
             elif isinstance(one, yaml.ScalarNode) and one.style is None and file.suffix != ".json":
                 _expect_as_written(file, place, one, loader.construct_object(one), is_key)
+    except RecursionError as error:
+        raise _too_deep(file) from error
     except _ERRORS as error:
         raise _not_yaml(file, error) from error
-    finally:
-        loader.dispose()
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise Problem(f"{file} is no plain file; name a file of config/")
+        with open(file, "rb") as opened:
+            data = opened.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise Problem(f"{file} has more than {_MOST_BYTES // 2**10} KiB, which no configuration has")
+        return data.decode("utf-8")
     except OSError as error:
         raise Problem(f"{file} cannot be read: {error.strerror}; name a file of config/") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise Problem(f"{file} is not UTF-8 at line {line}; save it in that encoding") from error
+
+
+def _too_deep(file: Path) -> Problem:
+    return Problem(f"{file} is nested deeper than {_DEEPEST} levels, which no configuration is")
 
 
 def _not_yaml(file: Path, error: Exception) -> Problem:
@@ -75,6 +98,8 @@ def _nodes(
     file: Path, node: yaml.Node, place: str = "", above: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[str, yaml.Node, bool]]:
     """Yield (place, node, whether it is a key) of a node and all within it."""
+    if len(above) > _DEEPEST:
+        raise _too_deep(file)
     if node in above:
         raise Problem(f"{_where(file, node)}: what begins here holds itself through an alias; write it out")
     yield place, node, False

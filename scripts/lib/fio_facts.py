@@ -96,7 +96,7 @@ def loads(text: str) -> tuple[float | None, ...]:
 def steal_percent(before: str, after: str) -> float | None:
     """Return the share of processor time that the hypervisor kept, between two first lines of /proc/stat."""
     first, last = (_integers(line)[:8] for line in (before, after))
-    if len(first) < 8 or len(last) < 8 or sum(last) <= sum(first):
+    if len(first) < 8 or len(last) < 8 or sum(last) <= sum(first) or last[7] < first[7]:
         return None
     return 100 * (last[7] - first[7]) / (sum(last) - sum(first))
 
@@ -104,10 +104,12 @@ def steal_percent(before: str, after: str) -> float | None:
 def device_counts(before: str, after: str, seconds: float | None) -> dict[str, float | None]:
     """Return {"read_ios", "write_ios", "util"} of a device between two of its lines of diskstats; {} without them.
 
+    Counters that ran backwards, since the device was changed meanwhile, tell nothing.
+
     A line is one of /proc/diskstats, or a device's own file, which has no numbers and name in front.
     """
     first, last = (_integers(line) for line in (before, after))
-    if min(len(first), len(last)) < 10:
+    if min(len(first), len(last)) < 10 or any(last[place] < first[place] for place in (0, 4, 9)):
         return {}
     busy = (last[9] - first[9]) / 10 / seconds if seconds else None
     return {

@@ -15,8 +15,15 @@ from scripts.lib.program import Problem
 
 OPERATIONS = ("sync", "read", "write")
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
-# fio's numbers have 64 bits.
-_BOUND = 2**64
+# Ranges: no job and no operation takes three years, and what fio counts has 63 bits.
+_MOST = 2**63 - 1
+_MOST_MS = 10**11
+_MOST_NS = 10**17
+_MOST_DATE_MS = 2**35 * 1000
+_MOST_PERCENT = 10**6
+_ERRORS = (-4096, 2**31 - 1)
+# Percentiles and bins are the middle of a bucket, of 64 to each power of two: they may lie above the maximum by a part.
+_BUCKET = 1 / 64
 # fio may be told to start jobs by another clock than that of the world; such starts are small.
 _EPOCH_MS = 1e12
 _BEGIN = re.compile(r'\{\s*"fio version"')
@@ -128,7 +135,8 @@ def results(text: str) -> list[Result]:
     one after the other are not.
 
     Raises:
-        Problem: this is not fio's output, or cannot be read; the message begins with a verb.
+        Problem: this is not fio's output, cannot be read, or has a number that fio cannot have counted or measured; the
+            message begins with a verb.
     """
     output = _document(text)
     version = str(output["fio version"])
@@ -141,9 +149,9 @@ def results(text: str) -> list[Result]:
     if not entries:
         raise Problem("has no jobs in it")
     shared = _options(output.get("global options"))
-    disks = {str(disk.get("name")): _numbers(disk) for disk in _list(output.get("disk_util")) if isinstance(disk, dict)}
-    ended = _number(output.get("timestamp_ms"))
-    ended_s = ended / 1000 if ended else _number(output.get("timestamp"))
+    disks = {str(disk.get("name")): _disk(disk) for disk in _list(output.get("disk_util")) if isinstance(disk, dict)}
+    ended = _number(output, "timestamp_ms", _MOST_DATE_MS)
+    ended_s = ended / 1000 if ended else _number(output, "timestamp", _MOST_DATE_MS / 1000)
     groups: dict[tuple, list[dict]] = {}
     for entry in entries:
         options = shared | _options(entry.get("job options"))
@@ -165,7 +173,7 @@ def _document(text: str) -> dict:
     if len(begins) > 1:
         raise Problem(f"holds {len(begins)} outputs of fio; give each a file of its own, without --status-interval")
     try:
-        output = _decoded(text[begins[0] :]) if begins else json.loads(text)
+        output = _decoded(text[begins[0] :]) if begins else json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise Problem("is not an output of fio") from error
     except ValueError as error:
@@ -178,11 +186,16 @@ def _document(text: str) -> dict:
 
 
 def _decoded(text: str) -> dict:
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_constant=_refuse)
     try:
         return decoder.raw_decode(text)[0]
     except ValueError:
         return decoder.raw_decode(_NO_NUMBER.sub(r"\1null", text))[0]
+
+
+def _refuse(constant: str) -> None:
+    """Refuse NaN and Infinity, which fio does not write so."""
+    raise Problem(f"has the number {constant}, which fio cannot have measured")
 
 
 def _damage(error: ValueError) -> str:
@@ -191,7 +204,7 @@ def _damage(error: ValueError) -> str:
         if "Unterminated" in error.msg or not rest.strip() or re.fullmatch(r'\s*[\w".+-]*\s*', rest):
             return "is cut off: fio was stopped, or the file was not copied whole"
         return f"is damaged in line {error.lineno} of fio's output ({error.msg})"
-    return f"is damaged ({error})"
+    return "is damaged: it has a number of more digits than fio can have counted"
 
 
 def _result(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Result:
@@ -202,15 +215,15 @@ def _result(entries: list[dict], version: str, shared: dict, disks: dict, ended_
     for operation in OPERATIONS:
         sections = [_section(entry, operation, options) for entry in entries]
         if operation != "sync":
-            traffic[operation] = _traffic(sections)
-        parts = [part for section in sections if (part := _latency(section)) is not None]
+            traffic[operation] = _traffic(sections, operation)
+        parts = [part for section in sections if (part := _latency(section, operation)) is not None]
         if parts:
             latencies[operation] = _merged(parts)
     seconds = max(one.seconds for one in traffic.values())
-    starts = [start for entry in entries if (start := _number(entry.get("job_start")) or 0) > _EPOCH_MS]
+    starts = [start for entry in entries if (start := _number(entry, "job_start", _MOST_DATE_MS) or 0) > _EPOCH_MS]
     began_s = min(starts) / 1000 if starts else (None if ended_s is None else ended_s - seconds)
-    weights = [max(1, _number(entry.get("job_runtime")) or 1) for entry in entries]
-    failures = [int(_number(entry.get("error")) or 0) for entry in entries]
+    weights = [max(1, _number(entry, "job_runtime", _MOST_MS) or 1) for entry in entries]
+    failures = [_count(entry, "error", *_ERRORS) or 0 for entry in entries]
     return Result(
         name=str(first.get("jobname", "")),
         version=version,
@@ -219,10 +232,10 @@ def _result(entries: list[dict], version: str, shared: dict, disks: dict, ended_
         traffic=traffic,
         began_s=began_s,
         ended_s=ended_s,
-        usr_percent=_weighted([_number(entry.get("usr_cpu")) for entry in entries], weights),
-        sys_percent=_weighted([_number(entry.get("sys_cpu")) for entry in entries], weights),
+        usr_percent=_weighted([_number(entry, "usr_cpu", _MOST_PERCENT) for entry in entries], weights),
+        sys_percent=_weighted([_number(entry, "sys_cpu", _MOST_PERCENT) for entry in entries], weights),
         error=next(filter(None, failures), 0),
-        errors=sum(int(_number(entry.get("total_err")) or 0) for entry in entries),
+        errors=sum(_count(entry, "total_err") or 0 for entry in entries),
         exact_start=bool(starts),
         disks=disks,
     )
@@ -239,15 +252,19 @@ def _section(entry: dict, operation: str, options: dict) -> dict:
     return section if isinstance(section, dict) else {}
 
 
-def _traffic(sections: list[dict]) -> Traffic:
+def _traffic(sections: list[dict], operation: str) -> Traffic:
+    ios = [_count(section, "total_ios", of=operation) or 0 for section in sections]
+    runtimes = [_number(section, "runtime", _MOST_MS, of=operation) for section in sections]
+    if any(count and runtime == 0 for count, runtime in zip(ios, runtimes, strict=True)):
+        raise Problem(f"says that operations of {operation} took no time")
     return Traffic(
-        ios=sum(int(_number(section.get("total_ios")) or 0) for section in sections),
-        nbytes=sum(int(_number(section.get("io_bytes")) or 0) for section in sections),
-        seconds=max((_number(section.get("runtime")) or 0) for section in sections) / 1000,
+        ios=sum(ios),
+        nbytes=sum(_count(section, "io_bytes", of=operation) or 0 for section in sections),
+        seconds=max(runtime or 0 for runtime in runtimes) / 1000,
     )
 
 
-def _latency(section: dict) -> Latency | None:
+def _latency(section: dict, operation: str) -> Latency | None:
     """Return the latencies in a section, None where nothing took place.
 
     Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
@@ -258,18 +275,36 @@ def _latency(section: dict) -> Latency | None:
         return None
     part = (told or chosen)[0]
     bins = _bins(part.get("bins"))
-    n = _number(part.get("N"))
-    if n is None or n < 0:
-        n = bins.total() if bins else max(0, _number(section.get("total_ios")) or 0) or None
-    maximum, mean = _number(part.get("max")), _number(part.get("mean"))
+    n = _count(part, "N", of=operation)
+    if n is None:
+        n = bins.total() if bins else _count(section, "total_ios", of=operation) or None
+    maximum, mean, stddev = (_number(part, key, _MOST_NS, of=operation) for key in ("max", "mean", "stddev"))
+    percentiles = _percentiles(part.get("percentile"), operation)
     if n == 0 or not (maximum or mean):
         return None
-    percentiles = {}
-    for key, value in part["percentile"].items() if isinstance(part.get("percentile"), dict) else ():
-        at, ns = _as_float(key), _number(value)
-        if at and ns is not None:
-            percentiles[round(at, 6)] = ns
-    return Latency(None if n is None else int(n), maximum, mean, _number(part.get("stddev")), percentiles, bins)
+    ordered = [ns for _, ns in sorted(percentiles.items())]
+    if ordered != sorted(ordered):
+        raise Problem(f"has percentiles of {operation} of which a higher one is less than a lower one")
+    if maximum is not None:
+        largest = {
+            "mean": mean,
+            "stddev": stddev,
+            "percentile": max(ordered, default=0),
+            "bin": bins.ns[-1] if bins else 0,
+        }
+        if above := [key for key, ns in largest.items() if (ns or 0) > maximum * (1 + _BUCKET) + 1]:
+            raise Problem(f"has a {above[0]} of {operation} above the maximum")
+    return Latency(n, maximum, mean, stddev, percentiles, bins)
+
+
+def _percentiles(part: object, operation: str) -> dict[float, float]:
+    """Return percentile -> ns; what is no percentile is passed over."""
+    found = {}
+    for key in part if isinstance(part, dict) else ():
+        at, ns = _as_float(key), _number(part, key, _MOST_NS, of=operation)
+        if at is not None and 0 < at <= 100 and ns is not None:
+            found[round(at, 6)] = ns
+    return found
 
 
 def _bins(part: object) -> Bins | None:
@@ -277,9 +312,13 @@ def _bins(part: object) -> Bins | None:
     if not isinstance(part, dict) or "FIO_IO_U_PLAT_NR" in part:
         return None
     try:
+        if bool in set(map(type, part.values())):
+            raise TypeError
         ns, counts = array("q", map(int, part)), array("q", part.values())
     except (TypeError, ValueError, OverflowError) as error:
         raise Problem("is damaged: its bins are no numbers") from error
+    if min(ns, default=0) < 0 or min(counts, default=0) < 0:
+        raise Problem("has a bin below zero")
     if any(map(gt, ns, islice(ns, 1, None))) or min(counts, default=1) < 1:
         return _ordered({one: count for one, count in zip(ns, counts, strict=True) if count > 0})
     return Bins(ns, counts) if ns else None
@@ -328,19 +367,38 @@ def _list(part: object) -> list:
     return part if isinstance(part, list) else []
 
 
-def _numbers(part: dict) -> dict[str, float]:
-    return {key: number for key, value in part.items() if (number := _number(value)) is not None}
+def _disk(part: dict) -> dict[str, float]:
+    """Return fio's figures of a device: what it did, and for how many percent of the time it was busy."""
+    ranges = {"read_ios": _MOST, "write_ios": _MOST, "util": _MOST_PERCENT}
+    return {key: number for key, most in ranges.items() if (number := _number(part, key, most, of="disk")) is not None}
 
 
-def _number(value: object) -> float | None:
-    """Return a number of the output; None for anything else, and for what fio cannot have counted."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _BOUND:
+def _number(part: dict, key: str, most: float = _MOST, least: float = 0, of: str = "") -> float | None:
+    """Return a number of the output, None where it has none; `of` says in a message whose it is.
+
+    Raises:
+        Problem: it is no number, or none within its range.
+    """
+    value = part.get(key)
+    if value is None:
         return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        told = json.dumps(value)
+        told = told if len(told) <= 40 else f"{told[:40]}…"
+        raise Problem(f"has {' '.join(filter(None, (of, key)))} {told}, which is no number from {least:g} to {most:g}")
     return value
+
+
+def _count(part: dict, key: str, least: int = 0, most: int = _MOST, of: str = "") -> int | None:
+    """Return a whole number of the output (see `_number`)."""
+    value = _number(part, key, most, least, of)
+    if value is not None and value != int(value):
+        raise Problem(f"has {' '.join(filter(None, (of, key)))} {value:g}, which is no whole number")
+    return None if value is None else int(value)
 
 
 def _as_float(text: str) -> float | None:
     try:
-        return _number(float(text))
+        return float(text)
     except ValueError:
         return None
