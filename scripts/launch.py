@@ -150,7 +150,7 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
 
 
 def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
-    console = Console(stderr=not cells, highlight=False)
+    console = Console(stderr=not cells, highlight=False, markup=False, emoji=False)
     for study, one in costs.items():
         if cells:
             width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)
