@@ -182,7 +182,7 @@ def _done(path: Path, run_name: str, study: str) -> dict | None:
 
 
 def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
-    console = Console(stderr=not cells, highlight=False)
+    console = Console(stderr=not cells, highlight=False, markup=False, emoji=False)
     for study, one in costs.items():
         if cells:
             width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)

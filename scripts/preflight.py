@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from scripts import studies
 from scripts.analysis import config as configuration
@@ -33,7 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     failed = 0
     for what, fine, detail in findings(config):
         failed += not fine
-        console.print(f"[{'green' if fine else 'red'}]{'ok    ' if fine else 'AMISS '}[/] {what}: {detail}")
+        sign = ("ok    ", "green") if fine else ("AMISS ", "red")
+        console.print(Text.assemble(sign, f" {what}: {detail}"))
     return 1 if failed else 0
 
 

@@ -39,6 +39,7 @@ class Visit:
     requests: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     seen: dict = field(default_factory=dict)
+    answer: object = None
 
 
 def browser() -> str | None:
@@ -46,8 +47,8 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def visit(page: Path) -> Visit:
-    """Open `page`, read it to its end and close the browser."""
+def visit(page: Path, ask: str = "null") -> Visit:
+    """Open `page`, read it to its end, have `ask` (JavaScript) answered there and close the browser."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [browser(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
@@ -60,13 +61,13 @@ def visit(page: Path) -> Visit:
         try:
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
-            return asyncio.run(asyncio.wait_for(_read(address, page.resolve().as_uri()), timeout=120))
+            return asyncio.run(asyncio.wait_for(_read(address, page.resolve().as_uri(), ask), timeout=120))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-async def _read(address: str, url: str) -> Visit:
+async def _read(address: str, url: str, ask: str) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -91,6 +92,8 @@ async def _read(address: str, url: str) -> Visit:
     await call("Runtime.evaluate", expression=loaded, awaitPromise=True)
     answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
     found.seen = answer.get("result", {}).get("value", {})
+    asked = await call("Runtime.evaluate", expression=ask, returnByValue=True)
+    found.answer = asked.get("result", {}).get("value")
     socket.close()
     return found
 

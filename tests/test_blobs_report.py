@@ -20,6 +20,7 @@ from scripts.analysis.blobs import (
     listings,
     words,
 )
+from scripts.analysis.markup import markdown_line
 from scripts.lib.program import Problem
 from tests import browser
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
@@ -55,8 +56,8 @@ def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(r
     )
     row = cells.loc[("s3", "broadcast", "64MiB", "4")]
     interval = f"[{words.rate(row['mib_s_low'])}, {words.rate(row['mib_s_high'])}]"
-    assert first.text.startswith("up to 16 MiB, **broadcast from disk** (")
-    assert second.text == (
+    assert markdown_line(first.text).startswith("up to 16 MiB, **broadcast from disk** (")
+    assert markdown_line(second.text) == (
         f"at 64 MiB, **broadcast from S3 (loopback)** ({words.rate(row['mib_s'])} {interval} MiB/s) fed the processes "
         "fastest."
     )
@@ -69,7 +70,10 @@ def test_what_was_measured_once_only_is_said_once(run: data.Results):
     rate = {levels: row.mib_s for levels, row in run.measured.set_index(["store", "processes"]).groupby(level=[0, 1])}
     [told] = [answer for answer in answers.fastest(run) if "1 or 2 processes" in answer.where]
     low, high = (words.rate(rate["disk", processes].iloc[0]) for processes in "12")
-    assert told.text == f"at 16 MiB, **multiple-files from disk** ({low} to {high} MiB/s) fed the processes fastest."
+    assert (
+        markdown_line(told.text)
+        == f"at 16 MiB, **multiple-files from disk** ({low} to {high} MiB/s) fed the processes fastest."
+    )
 
 
 def test_the_order_turns_between_the_sizes_where_the_times_cross(run: data.Results):
@@ -85,7 +89,7 @@ def test_the_order_turns_between_the_sizes_where_the_times_cross(run: data.Resul
     }
     assert [verdict for _, verdict in course.steps] == ["slower" if known[size] > 1 else "faster" for size in SIZES]
     assert course.turns == [("4MiB", "16MiB")]
-    text = courses.sentence(course, run)
+    text = markdown_line(courses.sentence(course, run))
     assert text.endswith("**The order turns between 4 MiB and 16 MiB.**")
     assert re.search(r"up to 4 MiB \*\*[\d.]+ to [\d.]+ times slower\*\* than disk \(intervals within \[", text)
     assert courses.where(course, run) == "with single-file or multiple-files"
@@ -196,7 +200,7 @@ def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
     run = data.load(tables, tmp_path / "facts.json")
-    assert "**broadcast from s3**" in answers.fastest(run)[1].text
+    assert "**broadcast from s3**" in markdown_line(answers.fastest(run)[1].text)
     assert listings.memory(run).frame.empty
     assert conditions.software(run).frame.empty
 
@@ -252,7 +256,7 @@ def test_index_opens_with_the_answers(page: Path):
     text = index.with_suffix(".md").read_text(encoding="utf-8")
     answers_told = json.loads(told.read_text(encoding="utf-8"))
     assert answers_told["conditions"] in text
-    assert answers_told["answers"][0]["text"] in text
+    assert markdown_line(answers_told["answers"][0]["text"]) in text
 
 
 def test_notebook_has_short_cells_and_no_outputs():

@@ -8,6 +8,7 @@ import pytest
 from scripts import tables as tables_program
 from scripts.analysis import account, judgement
 from scripts.analysis import comparisons as ratios
+from scripts.analysis.markup import markdown_line
 from scripts.analysis.plot import Look
 from scripts.analysis.shots import answers, caveats, comparisons, listings, merging, phases, results, scaling
 from tests import records
@@ -49,7 +50,8 @@ def test_opening_gives_verdict_ratio_interval_and_blocks_of_the_tables(run: resu
     slower = opens[opens["verdict"] == "slower"]
     [answer] = [one for one in answers.secondary(run) if one.metric == "open"]
     assert answer.comparisons == len(slower) == 8
-    assert f"**{slower['ratio'].min():.2f} to {slower['ratio'].max():.2f} times slower** to open a file" in answer.text
+    ratios = f"{slower['ratio'].min():.2f} to {slower['ratio'].max():.2f}"
+    assert f"**{ratios} times slower** to open a file" in markdown_line(answer.text)
     assert f"[{slower['ratio_low'].min():.2f}, {slower['ratio_high'].max():.2f}], 6 blocks each" in answer.text
     assert answer.where == "from S3 (20 ms, 50 MiB/s emulated), cold cache"
 
@@ -63,7 +65,7 @@ def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
     )
     row = run.verdicts.iloc[0]
     [answer] = answers.decided(run)
-    assert answer.text == (
+    assert markdown_line(answer.text) == (
         f"HDF5 2.0.0 read all signals of a shot **{row.ratio:.2f} times slower** than 1.14.6 "
         f"[{row.ratio_low:.2f}, {row.ratio_high:.2f}], 6 blocks."
     )
@@ -108,7 +110,7 @@ def test_no_evidence_names_the_smallest_difference_that_could_be_seen(tables: Pa
         return rows.assign(verdict="no evidence", detectable_ratio=["1.04", "1.09"])
 
     [answer] = answers.undecided(changed(tmp_path, tables, "verdicts.csv", doubt))
-    assert "**no evidence** that HDF5 2.0.0 and 1.14.6 differ" in answer.text
+    assert "**no evidence** that HDF5 2.0.0 and 1.14.6 differ" in markdown_line(answer.text)
     assert "the smallest difference this run could have seen: 1.04 to 1.09 times" in answer.text
 
 

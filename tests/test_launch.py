@@ -215,6 +215,14 @@ def test_a_store_that_is_a_file_is_called_so(tmp_path, monkeypatch, capsys):
     )
 
 
+@pytest.mark.parametrize("path", ["/nowhere/[/]/x", "/nowhere/[red]/x", "/nowhere/:x:/[::1]"])
+def test_brackets_and_colons_in_a_path_are_printed_as_they_are(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    file = written(tmp_path / "mine.yaml", stores={"disk": {"kind": "posix", "path": path}})
+    assert preflight.main(["--configfile", str(file)]) == 1
+    assert f"AMISS  {path} there: " in capsys.readouterr().out
+
+
 def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uploaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(memory, "available", lambda: 2**30)

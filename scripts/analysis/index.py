@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from scripts.analysis import prose
-from scripts.analysis.page import bullets
+from scripts.analysis.markup import bold, bullets, heading, link, quotation
 from scripts.lib.program import Problem, read_json
 
 SHOWN = 12  # sentences of one kind; the study's own page has all
 
 
 def load(paths: list[str]) -> list[dict]:
-    """Return the answers that studies left, each with the link to its page.
+    """Return the answers that studies left, each with the link to its page; their sentences hold marks of `markup`.
 
     Raises:
         Problem: a file is missing or is not a study's answers.
@@ -24,35 +24,35 @@ def load(paths: list[str]) -> list[dict]:
     return studies
 
 
-def heading(studies: list[dict]) -> str:
+def title(studies: list[dict]) -> str:
     """Return the page's title: the run and what was asked of it."""
     run = next((study["run"] for study in studies if study.get("run")), "")
-    return f"# What was found{f' on {run}' if run else ''}"
+    return heading(1, f"What was found{f' on {run}' if run else ''}")
 
 
 def section(study: dict) -> list[str]:
-    """Return one study's section as paragraphs of Markdown."""
-    page, title = study["page"], study.get("title") or study["study"]
-    lines = [f"## {title}"]
-    if study.get("question"):
-        lines.append(f"> {study['question']}")
+    """Return one study's section, block by block."""
+    page = study["page"]
+    lines = [heading(2, study.get("title") or study["study"]), quotation(study.get("question", ""))]
     if study.get("conditions"):
         lines.append(study["conditions"])
     lines.append(_outline(study.get("answers", []), page) or "Nothing was decided.")
-    for key, heading in (("secondary", "Where the difference arises"), ("undecided", "Not decided")):
+    for key, about in (("secondary", "Where the difference arises"), ("undecided", "Not decided")):
         if found := _outline(study.get(key, []), page):
-            lines += [f"### {heading}", found]
+            lines += [heading(3, about), found]
     if study.get("limits"):
-        lines += ["### What these data cannot say", bullets(study["limits"])]
+        lines += [heading(3, "What these data cannot say"), bullets(study["limits"])]
     if study.get("control"):
         lines.append(study["control"])
     trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study.get(kind)]
     measured = f"{study['cells']} cells" if study.get("cells") else ""
     told = ", ".join([*([measured] if measured else []), *trouble])
-    lines.append(f"**[All figures and tables]({page}.html)** ([Markdown]({page}.md)){f': {told}' if told else ''}")
+    everything = f"{bold(link('All figures and tables', f'{page}.html'))} ({link('Markdown', f'{page}.md')})"
+    lines.append(f"{everything}{f': {told}' if told else ''}")
     return lines
 
 
 def _outline(found: list[dict], page: str) -> str:
-    more = f"\n- … and {len(found) - SHOWN} more on [the study's page]({page}.html)" if len(found) > SHOWN else ""
-    return prose.outline(found[:SHOWN], "") + more
+    page = link("the study's page", f"{page}.html")
+    more = [f"… and {len(found) - SHOWN} more on {page}"] if len(found) > SHOWN else []
+    return prose.outline(found[:SHOWN], "") + bullets(more)

@@ -1,19 +1,22 @@
 """What a notebook's cells call to show something, once for the HTML page and once for Markdown.
 
+All text that it is given is plain but for the marks of `scripts.analysis.markup`, which escapes it.
+
 Figures and tables leave their numbers as CSV in the report's folder of files, and figures an SVG for Markdown.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
 import pandas as pd
 from IPython.display import display
 
 from scripts.analysis import plot_html, plot_svg
-from scripts.analysis.plot import Figure
+from scripts.analysis.markup import heading, html, html_line, link, markdown, markdown_cell, markdown_line
+from scripts.analysis.plot import Figure, legible
 from scripts.lib.program import write_json, write_text
 
 # Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
@@ -60,19 +63,20 @@ class Page:
         self._loader = plot_html.loader()
 
     def text(self, *lines: str) -> None:
-        """Show paragraphs of Markdown."""
-        if text := "\n\n".join(line for line in lines if line):
-            _show(markdown=text)
+        """Show paragraphs, and what else `scripts.analysis.markup` makes of text."""
+        if any(lines):
+            _show(html=html(*lines), markdown=markdown(*lines))
 
     def section(self, title: str, text: str) -> None:
-        """Show Markdown under a heading of its own; without text there is no heading either."""
+        """Show text under a heading of its own; without text there is no heading either."""
         if text:
-            self.text(f"### {title}", text)
+            self.text(heading(3, title), text)
 
     def figure(self, figure: Figure) -> None:
         """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
         if not figure.panels:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
+        figure = legible(figure)
         self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure))
         # Once is enough for a page, and a page without figures needs none.
         self._loader = ""
@@ -82,53 +86,46 @@ class Page:
         if len(drawing.numbers):
             self._picture(drawing, drawing.svg, f'<div style="overflow-x: auto">{drawing.svg}</div>')
 
-    def _picture(self, shown: Figure | Drawing, svg: str, html: str) -> None:
-        write_text(self.files / f"{shown.name}.svg", svg)
-        link = self._numbers(shown.name, shown.numbers)
-        caption = f"<figcaption><b>{escape(shown.title)}.</b> {escape(shown.caption)} {link[0]}</figcaption>"
+    def _picture(self, shown: Figure | Drawing, svg: str, drawn: str) -> None:
+        picture = self._path(shown.name, "svg")
+        write_text(self.files / picture.name, svg)
+        title, caption = f"{shown.title}.", f"{shown.caption} {self._numbers(shown.name, shown.numbers)}"
         _show(
-            html=f"<figure>{html}{caption}</figure>",
-            markdown=f"![{shown.title}]({self.files.name}/{shown.name}.svg)\n\n"
-            f"*{shown.title}.* {plain(shown.caption)} {link[1]}",
+            html=f"<figure>{drawn}<figcaption><b>{html_line(title)}</b> {html_line(caption)}</figcaption></figure>",
+            markdown=f"!{markdown_line(link(shown.title, str(picture)))}\n\n"
+            f"*{markdown_line(title)}* {markdown_line(caption)}",
         )
 
     def table(self, table: Table, otherwise: str = "Nothing to list.") -> None:
         """Show a table with its caption and a link to its numbers; one without rows leaves a sentence."""
         if table.frame.empty:
             return self.text(otherwise)
-        link = self._numbers(table.name, table.frame if table.numbers is None else table.numbers)
+        numbers = self._numbers(table.name, table.frame if table.numbers is None else table.numbers)
         colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
         mark = MARKS["over"] if "over" in colours else ""
         marked = f" Marked{mark}: {table.meaning}." if colours & MARKS.keys() else ""
         texts = _formatted(table)
-        caption = f"<figcaption>{escape(table.caption + limit)} {link[0]}</figcaption>"
+        caption = f"<figcaption>{html_line(f'{table.caption}{limit} {numbers}')}</figcaption>"
         _show(
             html=f'<figure><div class="scroll">{_html(texts, table)}</div>{caption}</figure>',
-            markdown=f"{_markdown(texts, table)}\n\n{plain(table.caption + marked)} {link[1]}",
+            markdown=f"{_markdown(texts, table)}\n\n{markdown_line(f'{table.caption}{marked} {numbers}')}",
         )
 
     def answers(self, answers: dict) -> None:
         """Leave the study's answers for the index."""
         write_json(self.files / "answers.json", answers)
 
-    def _numbers(self, name: str, numbers: pd.DataFrame) -> tuple[str, str]:
-        write_text(self.files / f"{name}.csv", numbers.to_csv(index=False, lineterminator="\n"))
-        path = f"{self.files.name}/{name}.csv"
-        return f'<a href="{escape(path)}">Numbers (CSV)</a>', f"[Numbers (CSV)]({path})"
+    def _numbers(self, name: str, numbers: pd.DataFrame) -> str:
+        path = self._path(name, "csv")
+        write_text(self.files / path.name, numbers.to_csv(index=False, lineterminator="\n"))
+        return link("Numbers (CSV)", str(path))
 
-
-def bullets(lines: Iterable[str]) -> str:
-    """Return sentences as a Markdown list."""
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def plain(text: str) -> str:
-    """Return text that came from elsewhere so that Markdown and HTML show it as it is."""
-    text = escape(" ".join(str(text).split()), quote=False)
-    for mark in "\\`*_|[]":
-        text = text.replace(mark, f"\\{mark}")
-    return text
+    def _path(self, name: str, suffix: str) -> Path:
+        """Where a file lies, seen from the page; names of jobs from elsewhere are parts of some names."""
+        clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
+        told = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return Path(self.files.name, f"{told}.{suffix}")
 
 
 def _show(**forms: str) -> None:
@@ -164,13 +161,13 @@ def _html(texts: pd.DataFrame, table: Table) -> str:
     # The rarer kind of column is named in its cells, which saves a part of a long table's bytes.
     mostly = len(numeric) > len(texts.columns) / 2
     kinds = {column: ([] if mostly else ["n"]) if column in numeric else ["t"] if mostly else [] for column in texts}
-    head = "".join(f"<th{_classes(kinds[column])}>{escape(column)}</th>" for column in texts)
+    head = "".join(f"<th{_classes(kinds[column])}>{html_line(column)}</th>" for column in texts)
     rows = []
     for row, values in enumerate(texts.itertuples(index=False, name=None)):
         cells = []
         for column, value in zip(texts, values, strict=True):
             colour = [over[column][row]] if column in over and over[column][row] else []
-            cells.append(f"<td{_classes(kinds[column] + colour)}>{escape(value, quote=False)}</td>")
+            cells.append(f"<td{_classes(kinds[column] + colour)}>{html_line(value)}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f"<table{_classes(['numbers'] * mostly)}>{body}</table>"
@@ -184,12 +181,12 @@ def _markdown(texts: pd.DataFrame, table: Table) -> str:
     numeric = _numeric(texts, table)
     marks = {column: [MARKS.get(name, "") for name in _colours(flags)] for column, flags in table.over.items()}
     lines = [
-        "| " + " | ".join(map(plain, texts.columns)) + " |",
+        "| " + " | ".join(map(markdown_cell, texts.columns)) + " |",
         "|" + "|".join("---:" if column in numeric else "---" for column in texts) + "|",
     ]
     for row, values in enumerate(texts.head(ROWS_IN_MARKDOWN).itertuples(index=False, name=None)):
         cells = [
-            plain(value) + (marks[column][row] if column in marks else "")
+            markdown_cell(value) + (marks[column][row] if column in marks else "")
             for column, value in zip(texts, values, strict=True)
         ]
         lines.append("| " + " | ".join(cells) + " |")

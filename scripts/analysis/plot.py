@@ -13,6 +13,7 @@ MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex"
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
 NAME = 0.07  # of a panel's height: a line of text at its top
+LONGEST = 80  # letters of a name in a figure
 LETTER = 0.015  # of a panel's width: a letter, where two panels stand beside each other
 
 
@@ -199,6 +200,26 @@ class Figure:
     panels: tuple[Panel, ...]
     numbers: pd.DataFrame
     columns: int = 1
+
+
+def legible(figure: Figure) -> Figure:
+    """Return a figure whose names each are one line, and no longer than leaves room for what is drawn."""
+
+    def named(panel: Panel) -> Panel:
+        drawn = {
+            kind: tuple(replace(one, label=_short(one.label)) for one in getattr(panel, kind))
+            for kind in ("marks", "boxes", "bars", "rules")
+        }
+        rows = {kind: tuple(map(_short, getattr(panel, kind))) for kind in ("rows", "row_notes", "x_tick_texts")}
+        return replace(panel, title=" ".join(panel.title.split()), **drawn, **rows)
+
+    return replace(figure, panels=tuple(map(named, figure.panels)))
+
+
+def _short(name: str) -> str:
+    """Names differ at both ends, so what is too long loses its middle."""
+    name = " ".join(name.split())
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
 
 
 def _share(value: float, low: float, high: float, log: bool) -> float:

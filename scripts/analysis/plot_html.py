@@ -19,6 +19,7 @@ from bokeh.models import (
     Label,
     Legend,
     LinearAxis,
+    PlainText,
     Range1d,
     Span,
 )
@@ -72,8 +73,8 @@ def _panel(panel: Panel, figure: Figure):
         y_range=Range1d(*map(float, panel.y_range())),
         tools="pan,box_zoom,reset,save",
         toolbar_location="right",
-        x_axis_label=panel.x_label,
-        y_axis_label=panel.y_label or None,
+        x_axis_label=_plain(panel.x_label),
+        y_axis_label=_plain(panel.y_label) if panel.y_label else None,
     )
     axes.toolbar.autohide = True
     axes.toolbar.logo = None
@@ -115,14 +116,12 @@ def _rules(axes, panel: Panel, figure: Figure) -> None:
         if event.rule.label:
             place = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
             look = {"text_color": event.rule.colour, "text_font": FONT, "text_font_size": "12px"}
-            height = panel.name_height(event.tier)
-            axes.add_layout(
-                Label(x=float(event.rule.at), y=height, text=event.rule.label, text_baseline="middle", **place, **look)
-            )
+            at = {"x": float(event.rule.at), "y": panel.name_height(event.tier)}
+            axes.add_layout(Label(text=_plain(event.rule.label), text_baseline="middle", **at, **place, **look))
     if limits := panel.limits():
         ticks = FixedTicker(ticks=[height for _, height in limits])
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
-        names.major_label_overrides = {height: rule.label for rule, height in limits}
+        names.major_label_overrides = {height: _plain(rule.label) for rule, height in limits}
         axes.add_layout(names, "right")
     labels = [rule.label for one in figure.panels for rule in one.rules if rule.axis == "y" and rule.label]
     if labels:
@@ -133,7 +132,7 @@ def _rules(axes, panel: Panel, figure: Figure) -> None:
 def _dress(axes, panel: Panel) -> None:
     if panel.x_ticks:
         axes.xaxis.ticker = FixedTicker(ticks=[float(tick) for tick in panel.x_ticks])
-        axes.xaxis.major_label_overrides = {float(tick): text for tick, text in panel.x_tick_names().items()}
+        axes.xaxis.major_label_overrides = {float(tick): _plain(text) for tick, text in panel.x_tick_names().items()}
     elif not panel.x_log:
         axes.xaxis.formatter = BasicTickFormatter(use_scientific=False)
     if panel.y_ticks:
@@ -142,11 +141,11 @@ def _dress(axes, panel: Panel) -> None:
     if panel.rows:
         places = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
         axes.yaxis.ticker = places
-        axes.yaxis.major_label_overrides = {-row: label for row, label in enumerate(panel.rows)}
+        axes.yaxis.major_label_overrides = {-row: _plain(label) for row, label in enumerate(panel.rows)}
         axes.yaxis.major_tick_line_color = None
         if panel.row_notes:
             notes = LinearAxis(ticker=places, major_tick_line_color=None, axis_line_color=None)
-            notes.major_label_overrides = {-row: label for row, label in enumerate(panel.row_notes)}
+            notes.major_label_overrides = {-row: _plain(label) for row, label in enumerate(panel.row_notes)}
             axes.add_layout(notes, "right")
     for axis in axes.axis:
         axis.axis_label_text_font = axis.major_label_text_font = FONT
@@ -156,6 +155,11 @@ def _dress(axes, panel: Panel) -> None:
         axis.minor_tick_line_color = None
     axes.grid.grid_line_color = "#e8e8e8"
     axes.outline_line_color = None
+
+
+def _plain(text: str) -> PlainText:
+    """A text on the canvas, where Bokeh takes $$…$$ in a mere string for TeX."""
+    return PlainText(text=text)
 
 
 def _source(table: pd.DataFrame) -> ColumnDataSource:

@@ -86,6 +86,9 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
         panel = figure.panels[number]
         before = 0.15 + _wide(panel.rows) if panel.rows else 0.7
         after = 0.15 + _wide(panel.row_notes) if panel.row_notes else 0.2 + beside
+        # However long the names are, two fifths are left for what is drawn.
+        scale = min(1.0, 0.6 * width / (before + after))
+        before, after = scale * before, scale * after
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
         _panel(canvas.add_axes(box), panel)

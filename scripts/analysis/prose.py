@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 import numpy as np
 
+from scripts.analysis.markup import bold, bullets, paragraph
+
 
 def number(value: float) -> str:
     """Return a ratio or a time with three significant digits, never with an exponent."""
@@ -44,23 +46,23 @@ def capital(text: str) -> str:
 
 
 def outline(found: Iterable[object], otherwise: str) -> str:
-    """Return sentences as a Markdown list, by what is compared and by place, or `otherwise` where there is none.
+    """Return sentences as a list, by what is compared and by place, or `otherwise` where there is none.
 
     Each of `found` has `factor`, `where` and `text`, as a data class or as a mapping.
     """
     rows = [one if isinstance(one, dict) else asdict(one) for one in found]
-    lines = []
+    blocks = []
     for factor in dict.fromkeys(row["factor"] for row in rows):
         chosen = [row for row in rows if row["factor"] == factor]
         if len(chosen) < len(rows):
-            lines += ["", f"**{capital(factor.replace('_', ' '))}**", ""]
+            blocks.append(paragraph(bold(capital(factor.replace("_", " ")))))
         for where in dict.fromkeys(row["where"] for row in chosen):
             texts = [row["text"] for row in chosen if row["where"] == where]
             if len(texts) == 1:
-                lines.append(f"- {capital(where)}, {texts[0]}")
+                blocks.append(bullets([f"{capital(where)}, {texts[0]}"]))
             else:
-                lines += [f"- {capital(where)}:", *(f"    - {text}" for text in texts)]
-    return "\n".join(lines).strip() or otherwise
+                blocks.append(bullets([f"{capital(where)}:"]) + bullets(texts, level=2))
+    return "".join(blocks) or otherwise
 
 
 def provenance(facts: dict) -> str:

@@ -5,7 +5,7 @@ import pandas as pd
 from scripts.analysis import judgement, prose
 from scripts.analysis.blobs import courses, words
 from scripts.analysis.blobs.data import ABSENT, Results
-from scripts.analysis.page import plain
+from scripts.analysis.markup import code, paragraph, quotation
 from scripts.lib.patterns import FROM_ONE
 
 HARNESS = 0.1  # of the time; more is said and marked
@@ -23,7 +23,7 @@ def question(results: Results) -> str:
             f"{prose.count(len(results.cells), 'cell')}, {prose.count(int(results.cells['n'].sum()), 'valid repeat')}"
         )
         told += f", {iterations:,} iterations in all." if iterations else " in all."
-    return (f"> {asked}\n\n" if asked else "") + told
+    return quotation(asked) + paragraph(told)
 
 
 def nothing_decided(results: Results) -> str:
@@ -56,8 +56,8 @@ def method(results: Results) -> list[str]:
         "four processes counts four times. Latency is the median of the iterations after the first; of both the "
         "interval is one over repeats.",
         *judgement.method(results.facts),
-        "Stores and patterns that `compare` does not name are compared each with each where they deliver the same: all "
-        "these pairs together are one more family, `contest` in `verdicts.csv`.",
+        f"Stores and patterns that {code('compare')} does not name are compared each with each where they deliver the "
+        f"same: all these pairs together are one more family, {code('contest')} in {code('verdicts.csv')}.",
         "Decided is by the time of all iterations of a record, the first among them. Patterns that give each process a "
         "whole object are not compared with those that give it a section: the bytes differ.",
         "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects "
@@ -70,7 +70,7 @@ def method(results: Results) -> list[str]:
 
 def limits(results: Results) -> list[str]:
     """Return what these data cannot say."""
-    lines = [f"{prose.capital(plain(line).rstrip('.'))}." for line in results.facts.get("limits") or []]
+    lines = [f"{prose.capital(str(line).rstrip('.'))}." for line in results.facts.get("limits") or []]
     cells, effective = results.measured, _effective(results)
     if any(one.get("oversubscribed") for one in effective):
         many = sum(bool(one.get("oversubscribed")) for one in effective)
@@ -91,7 +91,7 @@ def limits(results: Results) -> list[str]:
         )
     ceilings = [one for one in results.readers.get("ceiling", []) if isinstance(one, dict)]
     if refused := [one["problem"] for one in ceilings if one.get("problem")]:
-        lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {plain(refused[0])}.")
+        lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {refused[0]}.")
     lines += _of_first_iterations(results) + _of_the_harness(cells)
     beyond = int(((cells["share"] > 1.05) & ~cells["pattern"].isin(FROM_ONE)).sum())
     if beyond:

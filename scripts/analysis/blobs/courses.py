@@ -14,6 +14,7 @@ import pandas as pd
 from scripts.analysis import judgement, prose
 from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import Results
+from scripts.analysis.markup import bold
 from scripts.analysis.verdicts import OF_CELLS
 
 DECIDED = ("faster", "slower", "same")
@@ -138,7 +139,7 @@ def sentence(course: Course, results: Results) -> str:
     blocks = prose.span(course.rows["blocks"], "{:.0f}".format)
     blocks += " block" if blocks == "1" else " blocks"
     turned = [f"between {words.size(a)} and {words.size(b)}" for a, b in course.turns]
-    turn = f" **The order turns {prose.listing(turned)}.**" if turned else ""
+    turn = f" {bold(f'The order turns {prose.listing(turned)}.')}" if turned else ""
     if turned and not _turns_later(course, results):
         turn += " That is so in the time of all iterations; without the first of each record it is not shown."
     verb = "were" if course.factor in ("chunk_size", "operation_size", "processes") else "was"
@@ -163,10 +164,10 @@ def _outcome(verdict: str, rows: pd.DataFrame, old: str, facts: dict) -> str:
     than = f" than {old}" if old else ""
     match verdict:
         case "faster" | "slower":
-            return f"**{prose.span(ratios)} times {verdict}**{than}{within}"
+            return f"{bold(f'{prose.span(ratios)} times {verdict}')}{than}{within}"
         case "same":
             as_old = f" as {old}" if old else ""
-            return f"**as fast**{as_old} within ±{judgement.equivalence(facts):g} %{within}"
+            return f"{bold('as fast')}{as_old} within ±{judgement.equivalence(facts):g} %{within}"
         case "no evidence":
             seen = rows["detectable_ratio"].replace(np.inf, np.nan).dropna()
             least = f"; {prose.span(seen)} times could have been seen" if len(seen) else ""

@@ -10,6 +10,7 @@ import pandas as pd
 
 from scripts.analysis.blobs import words
 from scripts.analysis.blobs.data import Results
+from scripts.analysis.markup import code
 from scripts.analysis.page import Drawing
 from scripts.analysis.plot import COLOURS
 from scripts.lib import patterns
@@ -59,7 +60,7 @@ def draw(results: Results) -> Drawing:
 def in_words(results: Results) -> list[str]:
     """Return a sentence for each pattern of the run."""
     there = set(results.cells["pattern"])
-    lines = [f"`{pattern}`: {EXPLAINED[pattern]}." for pattern in words.PATTERNS if pattern in there]
+    lines = [f"{code(pattern)}: {EXPLAINED[pattern]}." for pattern in words.PATTERNS if pattern in there]
     if (results.cells["objects"] == "own").any():
         lines.append("own objects: process i reads its section of object i, so that no two read the same object.")
     return lines

@@ -13,6 +13,7 @@ from scripts.analysis import judgement, prose
 from scripts.analysis.blobs import courses, words
 from scripts.analysis.blobs.courses import Context
 from scripts.analysis.blobs.data import Results
+from scripts.analysis.markup import bold
 from scripts.analysis.verdicts import CONTEST
 from scripts.studies.blobs import CONTEXT
 
@@ -76,7 +77,7 @@ def in_words(lead: Lead, results: Results) -> tuple[str, str]:
     cells = _cells(lead, results)
     arms = sorted(lead.arms, key=lambda arm: -cells[cells["arm"] == arm]["mib_s"].max())
     rates = {arm: _bandwidth(cells[cells["arm"] == arm], len(lead.contexts)) for arm in arms}
-    texts = [f"**{_arm(arm, facts)}** ({rates[arm]})" for arm in arms[:NAMED]]
+    texts = [f"{bold(_arm(arm, facts))} ({rates[arm]})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
     at = words.stretch(lead.sizes, lead.of)
     rest = f"; not judged: {prose.listing(_arm(arm, facts) for arm in lead.outside)}" if lead.outside else ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from scripts.analysis.inputs import opened
 from scripts.lib.program import Problem
 
 PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
@@ -30,7 +31,7 @@ def read(paths: Iterable[Path]) -> pd.DataFrame:
     """
     rows = []
     for path in paths:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+        table = pd.read_csv(opened(path), dtype=str, keep_default_na=False, skipinitialspace=True)
         pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
         if not pattern:
             raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.analysis import judgement, prose
+from scripts.analysis.markup import bold
 from scripts.analysis.shots import caveats, words
 from scripts.analysis.shots.merging import Conditions, parts
 from scripts.analysis.shots.results import Results
@@ -113,11 +114,11 @@ def _undecided(group: pd.DataFrame, results: Results) -> Iterator[Answer]:
             seen = alike["detectable_ratio"].replace(np.inf, np.nan).dropna()
             least = f"; the smallest difference this run could have seen: {prose.span(seen)} times" if len(seen) else ""
             ratios = f"ratio {prose.span(alike['ratio'])} in {many}{least}"
-            text = f"**no evidence** that {new} and {old} differ{found}: {ratios}."
+            text = f"{bold(verdict)} that {new} and {old} differ{found}: {ratios}."
         else:
             notes = list(dict.fromkeys(note for note in alike["note"] if note))
             why = f" ({prose.listing(notes)})" if notes else ""
-            text = f"{new} against {old}{found}, {many}: **{verdict}**{why}."
+            text = f"{new} against {old}{found}, {many}: {bold(verdict)}{why}."
         yield _answer(alike, text, results)
 
 
@@ -138,10 +139,10 @@ def _sentence(rows: pd.DataFrame, verdict: str, conditions: Conditions | None, o
         verb, known = f"read {words.reading(accesses[0])}", [one for one in known if one[0] != "access"]
     purpose = PURPOSES[head["metric"]]
     if verdict == "same":
-        effect = f"**as fast** as {old} within ±{judgement.equivalence(facts):g} %{purpose}"
+        effect = f"{bold('as fast')} as {old} within ±{judgement.equivalence(facts):g} %{purpose}"
     else:
         ratios = rows["ratio"] if verdict == "slower" else 1 / rows["ratio"]
-        effect = f"**{prose.span(ratios)} times {verdict}**{purpose} than {old}"
+        effect = f"{bold(f'{prose.span(ratios)} times {verdict}')}{purpose} than {old}"
     told = f"{_conditions(known, facts)}, " if known else ""
     some = f" in {len(rows)} of {of} comparisons (the figure shows in which)" if conditions is None else ""
     return f"{told}{new} {verb} {effect}{some} {_evidence(rows, verdict, counted=conditions is not None)}."

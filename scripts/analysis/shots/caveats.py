@@ -1,6 +1,7 @@
 """What was asked, how it was measured, how the verdict rule did on itself, and what the data cannot say."""
 
 from scripts.analysis import judgement, prose
+from scripts.analysis.markup import paragraph, quotation
 from scripts.analysis.shots.results import ABSENT, Results, numbers
 
 
@@ -8,7 +9,7 @@ def question(results: Results) -> str:
     """Return what the run was asked, as a quotation, and what it measured."""
     asked = results.facts.get("question", "")
     repeats = prose.count(int(results.cells["n"].sum()), "valid repeat")
-    return (f"> {asked}\n\n" if asked else "") + f"{prose.count(len(results.cells), 'cell')}, {repeats} in all."
+    return quotation(asked) + paragraph(f"{prose.count(len(results.cells), 'cell')}, {repeats} in all.")
 
 
 def nothing_decided(results: Results) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 
 from scripts.analysis import judgement, prose
-from scripts.analysis.page import plain
+from scripts.analysis.markup import bold
 from scripts.analysis.volumes import caveats, kept, words
 from scripts.analysis.volumes.data import Results
 from scripts.analysis.volumes.series import FACTORS
@@ -83,17 +83,17 @@ def _credits(results: Results) -> Iterator[Answer]:
         if pd.notna(row["ios_per_write"]):
             told = _credit_sentence(row, predicted, seen)
         elif pd.isna(row["credits"]):
-            told = f"{plain(row['volume_type'])} has no burst credits that could run out{_against(row, '', seen)}"
+            told = f"{row['volume_type']} has no burst credits that could run out{_against(row, '', seen)}"
         else:
-            told = plain(row["text"])
+            told = row["text"]
         found.setdefault(f"{told.rstrip('.')}.", []).append(row)
     for told, rows in found.items():
         yield Answer(words.places(rows, results), told, "burst credits", "modelled")
 
 
 def _credit_sentence(row: dict, predicted: str, seen: str) -> str:
-    lasting = f"last until **{predicted}**" if predicted else "outlast these jobs"
-    each = f"{prose.number(row['ios_per_write'])}, {plain(row['ios_per_write_source'])}"
+    lasting = f"last until {bold(predicted)}" if predicted else "outlast these jobs"
+    each = f"{prose.number(row['ios_per_write'])}, {row['ios_per_write_source']}"
     against = _against(row, predicted, seen)
     return f"by the model its burst credits {lasting}{against}. I/Os of the device a write: {each}"
 
@@ -103,11 +103,11 @@ def _against(row: dict, predicted: str, seen: str) -> str:
     if not seen:
         return "; no lasting rise of latency was seen"
     if not predicted:
-        return f"; latency rose at **{seen}**"
+        return f"; latency rose at {bold(seen)}"
     later = int(row["observed_number"] - row["predicted_number"])
     if not later:
         return ", where latency rose"
-    return f"; latency rose at **{seen}**, {prose.count(abs(later), 'job')} {'later' if later > 0 else 'earlier'}"
+    return f"; latency rose at {bold(seen)}, {prose.count(abs(later), 'job')} {'later' if later > 0 else 'earlier'}"
 
 
 def _differences(results: Results) -> Iterator[Answer]:
@@ -129,8 +129,8 @@ def _differences(results: Results) -> Iterator[Answer]:
 
 def _where(head: pd.Series, results: Results) -> str:
     if head["factor"] == "store":
-        parts = [f"from {plain(head['baseline'])} to {plain(head['contender'])}"]
-        parts += [f"job {plain(head['job'])}"] if head["job"] and "job" in words.varying(results) else []
+        parts = [f"from {head['baseline']} to {head['contender']}"]
+        parts += [f"job {head['job']}"] if head["job"] and "job" in words.varying(results) else []
         parts += [words.BACKGROUNDS.get(head["background"], "")] if "background" in words.varying(results) else []
         return ", ".join(filter(None, parts))
     row = {factor: head[factor] for factor in FACTORS} | {head["factor"]: ""}
@@ -146,15 +146,15 @@ def _difference(head: pd.Series, group: pd.DataFrame, results: Results) -> str:
     interval = words.interval(head["low"], head["high"], words.signed)
     match head["verdict"]:
         case "higher" | "lower":
-            text = f"{phase}{name} {new} is **{words.change(head['percent'])}** than {old}{interval}{counts}"
+            text = f"{phase}{name} {new} is {bold(words.change(head['percent']))} than {old}{interval}{counts}"
         case "same":
             percent = judgement.equivalence(results.facts)
-            text = f"{phase}{name} {new} is **the same** as {old} within ±{percent:g} %{interval}{counts}"
+            text = f"{phase}{name} {new} is {bold('the same')} as {old} within ±{percent:g} %{interval}{counts}"
         case "no evidence":
-            text = f"{phase}**no evidence** that {name} {new} and {old} differ: {words.signed(head['percent'])}"
+            text = f"{phase}{bold('no evidence')} that {name} {new} and {old} differ: {words.signed(head['percent'])}"
             text += f"{interval}{counts}"
         case _:
-            text = f"{phase}{name} {new} against {old}{counts}: **{head['verdict']}**"
+            text = f"{phase}{name} {new} against {old}{counts}: {bold(head['verdict'])}"
     others = group[group["metric"].isin(BESIDE) & group["verdict"].isin(DIFFERENT)]
     beside = [f"{words.metric(row.metric)} {words.change(row.percent)}" for row in others.itertuples()]
     return text + (f"; {prose.listing(beside)}" if beside else "") + "."
@@ -165,5 +165,5 @@ def _sides(head: pd.Series) -> tuple[str, str]:
     if head["factor"] == "background":
         return tuple(words.BACKGROUNDS.get(head[side], head[side]) for side in ("contender", "baseline"))
     if head["factor"] == "store":
-        return f"on {plain(head['contender'])}", f"on {plain(head['baseline'])}"
-    return f"with {head['factor']} {plain(head['contender'])}", f"with {head['factor']} {plain(head['baseline'])}"
+        return f"on {head['contender']}", f"on {head['baseline']}"
+    return f"with {head['factor']} {head['contender']}", f"with {head['factor']} {head['baseline']}"

@@ -5,7 +5,8 @@ import pandas as pd
 
 from scripts.analysis import account
 from scripts.analysis.account import fact, without_empty
-from scripts.analysis.page import Table, plain
+from scripts.analysis.markup import code, paragraph, verbatim
+from scripts.analysis.page import Table
 from scripts.analysis.volumes import words
 from scripts.analysis.volumes.data import Results
 from scripts.analysis.volumes.series import FACTORS
@@ -75,7 +76,7 @@ def volumes(results: Results) -> Table:
 
 
 def job_files(results: Results) -> list[str]:
-    """Return each job file as Markdown: its text, or the options that fio tells of."""
+    """Return each job file: its text, or the options that fio tells of."""
     lines = []
     for name, told in (results.facts.get("jobs") or {}).items():
         text = (told or {}).get("text") or "\n".join(
@@ -83,8 +84,8 @@ def job_files(results: Results) -> list[str]:
             for key, value in ((told or {}).get("options") or {}).items()
         )
         if text:
-            lines.append(f"Job `{name}`:\n\n" + "\n".join(f"    {line}" for line in text.strip().splitlines()))
-    return lines or [plain(line) for line in _options(results)]
+            lines.append(paragraph(f"Job {code(name)}:") + verbatim(text.strip()))
+    return lines or _options(results)
 
 
 def _options(results: Results) -> list[str]:

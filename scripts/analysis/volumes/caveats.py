@@ -3,7 +3,7 @@
 import pandas as pd
 
 from scripts.analysis import judgement, prose
-from scripts.analysis.page import plain
+from scripts.analysis.markup import paragraph, quotation
 from scripts.analysis.volumes import words
 from scripts.analysis.volumes.data import Results
 
@@ -30,7 +30,7 @@ def question(results: Results) -> str:
     stores = len({series.store for series in results.series})
     of = f"{prose.count(stores, 'volume')}, {prose.count(jobs, 'job')}"
     many = len(results.series)
-    return (f"> {asked}\n\n" if asked else "") + f"{of} in {many} {'battery' if many == 1 else 'batteries'}."
+    return quotation(asked) + paragraph(f"{of} in {many} {'battery' if many == 1 else 'batteries'}.")
 
 
 def nothing_decided(results: Results) -> str:
@@ -48,9 +48,9 @@ def notes(results: Results) -> list[str]:
     found: dict[str, list[str]] = {}
     for series in results.series:
         if series.battery == 1 and (note := str(results.cell(series).get("note", ""))):
-            found.setdefault(note, []).append(plain(words.label(series, results)))
+            found.setdefault(note, []).append(words.label(series, results))
     every = {note: len(who) == len(results.series) > 1 for note, who in found.items()}
-    return [f"{'All series' if every[note] else prose.listing(who)}: {plain(note)}." for note, who in found.items()]
+    return [f"{'All series' if every[note] else prose.listing(who)}: {note}." for note, who in found.items()]
 
 
 def not_applicable() -> list[str]:
@@ -81,7 +81,7 @@ def method(results: Results) -> list[str]:
 
 def limits(results: Results) -> list[str]:
     """Return what these data cannot say."""
-    lines = [f"{prose.capital(plain(line).rstrip('.'))}." for line in results.facts.get("limits") or []]
+    lines = [f"{prose.capital(str(line).rstrip('.'))}." for line in results.facts.get("limits") or []]
     batteries = pd.Series([series.key for series in results.series], dtype=object).value_counts()
     if len(batteries) and (batteries == 1).all():
         lines.append(

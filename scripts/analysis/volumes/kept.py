@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from scripts.analysis import prose
-from scripts.analysis.page import plain
+from scripts.analysis.markup import bold
 from scripts.analysis.volumes import words
 from scripts.analysis.volumes.data import Levels, Results
 from scripts.analysis.volumes.series import FACTORS
@@ -66,9 +66,9 @@ def sentence(alike: list[Course], results: Results) -> str:
         told += [_next(list(stretches), results) for stretches in later]
         return f"{', then '.join(told)}{why}."
     if verdict == "undecided":
-        return f"**undecided** whether {what} keeps {limit}{_value(firsts)}{why}."
+        return f"{bold(verdict)} whether {what} keeps {limit}{_value(firsts)}{why}."
     since = "" if verdict == "meets" else " from the first job on"
-    return f"{what} **{verdict}** {limit}{since}{_value(firsts)}, {_extent(alike, results)}{_over(firsts)}."
+    return f"{what} {bold(verdict)} {limit}{since}{_value(firsts)}, {_extent(alike, results)}{_over(firsts)}."
 
 
 def _course(rows: list[dict]) -> Course:
@@ -81,7 +81,7 @@ def _course(rows: list[dict]) -> Course:
 def _first(what: str, limit: str, alike: list[Course], results: Results) -> str:
     stretches = [course.stretches[0] for course in alike]
     verdict = stretches[0][0]["verdict"]
-    verb = {"meets": "**meets**", "misses": "**misses**"}.get(verdict, "cannot be said to keep")
+    verb = bold(verdict) if verdict in ("meets", "misses") else "cannot be said to keep"
     count = _jobs(stretches)
     kept = [course.whole["kept_s"] for course in alike if pd.notna(course.whole["kept_s"])]
     if verdict != "meets" or not kept:
@@ -95,9 +95,11 @@ def _first(what: str, limit: str, alike: list[Course], results: Results) -> str:
 
 
 def _next(stretches: list[Stretch], results: Results) -> str:
-    """A later stretch: "**misses** it: p99 rose 7.7-fold at job g3 (the 33rd), to 18.5 ms"."""
+    """A later stretch: "misses it: p99 rose 7.7-fold at job g3 (the 33rd), to 18.5 ms"."""
     heads = [stretch[0] for stretch in stretches]
-    verb = {"meets": "**meets** it again", "misses": "**misses** it"}.get(heads[0]["verdict"], "it is **undecided**")
+    verdict = heads[0]["verdict"]
+    again = {"meets": " it again", "misses": " it"}
+    verb = f"{bold(verdict)}{again[verdict]}" if verdict in again else f"it is {bold('undecided')}"
     segments = [_segment(head, results) for head in heads]
     jumps = [jump for segment in segments if math.isfinite(jump := segment.get("jump", math.nan))]
     jobs = list(
@@ -138,7 +140,7 @@ def _why(alike: list[Course]) -> str:
     """Why a limit is undecided: what the segments say that are, else what the whole says."""
     rows = [row for course in alike for stretch in course.stretches for row in stretch]
     reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == "undecided" and row["reason"])
-    return prose.listing(map(plain, reasons)) if reasons else "no reason is known"
+    return prose.listing(reasons) if reasons else "no reason is known"
 
 
 def _jobs(stretches: list[Stretch]) -> str:

@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import stats
 
 from scripts.analysis import prose
-from scripts.analysis.page import Table, plain
+from scripts.analysis.page import Table
 from scripts.analysis.plot import Figure, Marks, Panel
 from scripts.analysis.volumes import arms, words
 from scripts.analysis.volumes.arms import Trace
@@ -68,7 +68,7 @@ def in_words(results: Results) -> list[str]:
     known = found[found["rho"].notna()]
     lines = [_relation(row) for row in known.to_dict("records")] if len(known) <= TOLD else [_relations(known)]
     if len(unknown := found[found["rho"].isna()]):
-        lines.append(f"{prose.listing(map(plain, unknown['series']))}: too few jobs, or a load that never changed.")
+        lines.append(f"{prose.listing(unknown['series'])}: too few jobs, or a load that never changed.")
     if len(known):
         lines.append(
             "The load average counts what waits for the disk too, so a slow volume raises it: which of the two comes "
@@ -81,7 +81,7 @@ def in_words(results: Results) -> list[str]:
             "The hypervisor took no processor time (steal 0 % in every job)."
             if worst is None
             else f"The hypervisor took up to {worst['steal_max']:.1f} % of the processor time of a job (steal, "
-            f"{plain(worst['series'])}; its median there is {worst['steal_median']:.1f} %)."
+            f"{worst['series']}; its median there is {worst['steal_median']:.1f} %)."
         )
     return lines
 
@@ -139,7 +139,7 @@ def _relation(row: dict) -> str:
     else:
         told = "load and p99 cannot be said to go together"
     interval = words.interval(row["rho_low"], row["rho_high"], "{:.2f}".format)
-    return f"{plain(row['series'])}: {told} (rank correlation {row['rho']:.2f}{interval}, {row['jobs']} jobs)."
+    return f"{row['series']}: {told} (rank correlation {row['rho']:.2f}{interval}, {row['jobs']} jobs)."
 
 
 def _relations(known: pd.DataFrame) -> str:

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from scripts.analysis import prose
-from scripts.analysis.page import plain
 from scripts.analysis.volumes.data import METRICS, Levels, Results
 from scripts.analysis.volumes.series import ALL_HOSTS, FACTORS
 
@@ -23,13 +22,13 @@ LIMIT_OWNERS = {"etcd": "etcd's", "openshift": "OpenShift's"}
 
 
 def volume(store: str, results: Results) -> str:
-    """Return "gp2x1 (128 GiB gp2)", or the store's name alone where its type is not known; as Markdown."""
+    """Return "gp2x1 (128 GiB gp2)", or the store's name alone where its type is not known."""
     rows = results.cells[results.cells["store"] == store]
     kind = next((kind for kind in rows.get("volume_type", []) if kind), "")
     if not kind:
-        return plain(store)
+        return store
     size = pd.to_numeric(rows["size_gib"], errors="coerce").max() if "size_gib" in rows else np.nan
-    return f"{plain(store)} ({f'{size:g} GiB ' if pd.notna(size) else ''}{plain(kind)})"
+    return f"{store} ({f'{size:g} GiB ' if pd.notna(size) else ''}{kind})"
 
 
 def varying(results: Results) -> list[str]:
@@ -75,15 +74,15 @@ def columns(table: pd.DataFrame, results: Results, every: bool = False) -> pd.Da
 
 
 def place(row: pd.Series | dict | Levels, results: Results) -> str:
-    """Return where something was seen, as Markdown: "on gp2x1 (128 GiB gp2), with a second job on the same volume"."""
+    """Return where something was seen: "on gp2x1 (128 GiB gp2), with a second job on the same volume"."""
     row = row._asdict() if isinstance(row, Levels) else row
     shown = telling(row, results)
     parts = [f"on {volume(row['store'], results)}"]
     if row["host"] == ALL_HOSTS:
         parts.append("all hosts together")
     elif row["host"] and "host" in shown:
-        parts.append(plain(row["host"]))
-    parts += [f"job {plain(row['job'])}"] if row["job"] and "job" in shown else []
+        parts.append(row["host"])
+    parts += [f"job {row['job']}"] if row["job"] and "job" in shown else []
     parts += [BACKGROUNDS.get(row["background"], row["background"])] if "background" in shown else []
     return ", ".join(filter(None, parts))
 
@@ -96,11 +95,9 @@ def places(rows: list[dict], results: Results) -> str:
         return place(head, results)
     if len(stores) == 1:
         return f"{place(head | {'host': ''}, results)}, on each of {len(rows)} hosts"
-    named = [plain(store) for store in stores]
-    if len(named) > NAMED:
-        named = [*named[: NAMED - 1], f"{len(named) - NAMED + 1} more"]
+    named = stores if len(stores) <= NAMED else [*stores[: NAMED - 1], f"{len(stores) - NAMED + 1} more"]
     shown = [factor for factor in telling(head, results) if len({row[factor] for row in rows}) == 1]
-    beside = [f"job {plain(head['job'])}"] if "job" in shown else []
+    beside = [f"job {head['job']}"] if "job" in shown else []
     beside += [BACKGROUNDS.get(head["background"], head["background"])] if "background" in shown else []
     return ", ".join(filter(None, [f"on {prose.listing(named)}", *beside]))
 
@@ -115,9 +112,9 @@ def operation(name: str, series: Levels | None, results: Results) -> str:
 
 
 def limit(row: pd.Series | dict) -> str:
-    """Return "etcd's 10 ms" or "the limit mine of 5 ms", as Markdown."""
+    """Return "etcd's 10 ms" or "the limit mine of 5 ms"."""
     name, height = str(row["limit"]), f"{float(row['limit_ms']):g} ms"
-    return f"{LIMIT_OWNERS[name]} {height}" if name in LIMIT_OWNERS else f"the limit {plain(name)} of {height}"
+    return f"{LIMIT_OWNERS[name]} {height}" if name in LIMIT_OWNERS else f"the limit {name} of {height}"
 
 
 def metric(name: str) -> str:
@@ -131,8 +128,7 @@ def metric_of(name: str, operation_name: str) -> str:
 
 
 def job(identifier: str, number: float | None = None) -> str:
-    """Return "job g3 (the 33rd)", or "job 33" where a job is called by its number; as Markdown."""
-    identifier = plain(identifier)
+    """Return "job g3 (the 33rd)", or "job 33" where a job is called by its number."""
     if number is None or pd.isna(number) or identifier == f"{number:.0f}":
         return f"job {identifier}"
     return f"job {identifier} (the {ordinal(int(number))})" if identifier else f"the {ordinal(int(number))} job"
