@@ -257,12 +257,12 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
     [
         (
             lambda one: one["samples"][3].update({"sync_lat_p99_ms": -1.0}),
-            "samples[3].sync_lat_p99_ms must be bigger than or equal to 0, it is -1.0",
+            "samples[3].sync_lat_p99_ms must be bigger",
         ),
         (lambda one: one["samples"][3].update({"sync_lat_mean_ms": math.nan}), "NaN is no number"),
         (
             lambda one: one["samples"][3].update({"runtime_s": "5"}),
-            'samples[3].runtime_s must be number or null, it is "5"',
+            "samples[3].runtime_s must be number",
         ),
         (lambda one: one["histograms"]["a4"]["sync"][0].__setitem__(1, -7), "its histograms are not pairs"),
     ],

@@ -29,7 +29,6 @@ PERCENTILES = (50, 99, 99.9, 99.99)
 # The pause of the published batteries, for results that say nothing of theirs.
 USUAL_PAUSE_S = 10.0
 _NS = 1e6
-# What a sample has beside numbers from 0 on: words, and fio's number of an error.
 
 
 @dataclass(frozen=True)
