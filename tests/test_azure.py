@@ -13,6 +13,8 @@ import azure_files
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
+from bad_store import PAGES, portal
+from batteries import until
 from conftest import ROOT, artefact, processes_of, program
 
 from scripts import measuring
@@ -247,6 +249,26 @@ def test_an_account_that_cannot_be_used_is_one_line(
 
 
 def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("kind", ["azure-blob", "azure-files"])
+def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
+    tmp_path, environments, manifest, kind, page
+):
+    with portal(page) as url:
+        name = {"azure-blob": "container", "azure-files": "share"}[kind]
+        store = {"kind": kind, name: "bench", "account_url": f"{url}/account"}
+        line = f"{name} bench of {url}/account answers, but not as Azure Storage does; check account_url or AZURE_"
+        study = {"matrix": MATRIX | {"store": ["there"]}}
+        config = {"run": "look", "repeats": 2, "stores": {"there": store}, "studies": {"blobs": study}}
+        (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
+        done = program("preflight", "--configfile", tmp_path / "look.yaml", env=os.environ | {azure.SAS: _SAS})
+        assert done.returncode == 1, done.stderr
+        assert f"AMISS  store there {name}: {line}" in done.stdout
+        done = provide(store | {"prefix": "some/folder"}, manifest, tmp_path, environments, **{azure.SAS: _SAS})
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"problem: {line}")
+
+
     """Return the variables in which a user gives credentials, right or wrong."""
     whole = addresses.connection_string(served.endpoint, served.credentials)
     if credentials in ("key", "wrong key", "no key"):

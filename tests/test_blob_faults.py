@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from bad_store import BadStore, in_front_of
+from bad_store import PAGES, BadStore, in_front_of, portal
+from batteries import until
 from blob_cells import Cell, Store, serving
 from conftest import ROOT, processes_of
 
@@ -86,6 +87,16 @@ def test_an_object_that_is_not_there_is_one_line_whichever_process_finds_out(sto
     problem = here.problem()
     assert problem.startswith(f"run/blobs-test/gone.bin in {KINDS[store.kind]}")
     assert "the object is gone" in problem
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_an_endpoint_that_answers_html_is_one_line(store, cell, page):
+    here = cell()
+    with portal(page) as url:
+        store.reach(here, url)
+        problem = here.problem()
+    assert KINDS[store.kind] in problem
+    assert " answers, but not as " in problem
 
 
 def test_a_signature_that_has_expired_is_one_line(store, cell):

@@ -14,6 +14,7 @@ import yaml
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
 
+from bad_store import PAGES, portal
 from scripts import measuring, preflight
 from scripts.lib import cache
 from scripts.lib.program import Problem
@@ -114,6 +115,29 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside
 
 
 NOTHING = {
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside, page):
+    with portal(page) as url:
+        line = f"bucket elsewhere at {url} answers, but not as S3 does; check the endpoint"
+        config = with_store(tmp_path / "here.yaml", {"endpoint": url, "bucket": "elsewhere"})
+        done = program("preflight", "--configfile", config, env=with_keys())
+        assert (done.returncode, done.stderr) == (1, "")
+        assert f"AMISS  store s3 bucket: {line}" in done.stdout
+        here = at(tmp_path / "here", environments, url).make(expect="failed", **KEYS)
+        assert here.provided["reasons"][0].endswith(line)
+
+
+def test_a_wrong_region_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside):
+    """boto3 would follow the bucket to its region unseen, and HDF5 would fail there."""
+    line = "bucket elsewhere lies in region us-east-1, not in eu-west-1; correct region in the configuration"
+    store = {"endpoint": outside, "bucket": "elsewhere", "region": "eu-west-1"}
+    done = program("preflight", "--configfile", with_store(tmp_path / "here.yaml", store), env=with_keys())
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"AMISS  store s3 bucket: {line}" in done.stdout
+    here = at(tmp_path / "here", environments, outside, region="eu-west-1").make(expect="failed", **KEYS)
+    assert here.provided["reasons"][0].endswith(line)
+
+
     "AWS_CONFIG_FILE": "/nowhere",
     "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
     "AWS_EC2_METADATA_DISABLED": "true",
