@@ -19,8 +19,8 @@ from scripts.stores import servers, serving
 from scripts.stores.processes import owned
 
 _POLL_S = 1.0
-# What would change a measurement unseen: settings of the user's own Python, Dask, HDF5 and linker.
-_NOT_INHERITED = ("AWS_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
+# What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
+_NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 # A study without a library under test is measured with the workflow's own interpreter; one without data has none.

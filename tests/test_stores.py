@@ -18,7 +18,7 @@ from bad_store import PAGES, portal
 from scripts import measuring, preflight
 from scripts.lib import cache
 from scripts.lib.program import Problem
-from scripts.stores import processes, s3, servers, serving, statsd
+from scripts.stores import addresses, processes, s3, servers, serving, statsd
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -224,6 +224,23 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
 
 def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caught(tmp_path, environments, outside):
     here = at(tmp_path / "here", environments, outside).make(**KEYS)
+def test_variables_of_azure_reach_the_cells_of_its_accounts_alone(tmp_path, monkeypatch):
+    secret = {"AZURE_CLIENT_SECRET": "of-somebody", addresses.CONNECTION: "AccountName=a;AccountKey=a2V5"}
+    for name, value in secret.items():
+        monkeypatch.setenv(name, value)
+    stores = {
+        "posix": {"kind": "posix"},
+        "s3": {"kind": "s3", "bucket": "b", "prefix": "", "region": "r", "anonymous": True, "endpoint": NOBODY},
+        "azure-blob": {"kind": "azure-blob", "container": "c", "prefix": ""},
+    }
+    found = {}
+    for kind, store in stores.items():
+        provided = {"location": {"dataset": "d"}}
+        _, _, env = serving.serve(contextlib.ExitStack(), store, provided, measuring.inherited(), None, None)
+        found[kind] = {name: env[name] for name in env if name.startswith("AZURE_")}
+    assert found == {"posix": {}, "s3": {}, "azure-blob": secret}
+
+
     key = f"some/folder/{here.cell.dataset}/shots.h5"
     original = client(outside).get_object(Bucket="elsewhere", Key=key)["Body"].read()
     client(outside).put_object(Bucket="elsewhere", Key=key, Body=original[:5000])
