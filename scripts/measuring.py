@@ -6,9 +6,11 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -196,14 +198,12 @@ class _Child:
         Raises:
             Problem: it or its server ended before, or the time limit has passed.
         """
-        deadline = time.monotonic() + limit_s
-        with selectors.DefaultSelector() as selector:
+        passed = Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
+        with _time_limit(limit_s, passed), selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 if served and served.dead():
                     raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
-                if time.monotonic() > deadline:
-                    raise Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
                 if not selector.select(_POLL_S):
                     continue
                 line = self._process.stdout.readline()
@@ -229,6 +229,29 @@ class _Child:
 
 def last_words(log: Path) -> str:
     """Return the last line of a program's log that says what went wrong."""
+@contextlib.contextmanager
+def _time_limit(seconds: float, passed: Problem) -> Iterator[None]:
+    """Raise `passed` after so many seconds of a `with` block, even where it waits for a server that hangs."""
+
+    def stop(signal_number: int, frame: object) -> None:
+        raise passed
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def ending(name: str, status: int, log: Path) -> str:
+    """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
+    if status == -signal.SIGKILL:
+        return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+    how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
+    return f"{name} ended {how}: {last_words(log)}"
+
+
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
     return (problems or lines or ["it said nothing"])[-1]

@@ -94,7 +94,8 @@ def azurite(tmp_path: Path, environments: Path):
     """Return how to start the embedded server on this test's folder, with a network or without."""
 
     def start(network: dict | None = None):
-        return servers.azurite(artefact(environments / "servers.json"), tmp_path / "azurite", network, log)
+        binaries = artefact(environments / "servers.json")
+        return servers.azurite(binaries, tmp_path / "azurite", network, log, servers.SAVE_S)
 
     with open(tmp_path / "azurite.log", "w", encoding="utf-8") as log:
         yield start

@@ -3,8 +3,11 @@
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -370,6 +373,42 @@ def test_an_emulated_network_delays_and_limits(tmp_path, environments):
             seconds[name] = time.perf_counter() - start
     # 4 MiB at 10 MiB/s and a delay: a lower bound that no busy machine can break.
     assert seconds["slow"] > 0.4
+
+
+# Listens as Azurite does, and takes its time to save when it is asked to end.
+_SLOW = """
+import signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(20), sys.exit(0)))
+port = int(sys.argv[sys.argv.index("--blobPort") + 1])
+listening = socket.create_server(("127.0.0.1", port))
+while True:
+    time.sleep(600)
+"""
+
+
+def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp_path):
+    (tmp_path / "azurite").write_text(_SLOW, encoding="utf-8")
+    (tmp_path / "servers.json").write_text(
+        json.dumps({"node": sys.executable, "azurite": str(tmp_path / "azurite")}), encoding="utf-8"
+    )
+    store = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
+    provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served, _, _ = serving.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
+    assert served.processes["azurite"].returncode == -signal.SIGKILL
+
+
+def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path, environments):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'event': 'open', 'sets_cache': True})}'\nsleep 600\n")
+    program.chmod(0o755)
+    binaries = artefact(environments / "servers.json")
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served = stack.enter_context(servers.azurite(binaries, tmp_path / "store", None, log))
+        child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
+        served.processes["azurite"].send_signal(signal.SIGSTOP)
+        with pytest.raises(Problem, match="measure_blobs was ended after its time limit of 2 s"):
+            child.converse(measuring.Window("any", [], served), served, 2)
 
 
 def test_what_a_process_owned_is_gone_after_it(tmp_path):

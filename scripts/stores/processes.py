@@ -16,6 +16,9 @@ from scripts.lib.program import Problem
 _PR_SET_PDEATHSIG = 1
 _STARTS = 3
 _libc = ctypes.CDLL(None)
+# How long a process may take to end by itself when it is asked to.
+PATIENCE_S = 3.0
+_WORDS = "its words are at the end of the step's log"
 
 
 def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
@@ -25,7 +28,7 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
 
 @contextlib.contextmanager
 def owned(
-    command: list[str], log: IO[str], env: dict[str, str], patience_s: float = 3.0, **options: object
+    command: list[str], log: IO[str], env: dict[str, str], patience_s: float = PATIENCE_S, **options: object
 ) -> Iterator[subprocess.Popen]:
     """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
 
@@ -86,7 +89,7 @@ def started(
     raise AssertionError("unreachable")
 
 
-def end_group(process: subprocess.Popen, patience_s: float = 3.0) -> None:
+def end_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
     """End a process that leads a group, and its group: politely first, for certain after `patience_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
