@@ -58,7 +58,7 @@ def failed_base(arguments: argparse.Namespace) -> dict:
     }
 
 
-def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
+def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
     """Measure one cell once and write its record; one that was measured before stays as it is."""
     if _measured(arguments.out):
         print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
@@ -77,7 +77,9 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
-        served, location, env = serving.serve(stack, settings["store"], provision, inherited(), arguments.servers, log)
+        served, location, env = serving.serve(
+            stack, settings["store"], provision, inherited(), arguments.servers, servers_log
+        )
         job = {
             "settings": settings,
             "run": plan["run"],
@@ -212,7 +214,7 @@ class _Child:
                     if served and served.dead():
                         continue
                     self._log.flush()
-                    raise Problem(f"{self._name} ended with status {status}: {last_words(Path(self._log.name))}")
+                    raise Problem(ending(self._name, status, Path(self._log.name)))
                 message = json.loads(line)
                 if message["event"] == "record":
                     return message["record"]
@@ -227,8 +229,6 @@ class _Child:
             print(json.dumps(message), file=self._process.stdin, flush=True)
 
 
-def last_words(log: Path) -> str:
-    """Return the last line of a program's log that says what went wrong."""
 @contextlib.contextmanager
 def _time_limit(seconds: float, passed: Problem) -> Iterator[None]:
     """Raise `passed` after so many seconds of a `with` block, even where it waits for a server that hangs."""
@@ -252,6 +252,8 @@ def ending(name: str, status: int, log: Path) -> str:
     return f"{name} ended {how}: {last_words(log)}"
 
 
+def last_words(log: Path) -> str:
+    """Return the last line of a program's log that says what went wrong."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
     return (problems or lines or ["it said nothing"])[-1]

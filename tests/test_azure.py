@@ -380,7 +380,8 @@ def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manife
         *(sys.executable, "-sE", "-m", "scripts.provision", "--store", json.dumps(EMBEDDED), "--manifest", manifest),
         *("--folder", tmp_path / "store", "--servers", environments / "servers.json", "--out", tmp_path / "never.json"),
     ]
-    process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(list(map(str, command)), cwd=ROOT, **pipes)
     told = ""
     while "0001.bin" not in told:
         told = process.stderr.readline()

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from batteries import until
 from cells import ROS3, Place
 from conftest import artefact, processes_of
 
@@ -283,7 +285,84 @@ def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(pla
     record = here.measure()
     assert record["status"] == "failed"
     assert "time limit of 3 s" in record["reasons"][0]
-    assert processes_of(str(here.folder)) == []
+    until(lambda: processes_of(str(here.folder)) == [])
+
+
+def test_nothing_is_written_under_a_name_that_somebody_else_could_have_taken(place, tmp_path):
+    shared, trap, victim, seen = (tmp_path / name for name in ("shared", "trap", "victim", "seen"))
+    for folder in (shared, trap):
+        folder.mkdir()
+    victim.write_text("somebody's", encoding="utf-8")
+    for name in ("global.lock", "purge.lock"):
+        (trap / name).symlink_to(victim)
+    (shared / "dask-scratch-space").symlink_to(trap)
+    here = place(workers=2)
+    here.pretend(
+        "import os\nfrom pathlib import Path\nfrom scripts.lib import window\n"
+        "real = window.Step.open_window\n"
+        "def look(self):\n"
+        f"    Path({str(seen)!r}).write_text(' '.join(os.listdir({str(shared)!r})))\n"
+        "    real(self)\n"
+        "window.Step.open_window = look"
+    )
+    record = here.measure(env=os.environ | {"TMPDIR": str(shared)})
+    assert record["valid"], record["reasons"]
+    assert victim.read_text(encoding="utf-8") == "somebody's"
+    assert sorted(os.listdir(trap)) == ["global.lock", "purge.lock"]
+    assert os.listdir(shared) == ["dask-scratch-space"]
+    others = set(seen.read_text(encoding="utf-8").split()) - {"dask-scratch-space"}
+    assert len(others) == 1
+    assert re.fullmatch(r"step\.\w{8}", others.pop())
+
+
+def pretended(here: Place, words: str) -> None:
+    """Let the S3 server say `words`, as a shell does, before it begins."""
+    found = artefact(here.environments / "servers.json")
+    wrapper = here.folder / "versitygw"
+    wrapper.write_text(f'#!/bin/sh\n{words}\nexec {found["versitygw"]} "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    here.environments = here.folder
+    (here.folder / "servers.json").write_text(json.dumps(found | {"versitygw": str(wrapper)}), encoding="utf-8")
+
+
+FROM_OUTSIDE = "was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+
+
+@pytest.mark.parametrize(
+    "fault, reason",
+    [
+        ("os.kill(os.getpid(), 9)", f"measure_shots {FROM_OUTSIDE}"),
+        ("sys.exit(3)", "measure_shots ended with status 3: it said nothing"),
+        ("sys.exit('by itself')", "measure_shots ended with status 1: by itself"),
+    ],
+    ids=["killed", "silent", "by itself"],
+)
+def test_a_program_that_ends_early_is_not_explained_by_the_words_of_its_server(place, fault, reason):
+    here = place(**ROS3, layout="shot-major", access="signals")
+    pretended(here, "echo words of the server >&2")
+    here.pretend(f"import os, sys\n{fault}")
+    assert here.measure()["reasons"] == [reason]
+    own, _, servers = (here.folder / "step.log").read_text(encoding="utf-8").partition("## standard output")
+    assert own.endswith(f"{reason}\n")
+    assert "\nwords of the server\n" in servers
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        ("kill -9 $PPID", f"provision {FROM_OUTSIDE}"),
+        ("exit 1", "versitygw ended with status 1 as it started; its words are at the end of the step's log"),
+    ],
+    ids=["killed", "no server"],
+)
+def test_a_provision_that_ends_early_is_not_explained_by_the_words_of_its_server(place, words, reason):
+    here = place(**ROS3, layout="shot-major", access="signals", make=False)
+    pretended(here, f"echo words of the server >&2; {words}")
+    here.make(expect="failed")
+    assert here.provided["reasons"][0].endswith(reason)
+    own, _, servers = (here.folder / "provision.log").read_text(encoding="utf-8").partition("## standard output")
+    assert "words of the server" not in own
+    assert servers.endswith("words of the server\n")
 
 
 def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(tmp_path, monkeypatch):

@@ -40,8 +40,8 @@ def outside(tmp_path: Path, environments: Path):
         str(folder),
     ]
     env = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
-    with open(tmp_path / "outside.log", "w", encoding="utf-8") as log, processes.owned(command, log, env) as server:
-        processes.wait_for_port(port, server, "versitygw", log.name)
+    with open(tmp_path / "outside.log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        _, port = processes.started(stack, "versitygw", log, command, env)
         url = f"http://127.0.0.1:{port}"
         client(url).create_bucket(Bucket="elsewhere")
         yield url
@@ -423,8 +423,10 @@ def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
         processes.owned(["false"], log, dict(os.environ)) as process,
     ):
         process.wait()
-        with pytest.raises(Problem, match="ended with status 1 as it started; its words are in"):
-            processes.wait_for_port(processes.free_port(), process, "false", log.name)
+        with pytest.raises(
+            Problem, match="ended with status 1 as it started; its words are at the end of the step's log"
+        ):
+            processes.wait_for_port(processes.free_port(), process, "false")
 
 
 def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
