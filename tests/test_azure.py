@@ -249,7 +249,6 @@ def test_an_account_that_cannot_be_used_is_one_line(
     assert not any(value and value in done.stderr for value in (*env.values(), _SAS, "U0VDUkVU"))
 
 
-def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("kind", ["azure-blob", "azure-files"])
 def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
@@ -270,6 +269,7 @@ def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
         assert done.stderr.startswith(f"problem: {line}")
 
 
+def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
     """Return the variables in which a user gives credentials, right or wrong."""
     whole = addresses.connection_string(served.endpoint, served.credentials)
     if credentials in ("key", "wrong key", "no key"):
@@ -390,7 +390,7 @@ def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manife
     # The server holds the pipe's other end: this returns when it is gone too.
     process.communicate()
     assert provided(EMBEDDED, manifest, tmp_path, environments)["upload"]["uploaded"] == 2
-    assert processes_of(str(tmp_path)) == []
+    until(lambda: processes_of(str(tmp_path)) == [])
 
 
 def test_an_answer_that_was_cut_is_asked_for_again(tmp_path, environments, manifest, files_account):
