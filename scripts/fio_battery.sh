@@ -303,7 +303,10 @@ check_device() {
     read -r sectors <"/sys/class/block/$block/size"
     [ "$needed" -le "$((sectors * 512))" ] ||
         refuse "$device has $((sectors / 2048)) MiB, the job needs $((needed / 1048576))"
-    own=${TMPDIR:-/tmp}/storage-benchmarks-fio-$block
+    # In a folder that nobody else writes to, unlike /tmp.
+    own=/run
+    [ -w "$own" ] || own=${XDG_RUNTIME_DIR:-$temp}
+    own=$own/storage-benchmarks-fio-$block
     where=--filename=$(escaped "$device")
     check_beside ''
 }

@@ -6,9 +6,11 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -20,8 +22,8 @@ from scripts.stores import servers, serving
 from scripts.stores.processes import owned
 
 _POLL_S = 1.0
-# What would change a measurement unseen: settings of the user's own Python, Dask, HDF5 and linker.
-_NOT_INHERITED = ("AWS_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
+# What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
+_NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 # A study without a library under test is measured with the workflow's own interpreter; one without data has none.
@@ -57,7 +59,7 @@ def failed_base(arguments: argparse.Namespace) -> dict:
     }
 
 
-def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
+def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
     """Measure one cell once and write its record; one that was measured before stays as it is."""
     if _measured(arguments.out):
         print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
@@ -76,7 +78,9 @@ def measure(arguments: argparse.Namespace, log: IO[str]) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
-        served, location, env = serving.serve(stack, settings["store"], provision, inherited(), arguments.servers, log)
+        served, location, env = serving.serve(
+            stack, settings["store"], provision, inherited(), arguments.servers, servers_log
+        )
         job = {
             "settings": settings,
             "run": plan["run"],
@@ -197,14 +201,12 @@ class _Child:
         Raises:
             Problem: it or its server ended before, or the time limit has passed.
         """
-        deadline = time.monotonic() + limit_s
-        with selectors.DefaultSelector() as selector:
+        passed = Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
+        with _time_limit(limit_s, passed), selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 if served and served.dead():
                     raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
-                if time.monotonic() > deadline:
-                    raise Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
                 if not selector.select(_POLL_S):
                     continue
                 line = self._process.stdout.readline()
@@ -213,7 +215,7 @@ class _Child:
                     if served and served.dead():
                         continue
                     self._log.flush()
-                    raise Problem(f"{self._name} ended with status {status}: {last_words(Path(self._log.name))}")
+                    raise Problem(ending(self._name, status, Path(self._log.name)))
                 message = json.loads(line)
                 if message["event"] == "record":
                     return message["record"]
@@ -226,6 +228,29 @@ class _Child:
     def _say(self, message: dict) -> None:
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(message), file=self._process.stdin, flush=True)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float, passed: Problem) -> Iterator[None]:
+    """Raise `passed` after so many seconds of a `with` block, even where it waits for a server that hangs."""
+
+    def stop(signal_number: int, frame: object) -> None:
+        raise passed
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def ending(name: str, status: int, log: Path) -> str:
+    """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
+    if status == -signal.SIGKILL:
+        return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+    how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
+    return f"{name} ended {how}: {last_words(log)}"
 
 
 def last_words(log: Path) -> str:

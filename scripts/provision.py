@@ -88,7 +88,7 @@ def _s3(store: dict, dataset: str, files: list[transfer.File], arguments: argpar
         endpoint, credentials = store.get("endpoint"), None
         if embedded:
             binaries = read_json(arguments.servers)
-            served = stack.enter_context(servers.s3(binaries, arguments.folder, None, sys.stderr))
+            served = stack.enter_context(servers.s3(binaries, arguments.folder, None, sys.stdout))
             endpoint, credentials = served.endpoint, served.credentials
         else:
             s3.environment_credentials(store)
@@ -133,7 +133,7 @@ def _azurite(store: dict, dataset: str, folder: Path, binaries: Path) -> Iterato
     Raises:
         Problem: they could not be saved.
     """
-    with servers.azurite(read_json(binaries), folder, None, sys.stderr) as served:
+    with servers.azurite(read_json(binaries), folder, None, sys.stdout, patience_s=servers.SAVE_S) as served:
         connection = addresses.connection_string(served.endpoint, served.credentials)
         container = azure_data.Container(store, dataset, connection)
         container.ensure()

@@ -67,6 +67,8 @@ python_ready || { say "No Python of at least 3.11 with headers and venv was foun
 
 if [ ! -e "$stamp" ]; then
     say "Making .venv from envs/workflow.lock"
+    # Tools write to names there that others could have taken before.
+    TMPDIR=$(mktemp -d) && export TMPDIR && trap 'rm -rf "$TMPDIR"' EXIT
     .venv/bin/python -c "import ssl" 2>/dev/null || { rm -rf .venv && "$python" -m venv .venv; }
     if [ ! -x .venv/bin/uv ]; then # uv itself, by its hash in the lock
         awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt

@@ -10,18 +10,21 @@ not measured again in silence (METHOD 15), and the report is built.
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from scripts import measuring
 from scripts.lib.program import Problem, expect_room, read_json, run, write_json
-from scripts.stores.processes import die_with_parent, end_group
+from scripts.stores.processes import apart, die_with_parent, end_group
 
 _ENDED = (
     "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
@@ -54,11 +57,15 @@ def main(argv: list[str] | None = None) -> int:
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _interrupted)
     again = arguments.attempt > 1
-    with open(arguments.log, "a" if again else "w", encoding="utf-8") as log:
+    with (
+        open(arguments.log, "a" if again else "w", encoding="utf-8") as log,
+        apart(log, "standard output, and what servers said") as servers_log,
+    ):
         try:
             if again:
                 raise Problem(_ENDED)
-            arguments.step(arguments, log)
+            with _own_temporary_folder():
+                arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
             _fail(arguments, str(problem))
@@ -78,7 +85,20 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attempt", type=int, default=1, help="which attempt at this step it is, from 1")
 
 
-def _run_program(arguments: argparse.Namespace, log: IO[str]) -> None:
+@contextlib.contextmanager
+def _own_temporary_folder() -> Iterator[None]:
+    """Give all that a step starts a folder of its own for temporary files, for the length of a `with` block.
+
+    Libraries and tools write there under names that others can foresee, and follow links that they find.
+    """
+    # In the system's own, short place: sockets may lie there, whose names have a limit of 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="step.", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
+        yield
+
+
+def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
+    """Run a program, whose own words are those on standard error; on standard output it passes on its servers'."""
     for needed in arguments.needs:
         measuring.require(Path(needed))
     command = [
@@ -90,13 +110,15 @@ def _run_program(arguments: argparse.Namespace, log: IO[str]) -> None:
         "--out",
         str(arguments.out),
     ]
-    process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
+    process = subprocess.Popen(
+        command, stdout=servers_log, stderr=log, start_new_session=True, preexec_fn=die_with_parent
+    )
     try:
         status = process.wait()
     finally:
         end_group(process)
     if status:
-        raise Problem(f"{arguments.program}: {measuring.last_words(arguments.log)}")
+        raise Problem(measuring.ending(arguments.program, status, arguments.log))
     read_json(arguments.out)
 
 

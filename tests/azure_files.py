@@ -193,7 +193,6 @@ class _Handler(BaseHTTPRequestHandler):
         return {
             "ETag": etag,
             "Last-Modified": formatdate(usegmt=True),
-            "x-ms-version": self.headers.get("x-ms-version", ""),
         }
 
     def _expect_parent(self, share: Share) -> None:
@@ -212,7 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
         cut = status == 206 and self.server.faults and self.server.faults.pop(0) == "cut"
         self.send_response(status)
-        for name, value in ({"Content-Length": str(len(content))} | headers).items():
+        always = {"Content-Length": str(len(content)), "x-ms-version": self.headers.get("x-ms-version", "")}
+        for name, value in (always | headers).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

@@ -109,3 +109,39 @@ class _Handler(BaseHTTPRequestHandler):
         if cut:
             self.wfile.flush()
             self.close_connection = True
+
+
+PAGES = {"well-formed": b"<html><body><p>Log in</p></body></html>", "malformed": b"<!doctype html><p>Log in<br>&nbsp;"}
+
+
+@contextmanager
+def portal(page: bytes) -> Iterator[str]:
+    """Serve a page of HTML as the answer to everything, as gateways and consoles do; yields the URL."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Portal", (_Portal,), {"page": page})) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Portal(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    page: bytes
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(self.page)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(self.page)
+
+    do_HEAD = do_PUT = do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass

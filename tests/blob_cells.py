@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import steady
 from conftest import ROOT, artefact
 
 from scripts.lib import mpi, objects
@@ -93,6 +94,16 @@ class Cell:
         launcher.chmod(0o755)
         self.settings["mpi"]["launcher"] = [str(launcher)]
         self.env |= mpi.WITHIN_A_MACHINE
+
+    def keep_pages(self) -> None:
+        """Let the kernel keep in the page cache what the program and its processes ask for (see `steady`)."""
+        program = self.folder / "program.py"
+        run = (
+            "import runpy\nsys.argv = ['measure_blobs']\nrunpy.run_module('scripts.measure_blobs', run_name='__main__')"
+        )
+        program.write_text(f"import sys\nsys.path[:0] = [{str(ROOT)!r}]\n{steady.PRELUDE}{run}\n", encoding="utf-8")
+        self.within = [sys.executable, str(program)]
+        self.pretend(steady.PRELUDE)
 
     def measure(self) -> dict:
         """Measure the cell; returns the program's part of the record, with the study's own verdict as `reasons`."""

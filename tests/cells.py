@@ -37,7 +37,7 @@ CONFIG = {
         }
     },
 }
-ROS3 = {"store": ["s3"], "driver": ["ros3"], "cache": ["cold"]}
+ROS3 = {"store": ["s3"], "driver": ["ros3"]}
 
 
 class Place:

@@ -40,7 +40,7 @@ def test_a_ratio_above_its_limit_is_marked_and_one_below_is_not():
 
 def test_what_a_command_took_counts_the_processes_below_it():
     held = 200_000_000
-    below = f"import time; kept = bytearray({held}); time.sleep(0.5)"
+    below = f"import time; kept = bytearray({held}); time.sleep(2)"
     usage = common.used(
         [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {below!r}])"]
     )

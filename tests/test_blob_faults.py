@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from bad_store import BadStore, in_front_of
+from bad_store import PAGES, BadStore, in_front_of, portal
+from batteries import until
 from blob_cells import Cell, Store, serving
 from conftest import ROOT, processes_of
 
@@ -86,6 +87,16 @@ def test_an_object_that_is_not_there_is_one_line_whichever_process_finds_out(sto
     problem = here.problem()
     assert problem.startswith(f"run/blobs-test/gone.bin in {KINDS[store.kind]}")
     assert "the object is gone" in problem
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_an_endpoint_that_answers_html_is_one_line(store, cell, page):
+    here = cell()
+    with portal(page) as url:
+        store.reach(here, url)
+        problem = here.problem()
+    assert KINDS[store.kind] in problem
+    assert " answers, but not as " in problem
 
 
 def test_a_signature_that_has_expired_is_one_line(store, cell):
@@ -238,21 +249,23 @@ def test_a_hostfile_with_fewer_slots_than_processes_is_refused(on_disk, tmp_path
 
 
 def ranks_of_this_test() -> list[int]:
-    mark = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}".encode()
-    found = []
+    """Return the process numbers of the MPI processes, in the order of their ranks."""
+    mark = f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}"
+    found = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and b"scripts.read_blobs" in (entry / "cmdline").read_bytes():
-                ours = mark in (entry / "environ").read_bytes() and b"mpiexec" not in (entry / "cmdline").read_bytes()
-                found += [int(entry.name)] if ours else []
-    return sorted(found)
+                words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                ranks = [int(word.removeprefix("PMI_RANK=")) for word in words if word.startswith("PMI_RANK=")]
+                found |= {rank: int(entry.name) for rank in ranks if mark in words}
+    return [found[rank] for rank in sorted(found)]
 
 
 def test_a_process_that_is_killed_is_one_line(on_disk):
     here = on_disk(processes="3")
     here.events["open"] = lambda: os.kill(ranks_of_this_test()[1], signal.SIGKILL)
     assert here.problem() == "MPI process 1 of 3 was ended by a signal (Killed)"
-    assert processes_of(str(here.folder)) == []
+    until(lambda: processes_of(str(here.folder)) == [])
 
 
 def test_a_process_that_cannot_import_what_it_needs_ends_them_all(on_disk, tmp_path):
@@ -266,7 +279,7 @@ def test_a_process_that_cannot_import_what_it_needs_ends_them_all(on_disk, tmp_p
     one.chmod(0o755)
     here.settings["mpi"]["launcher"] = [str(launcher)]
     assert "No module named 'no_such_module'" in here.problem()
-    assert processes_of(str(here.folder)) == []
+    until(lambda: processes_of(str(here.folder)) == [])
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.35, 0.5])
@@ -277,13 +290,7 @@ def test_a_program_that_is_killed_while_its_processes_start_leaves_none_of_them(
             time.sleep(0.01)
         time.sleep(delay_s)
         process.kill()
-    deadline = time.monotonic() + 10
-    while ranks_of_this_test() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    left = ranks_of_this_test()
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert left == []
+    until(lambda: ranks_of_this_test() == [])
 
 
 def test_a_launcher_that_labels_lines_is_named_and_no_address_is_printed(on_disk):
@@ -317,4 +324,4 @@ def test_a_cell_that_hangs_leaves_nothing_behind_when_its_step_ends_it(cell, bad
                 os.close(one)
     finally:
         released.set()
-    assert processes_of(str(here.folder)) == []
+    until(lambda: processes_of(str(here.folder)) == [])

@@ -74,7 +74,7 @@ def ssh(tmp_path: Path) -> Iterator[list[str]]:
         open(log, "w", encoding="utf-8") as words,
         owned([server, "-D", "-e", "-f", str(home / "sshd")], words, dict(os.environ)) as process,
     ):
-        wait_for_port(port, process, "sshd", log)
+        wait_for_port(port, process, "sshd")
         options = {
             "IdentityFile": home / "user",
             "UserKnownHostsFile": "/dev/null",

@@ -308,6 +308,16 @@ def test_a_raw_device_is_measured_where_that_is_said_and_nothing_uses_it(place, 
     assert f"{disk} has 8 MiB, the job needs 9" in one_problem(place.run(large, **raw, erase=True))
 
 
+def test_a_raw_device_is_claimed_where_nobody_else_can_write(place, disk, monkeypatch):
+    shared, block = place.folder / "shared", Path(disk).name
+    shared.mkdir()
+    (shared / f"storage-benchmarks-fio-{block}").symlink_to(place.folder)
+    monkeypatch.setenv("TMPDIR", str(shared))
+    done = place.run(directory=None, device=disk, erase=True)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in shared.iterdir()] == [f"storage-benchmarks-fio-{block}"]
+
+
 @pytest.mark.parametrize("use", ["mount", "swap"])
 def test_a_device_that_something_uses_is_refused(place, disk, use):
     make, begin, end = {

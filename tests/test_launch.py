@@ -1,5 +1,6 @@
 """What is said and asked before a run starts: its cost, what is measured again, and whether this machine can do it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -238,3 +239,21 @@ def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uplo
     written(file, studies={"blobs": study})
     preflight.main(["--configfile", str(file)])
     assert "memory" not in capsys.readouterr().out
+
+
+def test_tools_of_the_set_up_write_temporary_files_to_a_folder_of_their_own(clone, tmp_path, monkeypatch):
+    """A real set-up takes a minute and the network; here its tools say where they would write."""
+    shared, said, bin_, tools = tmp_path / "shared", tmp_path / "said", clone / ".venv/bin", tmp_path / "tools"
+    for folder in (shared, bin_, tools):
+        folder.mkdir(parents=True)
+    for tool in (bin_ / "python", bin_ / "uv", tools / "cargo"):
+        tool.write_text(f'#!/bin/sh\ntest -d "$TMPDIR" && echo "$TMPDIR" >>{said}\n', encoding="utf-8")
+        tool.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(shared))
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    done = subprocess.run(["scripts/setup.sh"], cwd=clone, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = set(said.read_text(encoding="utf-8").split())
+    assert len(told) == 1
+    assert Path(told.pop()).parent == shared
+    assert list(shared.iterdir()) == []

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from batteries import until
 from blob_cells import Cell
 from conftest import ROOT, processes_of
 
@@ -32,7 +33,7 @@ def test_srun_starts_the_processes_and_they_find_one_another(cell: Cell, tmp_pat
     assert record["effective"]["launcher"] == "srun --mpi=pmi2"
     [host] = record["effective"]["hosts"]
     assert (host["name"], host["node"], host["processes"]) == ("node1", "node1", 2)
-    assert not processes_of(str(tmp_path))
+    until(lambda: not processes_of(str(tmp_path)))
 
 
 def test_more_processes_than_slurm_has_room_for_are_one_line(cell: Cell, tmp_path: Path):
@@ -40,7 +41,7 @@ def test_more_processes_than_slurm_has_room_for_are_one_line(cell: Cell, tmp_pat
     cell.within = [str(ROOT / "tests" / "slurm.sh"), str(tmp_path / "slurm")]
     cell.settings["mpi"]["launcher"] = ["srun", "--mpi=pmi2", "--immediate=5", "--nodes=2"]
     assert "srun: error: " in cell.problem()
-    assert not processes_of(str(tmp_path))
+    until(lambda: not processes_of(str(tmp_path)))
 
 
 def test_a_launcher_with_a_plugin_that_mpich_does_not_know_does_not_make_a_record(cell: Cell, tmp_path: Path):
@@ -60,4 +61,4 @@ def test_hydra_starts_the_processes_on_the_machines_of_a_list(cell: Cell, tmp_pa
     assert record["reasons"] == []
     assert record["effective"]["launcher"] == f"mpiexec -f {hosts}"
     assert record["effective"]["processes"] == 2
-    assert not processes_of(str(tmp_path))
+    until(lambda: not processes_of(str(tmp_path)))

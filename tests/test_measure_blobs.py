@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import steady
 from blob_cells import Cell
 from conftest import ROOT, artefact, program
+from steady import locked
 
 from scripts.lib import mpi, provenance, sizes
 from scripts.lib.patterns import PATTERNS
@@ -106,7 +108,7 @@ def test_an_iteration_lasts_from_the_first_begin_to_the_last_end(cell):
     assert seconds["first"] == latencies[0]
     assert seconds["rest"] == pytest.approx(sum(latencies[1:]))
     assert seconds["latency"] == statistics.median(latencies[1:])
-    assert seconds["null"] < seconds["total"]
+    assert seconds["null"] > 0
     assert seconds["ranks_start"] > 0 < seconds["first_broadcast"]
 
 
@@ -115,7 +117,7 @@ def test_a_process_that_begins_when_others_are_done_does_not_hide_its_wait(cell)
     # As one that gets no core: it leaves the barrier late, and is as quick as ever by its own clock.
     here.pretend(
         "import time\nfrom mpi4py import MPI\nfrom scripts.readers import process\n"
-        "clock, late = time.perf_counter, 0.2 * MPI.COMM_WORLD.rank\n"
+        "clock, late = time.perf_counter, 1000 * MPI.COMM_WORLD.rank\n"
         "class Late:\n"
         "    def __getattr__(self, name):\n"
         "        return getattr(time, name)\n"
@@ -125,8 +127,8 @@ def test_a_process_that_begins_when_others_are_done_does_not_hide_its_wait(cell)
     )
     record = here.measure()
     for row in reads(record):
-        assert max(map(float, row["rank_s"].split())) < 0.1 < 0.2 <= row["latency_s"]
-        assert row["first_done_s"] < 0.1
+        assert max(map(float, row["rank_s"].split())) < 500 < 1000 <= row["latency_s"]
+        assert row["first_done_s"] < 500
 
 
 def test_the_spans_of_machines_are_not_mixed():
@@ -185,11 +187,8 @@ def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(ce
 
 
 def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
-    import mmap
-
     here = cell(cache="cold", objects_made=101)
-    with open(here.job["local_files"][0], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as kept:
-        assert kept[:: mmap.PAGESIZE]
+    with locked(Path(here.job["local_files"][0])):
         record = here.measure()
     assert "cold was asked" in record["reasons"][0]
     assert record["cache"]["resident_before"] == 1.0
@@ -198,7 +197,7 @@ def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
 def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
     here = cell(cache="warm")
     here.pretend(
-        "from pathlib import Path\nfrom scripts.lib import cache\nfrom scripts.readers import posix\n"
+        f"{steady.PRELUDE}from scripts.lib import cache\nfrom scripts.readers import posix\n"
         "read = posix.Reader.read\n"
         "def lose(self, *arguments):\n"
         "    read(self, *arguments)\n"
@@ -251,18 +250,18 @@ def test_a_process_without_work_is_reported(cell):
 
 @pytest.mark.parametrize("state, fraction", [("warm", 1.0), ("cold", 0.0), ("direct", 0.0)])
 def test_the_page_cache_is_as_asked_before_every_iteration_and_every_round_of_the_ceiling(cell, state, fraction):
-    record = cell(cache=state).measure()
+    here = cell(cache=state)
+    if state == "warm":
+        here.keep_pages()
+    record = here.measure()
     assert record["reasons"] == []
     assert [row["resident_before"] for row in record["samples"]] == pytest.approx([fraction] * 5, abs=0.01)
     assert record["effective"]["direct"] == (state == "direct")
 
 
 def test_a_file_that_something_keeps_in_memory_is_not_cold(cell):
-    import mmap
-
     here = cell(cache="cold")
-    with open(here.job["local_files"][0], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as kept:
-        assert kept[:: mmap.PAGESIZE]
+    with locked(Path(here.job["local_files"][0])):
         record = here.measure()
     assert len(record["reasons"]) == 1
     assert "resident) before iteration 1, cold was asked; so were 2 other states" in record["reasons"][0]

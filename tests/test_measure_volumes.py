@@ -85,7 +85,7 @@ def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
 
 
 def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(place):
-    record = Cell(place, jobs=600, pause_s=0.1, time_limit_s=6).measure()
+    record = Cell(place, jobs=600, pause_s=0.1, time_limit_s=15).measure()
     assert (record["status"], record["valid"]) == ("done", False)
     assert record["reasons"][0] == "the battery ended early: interrupted"
     assert 0 < record["work"]["jobs_done"] < 600

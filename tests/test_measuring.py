@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from batteries import until
 from cells import ROS3, Place
 from conftest import artefact, processes_of
+from steady import locked
 
 from scripts.lib import provenance
 from scripts.studies import shots as validity
@@ -146,7 +149,22 @@ def test_corrupted_values_make_the_record_invalid(place):
 
 
 def test_checksums_that_would_weigh_on_the_time_move_into_a_pass_of_their_own(place):
-    raw = place(data={"deflate": 0, "shots": 2}, read_shots=2).measure()
+    here = place(data={"deflate": 0, "shots": 2}, read_shots=2)
+    # They take as long as all the rest.
+    here.pretend(
+        "import time\nfrom scripts.lib import dask_workers, shot_reader\n"
+        "real = dask_workers.Workers.map\n"
+        "def slow(self, function, batches):\n"
+        "    began = time.perf_counter()\n"
+        "    rows = real(self, function, batches)\n"
+        "    if function is shot_reader.read:\n"
+        "        seconds = time.perf_counter() - began\n"
+        "        time.sleep(seconds)\n"
+        "        rows[0]['verify'] += seconds\n"
+        "    return rows\n"
+        "dask_workers.Workers.map = slow"
+    )
+    raw = here.measure()
     assert raw["verified"] == "in a pass of its own"
     assert raw["valid"]
     assert raw["work"]["tasks_done"] == raw["work"]["tasks_asked"] == 2
@@ -154,7 +172,18 @@ def test_checksums_that_would_weigh_on_the_time_move_into_a_pass_of_their_own(pl
 
 
 def test_checksums_that_do_not_weigh_on_the_time_stay_in_the_timed_pass(place):
-    record = place(**ROS3, s3={"network": {"latency_ms": 50}}).measure()
+    here = place()
+    here.pretend(
+        "from scripts.lib import dask_workers, shot_reader\n"
+        "real = dask_workers.Workers.map\n"
+        "def quick(self, function, batches):\n"
+        "    rows = real(self, function, batches)\n"
+        "    if function is shot_reader.read:\n"
+        "        rows = [{**row, 'verify': row['verify'] / 1e6} for row in rows]\n"
+        "    return rows\n"
+        "dask_workers.Workers.map = quick"
+    )
+    record = here.measure()
     assert record["verified"] == "within the timed pass"
     assert 0 < record["seconds"]["verify"] <= 0.03 * record["seconds"]["total"]
 
@@ -170,17 +199,9 @@ def test_a_truncated_file_fails_the_cell_in_one_line(place):
 
 
 def test_a_file_that_something_keeps_in_memory_is_not_cold(place):
-    import mmap
-
     here = place(cache="cold")
-    kept = []
-    for path in here.data.glob("*.h5"):
-        with open(path, "rb") as file:
-            view = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        view[:: mmap.PAGESIZE]
-        kept.append(view)
-    record = here.measure()
-    del kept
+    with locked(*here.data.glob("*.h5")):
+        record = here.measure()
     assert not record["valid"]
     assert "cold was asked" in record["reasons"][0]
 
@@ -188,16 +209,16 @@ def test_a_file_that_something_keeps_in_memory_is_not_cold(place):
 def test_a_cold_cell_is_cold(place):
     record = place(cache="cold").measure()
     assert record["valid"], record["reasons"]
-    assert record["cache"]["resident_before"] <= 0.01 < record["cache"]["resident_after"]
+    assert record["cache"]["resident_before"] <= 0.01
+    assert record["cache"]["resident_after"] is not None
 
 
 def test_a_warm_cell_is_warm_until_its_window_closes(place):
-    record = place(cache="warm").measure()
-    cache = record["cache"]
-    assert (cache["asked"], cache["state"]) == ("warm", "warm")
-    assert cache["resident_before"] >= 0.99
-    # The machine may have taken pages away while the cell ran; then the record has to say so.
-    assert record["valid"] == (cache["resident_after"] >= 0.99), record["reasons"]
+    here = place(cache="warm")
+    with locked(*here.data.glob("*.h5")):
+        record = here.measure()
+    assert record["valid"], record["reasons"]
+    assert record["cache"] == {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
 
 
 def test_pages_that_are_lost_while_a_cell_runs_make_it_invalid(place):
@@ -271,7 +292,84 @@ def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind
     record = here.measure()
     assert record["status"] == "failed"
     assert record["reasons"] == ["versitygw ended while the cell was measured"]
-    assert processes_of(str(here.folder)) == []
+    until(lambda: processes_of(str(here.folder)) == [])
+
+
+def test_nothing_is_written_under_a_name_that_somebody_else_could_have_taken(place, tmp_path):
+    shared, trap, victim, seen = (tmp_path / name for name in ("shared", "trap", "victim", "seen"))
+    for folder in (shared, trap):
+        folder.mkdir()
+    victim.write_text("somebody's", encoding="utf-8")
+    for name in ("global.lock", "purge.lock"):
+        (trap / name).symlink_to(victim)
+    (shared / "dask-scratch-space").symlink_to(trap)
+    here = place(workers=2)
+    here.pretend(
+        "import os\nfrom pathlib import Path\nfrom scripts.lib import window\n"
+        "real = window.Step.open_window\n"
+        "def look(self):\n"
+        f"    Path({str(seen)!r}).write_text(' '.join(os.listdir({str(shared)!r})))\n"
+        "    real(self)\n"
+        "window.Step.open_window = look"
+    )
+    record = here.measure(env=os.environ | {"TMPDIR": str(shared)})
+    assert record["valid"], record["reasons"]
+    assert victim.read_text(encoding="utf-8") == "somebody's"
+    assert sorted(os.listdir(trap)) == ["global.lock", "purge.lock"]
+    assert os.listdir(shared) == ["dask-scratch-space"]
+    others = set(seen.read_text(encoding="utf-8").split()) - {"dask-scratch-space"}
+    assert len(others) == 1
+    assert re.fullmatch(r"step\.\w{8}", others.pop())
+
+
+def pretended(here: Place, words: str) -> None:
+    """Let the S3 server say `words`, as a shell does, before it begins."""
+    found = artefact(here.environments / "servers.json")
+    wrapper = here.folder / "versitygw"
+    wrapper.write_text(f'#!/bin/sh\n{words}\nexec {found["versitygw"]} "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    here.environments = here.folder
+    (here.folder / "servers.json").write_text(json.dumps(found | {"versitygw": str(wrapper)}), encoding="utf-8")
+
+
+FROM_OUTSIDE = "was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+
+
+@pytest.mark.parametrize(
+    "fault, reason",
+    [
+        ("os.kill(os.getpid(), 9)", f"measure_shots {FROM_OUTSIDE}"),
+        ("sys.exit(3)", "measure_shots ended with status 3: it said nothing"),
+        ("sys.exit('by itself')", "measure_shots ended with status 1: by itself"),
+    ],
+    ids=["killed", "silent", "by itself"],
+)
+def test_a_program_that_ends_early_is_not_explained_by_the_words_of_its_server(place, fault, reason):
+    here = place(**ROS3, layout="shot-major", access="signals")
+    pretended(here, "echo words of the server >&2")
+    here.pretend(f"import os, sys\n{fault}")
+    assert here.measure()["reasons"] == [reason]
+    own, _, servers = (here.folder / "step.log").read_text(encoding="utf-8").partition("## standard output")
+    assert own.endswith(f"{reason}\n")
+    assert "\nwords of the server\n" in servers
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        ("kill -9 $PPID", f"provision {FROM_OUTSIDE}"),
+        ("exit 1", "versitygw ended with status 1 as it started; its words are at the end of the step's log"),
+    ],
+    ids=["killed", "no server"],
+)
+def test_a_provision_that_ends_early_is_not_explained_by_the_words_of_its_server(place, words, reason):
+    here = place(**ROS3, layout="shot-major", access="signals", make=False)
+    pretended(here, f"echo words of the server >&2; {words}")
+    here.make(expect="failed")
+    assert here.provided["reasons"][0].endswith(reason)
+    own, _, servers = (here.folder / "provision.log").read_text(encoding="utf-8").partition("## standard output")
+    assert "words of the server" not in own
+    assert servers.endswith("words of the server\n")
 
 
 def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(place):
@@ -283,7 +381,7 @@ def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(pla
     record = here.measure()
     assert record["status"] == "failed"
     assert "time limit of 3 s" in record["reasons"][0]
-    assert processes_of(str(here.folder)) == []
+    until(lambda: processes_of(str(here.folder)) == [])
 
 
 def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(tmp_path, monkeypatch):

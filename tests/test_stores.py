@@ -3,21 +3,26 @@
 import contextlib
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import boto3
 import pytest
 import yaml
+from bad_store import PAGES, portal
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
+from steady import keep_pages, locked
 
 from scripts import measuring, preflight
 from scripts.lib import cache
 from scripts.lib.program import Problem
-from scripts.stores import processes, s3, servers, serving, statsd
+from scripts.stores import addresses, processes, s3, servers, serving, statsd
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -26,18 +31,15 @@ NOBODY = "http://127.0.0.1:9"
 @pytest.fixture
 def outside(tmp_path: Path, environments: Path):
     """Start an S3 server as its owner would, with a bucket in it, and return its URL."""
-    port, folder = processes.free_port(), tmp_path / "outside"
+    folder, program = tmp_path / "outside", artefact(environments / "servers.json")["versitygw"]
     folder.mkdir()
-    command = [
-        artefact(environments / "servers.json")["versitygw"],
-        "--port",
-        f"127.0.0.1:{port}",
-        "posix",
-        str(folder),
-    ]
+
+    def command(port: int) -> list[str]:
+        return [program, "--port", f"127.0.0.1:{port}", "posix", str(folder)]
+
     env = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
-    with open(tmp_path / "outside.log", "w", encoding="utf-8") as log, processes.owned(command, log, env) as server:
-        processes.wait_for_port(port, server, "versitygw", log.name)
+    with open(tmp_path / "outside.log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        _, port = processes.started(stack, "versitygw", log, command, env)
         url = f"http://127.0.0.1:{port}"
         client(url).create_bucket(Bucket="elsewhere")
         yield url
@@ -55,7 +57,7 @@ def client(url: str):
 
 def elsewhere(url: str, **more: object) -> dict:
     store = {"endpoint": url, "bucket": "elsewhere", "prefix": "some/folder", **more}
-    return {**ROS3, "cache": "any", "layout": "shot-major", "access": "signals", "s3": {"server": None, **store}}
+    return {**ROS3, "layout": "shot-major", "access": "signals", "s3": {"server": None, **store}}
 
 
 def at(folder: Path, environments: Path, url: str, **more: object) -> Place:
@@ -113,6 +115,29 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside
     assert line in record["reasons"][0]
 
 
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside, page):
+    with portal(page) as url:
+        line = f"bucket elsewhere at {url} answers, but not as S3 does; check the endpoint"
+        config = with_store(tmp_path / "here.yaml", {"endpoint": url, "bucket": "elsewhere"})
+        done = program("preflight", "--configfile", config, env=with_keys())
+        assert (done.returncode, done.stderr) == (1, "")
+        assert f"AMISS  store s3 bucket: {line}" in done.stdout
+        here = at(tmp_path / "here", environments, url).make(expect="failed", **KEYS)
+        assert here.provided["reasons"][0].endswith(line)
+
+
+def test_a_wrong_region_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside):
+    """boto3 would follow the bucket to its region unseen, and HDF5 would fail there."""
+    line = "bucket elsewhere lies in region us-east-1, not in eu-west-1; correct region in the configuration"
+    store = {"endpoint": outside, "bucket": "elsewhere", "region": "eu-west-1"}
+    done = program("preflight", "--configfile", with_store(tmp_path / "here.yaml", store), env=with_keys())
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"AMISS  store s3 bucket: {line}" in done.stdout
+    here = at(tmp_path / "here", environments, outside, region="eu-west-1").make(expect="failed", **KEYS)
+    assert here.provided["reasons"][0].endswith(line)
+
+
 NOTHING = {
     "AWS_CONFIG_FILE": "/nowhere",
     "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
@@ -130,7 +155,8 @@ def with_store(path: Path, store: dict) -> Path:
     """Write the smoke configuration with another store in place of its S3 server; returns the file."""
     base = (ROOT / "config/smoke.yaml").read_text(encoding="utf-8").splitlines()
     lines = [f"  s3: {json.dumps({'kind': 's3', **store})}" if line.startswith("  s3:") else line for line in base]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    # No cell asks for a state of the page cache, which the host can take away.
+    path.write_text("\n".join(lines).replace("cache: [cold]", "cache: [any]"), encoding="utf-8")
     return path
 
 
@@ -198,6 +224,23 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
     assert reading.endpoint_url == outside
 
 
+def test_variables_of_azure_reach_the_cells_of_its_accounts_alone(tmp_path, monkeypatch):
+    secret = {"AZURE_CLIENT_SECRET": "of-somebody", addresses.CONNECTION: "AccountName=a;AccountKey=a2V5"}
+    for name, value in secret.items():
+        monkeypatch.setenv(name, value)
+    stores = {
+        "posix": {"kind": "posix"},
+        "s3": {"kind": "s3", "bucket": "b", "prefix": "", "region": "r", "anonymous": True, "endpoint": NOBODY},
+        "azure-blob": {"kind": "azure-blob", "container": "c", "prefix": ""},
+    }
+    found = {}
+    for kind, store in stores.items():
+        provided = {"location": {"dataset": "d"}}
+        _, _, env = serving.serve(contextlib.ExitStack(), store, provided, measuring.inherited(), None, None)
+        found[kind] = {name: env[name] for name in env if name.startswith("AZURE_")}
+    assert found == {"posix": {}, "s3": {}, "azure-blob": secret}
+
+
 def test_an_object_that_was_replaced_is_uploaded_again_and_wrong_values_are_caught(tmp_path, environments, outside):
     here = at(tmp_path / "here", environments, outside).make(**KEYS)
     key = f"some/folder/{here.cell.dataset}/shots.h5"
@@ -222,6 +265,7 @@ def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside
 
 
 def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp_path, monkeypatch, capsys):
+    keep_pages(monkeypatch.setattr)
     for name in ("quick", "smoke"):
         values = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text(encoding="utf-8"))
         values["stores"]["disk"]["path"] = str(tmp_path / "data")
@@ -331,6 +375,42 @@ def test_an_emulated_network_delays_and_limits(tmp_path, environments):
     assert seconds["slow"] > 0.4
 
 
+# Listens as Azurite does, and takes its time to save when it is asked to end.
+_SLOW = """
+import signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(20), sys.exit(0)))
+port = int(sys.argv[sys.argv.index("--blobPort") + 1])
+listening = socket.create_server(("127.0.0.1", port))
+while True:
+    time.sleep(600)
+"""
+
+
+def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp_path):
+    (tmp_path / "azurite").write_text(_SLOW, encoding="utf-8")
+    (tmp_path / "servers.json").write_text(
+        json.dumps({"node": sys.executable, "azurite": str(tmp_path / "azurite")}), encoding="utf-8"
+    )
+    store = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
+    provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served, _, _ = serving.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
+    assert served.processes["azurite"].returncode == -signal.SIGKILL
+
+
+def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path, environments):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'event': 'open', 'sets_cache': True})}'\nsleep 600\n")
+    program.chmod(0o755)
+    binaries = artefact(environments / "servers.json")
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
+        served = stack.enter_context(servers.azurite(binaries, tmp_path / "store", None, log))
+        child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
+        served.processes["azurite"].send_signal(signal.SIGSTOP)
+        with pytest.raises(Problem, match="measure_blobs was ended after its time limit of 2 s"):
+            child.converse(measuring.Window("any", [], served), served, 2)
+
+
 def test_what_a_process_owned_is_gone_after_it(tmp_path):
     with open(tmp_path / "log", "w", encoding="utf-8") as log, processes.owned(["sleep", "600"], log, {}) as process:
         assert process.poll() is None
@@ -343,8 +423,10 @@ def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
         processes.owned(["false"], log, dict(os.environ)) as process,
     ):
         process.wait()
-        with pytest.raises(Problem, match="ended with status 1 as it started; its words are in"):
-            processes.wait_for_port(processes.free_port(), process, "false", log.name)
+        with pytest.raises(
+            Problem, match="ended with status 1 as it started; its words are at the end of the step's log"
+        ):
+            processes.wait_for_port(processes.free_port(), process, "false")
 
 
 def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
@@ -352,9 +434,13 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
     for file in files:
         file.write_bytes(os.urandom(3_000_000))
     assert cache.prepare("cold", files) == {"asked": "cold", "state": "cold", "resident_before": 0.0}
-    assert cache.prepare("warm", files)["state"] == "warm"
-    cache.evict(files[:1])
-    assert cache.verified_state(cache.resident(files)) == "mixed"
+    assert cache.load(files) == 6_000_000
+    with locked(files[1]):
+        cache.evict(files)
+        assert cache.resident(files[1:]) == 1.0
+        assert cache.verified_state(cache.resident(files)) == "mixed"
+    with locked(*files):
+        assert cache.prepare("warm", files) == {"asked": "warm", "state": "warm", "resident_before": 1.0}
     (tmp_path / "empty").touch()
     assert cache.resident([tmp_path / "empty"]) is None
 
@@ -362,10 +448,10 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
 def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(os.urandom(3_000_000))
-    cache.prepare("warm", [file])
     window = measuring.Window("cold", [file], None)
-    window.open(sets_cache=True)
-    window.close()
+    with locked(file):
+        window.open(sets_cache=True)
+        window.close()
     assert window.cache == {"resident_after": 1.0}
     window.open(sets_cache=False)
     assert window.cache["state"] == "cold"
@@ -391,12 +477,8 @@ def test_what_was_started_ends_with_whoever_started_it(tmp_path):
     )
     command = [os.sys.executable, "-c", code]
     parent = subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True)
-    child = int(parent.stdout.readline())
+    child = os.pidfd_open(int(parent.stdout.readline()))
     parent.kill()
     parent.wait()
-    for _ in range(200):
-        if not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][:4]:
-            break
-        processes.time.sleep(0.02)
-    else:
-        pytest.fail("the child outlived its parent")
+    select.select([child], [], [])
+    os.close(child)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from batteries import until
 from conftest import ROOT, artefact, processes_of, program
 
 from scripts.benchmarks.fio_results import Battery, write_battery
@@ -127,7 +128,7 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, enviro
     again = snakemake(clone, "--configfile", "config/smoke.yaml")
     assert again.returncode == 0
     assert "Nothing to be done" in again.stdout + again.stderr
-    assert processes_of(str(clone)) == []
+    until(lambda: processes_of(str(clone)) == [])
 
 
 def test_results_of_fio_are_reported_without_measuring_anything(clone):
@@ -298,10 +299,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny,
     else:
         os.kill(process.pid, number)
     process.communicate()
-    deadline = time.monotonic() + 20
-    while processes_of(str(tiny)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert processes_of(str(tiny)) == []
+    until(lambda: processes_of(str(tiny)) == [])
     assert 2 <= len(records(tiny)) < 8
     # Ctrl-C may meet the last one before its step has ended; Snakemake removes what an unfinished step wrote.
     before = dict(sorted(records(tiny).items(), key=lambda item: item[1]["position"])[:2])

@@ -6,12 +6,13 @@ A function imports the SDK of its own service: a process that reads one of them 
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, urlsplit
 
 from azure.core.credentials import AzureSasCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ServiceRequestError
+from azure.core.pipeline import PipelineResponse
 
 from scripts.lib.program import Problem
 from scripts.stores.addresses import CONNECTION, SAS
@@ -144,8 +145,19 @@ def _explain(error: AzureError, where: str) -> str:
     return f"{where}: the answer was cut or did not come ({type(error).__name__}); check the network and run again"
 
 
+def _expect_storage(where: str) -> Callable[[PipelineResponse], None]:
+    """Return what sees that an answer is of Azure Storage, which names its version in each."""
+
+    def look(response: PipelineResponse) -> None:
+        answer = response.http_response
+        if answer.status_code < 400 and "x-ms-version" not in answer.headers:
+            raise Problem(f"{where} answers, but not as Azure Storage does; check account_url or {CONNECTION}")
+
+    return look
+
+
 def _client(kind, store: dict, name: str, argument: str, connection: str | None, options: dict):
-    options = PATIENCE | options
+    options = PATIENCE | {"raw_response_hook": _expect_storage(place(store))} | options
     if store.get("server") == "embedded":
         # What is on the loopback is behind no proxy of the environment.
         options["use_env_settings"] = False

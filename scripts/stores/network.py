@@ -8,10 +8,10 @@ import urllib.request
 from typing import IO
 
 from scripts.lib.program import Problem
-from scripts.stores.processes import connections, free_port, started
+from scripts.stores.processes import connections, started
 
 _NAME = "store"
-_CLOSING_S = 1.0
+_CLOSING_S = 5.0
 
 
 class Proxy:
@@ -41,13 +41,14 @@ class Proxy:
 
         self.process, control = started(stack, "toxiproxy", log, command, {"LOG_LEVEL": "error"})
         self._api = f"http://127.0.0.1:{control}"
-        self._listen = free_port()
-        listen, upstream = f"127.0.0.1:{self._listen}", endpoint.removeprefix("http://")
-        _post(f"{self._api}/proxies", {"name": _NAME, "listen": listen, "upstream": upstream})
+        upstream = endpoint.removeprefix("http://")
+        # Port 0: the kernel gives it one that nobody else can have taken.
+        made = _post(f"{self._api}/proxies", {"name": _NAME, "listen": "127.0.0.1:0", "upstream": upstream})
+        self._listen = int(made["listen"].rpartition(":")[2])
         for kind, attributes in _toxics(network):
             toxic = {"type": kind, "stream": "downstream", "attributes": attributes}
             _post(f"{self._api}/proxies/{_NAME}/toxics", toxic)
-        self.endpoint = f"http://{listen}"
+        self.endpoint = f"http://127.0.0.1:{self._listen}"
 
     def delivered(self) -> int | None:
         """Return the bytes that the proxy has sent downstream, by its own count; None where a connection stays open.
@@ -87,12 +88,13 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def _post(url: str, body: dict) -> None:
+def _post(url: str, body: dict) -> dict:
+    """Tell toxiproxy something; returns its answer."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     for attempt in range(3):
         try:
-            _opener().open(request, timeout=10).close()
-            return
+            with _opener().open(request, timeout=10) as answer:
+                return json.load(answer)
         except urllib.error.URLError as error:
             if attempt == 2:
                 detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else error.reason

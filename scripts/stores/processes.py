@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from scripts.lib.program import Problem
 
 _PR_SET_PDEATHSIG = 1
 _STARTS = 3
+# How long a process may take to end by itself when it is asked to.
+PATIENCE_S = 3.0
+_WORDS = "its words are at the end of the step's log"
 _libc = ctypes.CDLL(None)
 
 
@@ -24,8 +28,23 @@ def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
 
 
 @contextlib.contextmanager
+def apart(log: IO[str], heading: str) -> Iterator[IO[str]]:
+    """Return a file for the words of others for the length of a `with` block; then they are added to the end of `log`.
+
+    So the last line of `log` is never theirs as long as that is looked at.
+    """
+    with tempfile.TemporaryFile("w+", dir=Path(log.name).parent, encoding="utf-8", errors="replace") as words:
+        try:
+            yield words
+        finally:
+            words.seek(0)
+            if text := words.read():
+                log.write(f"## {heading}\n{text}")
+
+
+@contextlib.contextmanager
 def owned(
-    command: list[str], log: IO[str], env: dict[str, str], patience_s: float = 3.0, **options: object
+    command: list[str], log: IO[str], env: dict[str, str], patience_s: float = PATIENCE_S, **options: object
 ) -> Iterator[subprocess.Popen]:
     """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
 
@@ -66,18 +85,18 @@ def started(
         name: the server's, for messages.
         log: an open file that gets its words.
         command_of: returns the command for a port.
-        env: what its environment has beside PATH and HOME.
+        env: what its environment has beside PATH, HOME and TMPDIR.
         options: for `owned`.
 
     Raises:
         Problem: it does not start, even on another port.
     """
-    inherited = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "/")}
+    inherited = {"HOME": "/"} | {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     for attempt in range(1, _STARTS + 1):
         port = free_port()
         process = stack.enter_context(owned(command_of(port), log, inherited | env, **options))
         try:
-            wait_for_port(port, process, name, log.name)
+            wait_for_port(port, process, name)
         except Problem:
             if attempt == _STARTS:
                 raise
@@ -86,7 +105,7 @@ def started(
     raise AssertionError("unreachable")
 
 
-def end_group(process: subprocess.Popen, patience_s: float = 3.0) -> None:
+def end_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:
     """End a process that leads a group, and its group: politely first, for certain after `patience_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -106,7 +125,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for_port(port: int, process: subprocess.Popen, name: str, log: Path | str, limit_s: float = 20.0) -> None:
+def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: float = 20.0) -> None:
     """Wait until `process` itself listens on `port`; that somebody else does is no answer.
 
     Raises:
@@ -115,11 +134,11 @@ def wait_for_port(port: int, process: subprocess.Popen, name: str, log: Path | s
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise Problem(f"{name} ended with status {process.returncode} as it started; its words are in {log}")
+            raise Problem(f"{name} ended with status {process.returncode} as it started; {_WORDS}")
         if listens(process.pid, port):
             return
         time.sleep(0.005)
-    raise Problem(f"{name} did not listen on 127.0.0.1:{port} within {limit_s:g} s; its words are in {log}")
+    raise Problem(f"{name} did not listen on 127.0.0.1:{port} within {limit_s:g} s; {_WORDS}")
 
 
 def listens(pid: int, port: int) -> bool:

@@ -18,6 +18,7 @@ from botocore.exceptions import (
     IncompleteReadError,
     NoCredentialsError,
 )
+from botocore.parsers import ResponseParserError
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
@@ -28,6 +29,7 @@ _NO_CREDENTIALS = (
     "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
     " or say anonymous: true"
 )
+_OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
 _TOO_MUCH = "the service's limits are reached: read less at once, or later"
 
 
@@ -61,7 +63,27 @@ def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None
         options["proxies"] = {}
         keys = {"aws_access_key_id": credentials["access_key"], "aws_secret_access_key": credentials["secret_key"]}
     with _settings_explained():
-        return boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
+        made = boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
+    made.meta.events.register_first("needs-retry.s3", _expect_region(store))
+    return made
+
+
+def _expect_region(store: dict) -> Callable[..., None]:
+    """Return what stops the SDK from going on, unseen, in the region where the bucket lies: HDF5 does not follow."""
+
+    def look(response: tuple | None, **_: object) -> None:
+        answer = response[1] if response else {}
+        error = answer.get("Error", {})
+        if error.get("Code") not in _OF_ANOTHER_REGION:
+            return
+        there = error.get("Region") or answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+        if there not in (None, store["region"]):
+            raise Problem(
+                f"bucket {store['bucket']} lies in region {there}, not in {store['region']};"
+                " correct region in the configuration"
+            )
+
+    return look
 
 
 def cell_client(store: dict, **config: object):
@@ -132,7 +154,7 @@ class Bucket:
                 return 0
             raise
         answer["Body"].close()
-        return int(answer["ContentRange"].rpartition("/")[2])
+        return object_size(answer, self.where)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
@@ -178,8 +200,21 @@ def reachable(s3, store: dict) -> str:
     """
     place = _place(s3, store)
     with explained(s3, place):
-        s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
+        answer = s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
+    if "Name" not in answer:
+        raise Problem(_no_s3(place))
     return place
+
+
+def object_size(answer: dict, place: str) -> int:
+    """Return the bytes of an object from the answer to a request for a range of it.
+
+    Raises:
+        Problem: what answers at `place` does not know ranges, as S3 does.
+    """
+    if "ContentRange" not in answer:
+        raise Problem(_no_s3(place))
+    return int(answer["ContentRange"].rpartition("/")[2])
 
 
 def _place(s3, store: dict) -> str:
@@ -198,8 +233,14 @@ def explained(s3, place: str) -> Iterator[None]:
         raise Problem(
             f"{host} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network"
         ) from error
+    except ResponseParserError as error:
+        raise Problem(_no_s3(place)) from error
     except BotoCoreError as error:
         raise Problem(_explain_settings(error)) from error
+
+
+def _no_s3(place: str) -> str:
+    return f"{place} answers, but not as S3 does; check the endpoint"
 
 
 @contextlib.contextmanager
@@ -224,7 +265,7 @@ def _explain_settings(error: Exception) -> str:
 
 def _explain(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
-    remedy = {
+    remedies = {
         "NoSuchBucket": "make the bucket, or correct its name in the configuration",
         "InvalidAccessKeyId": _CHECK_KEYS,
         "XAdminUserNotFound": _CHECK_KEYS,
@@ -234,6 +275,12 @@ def _explain(error: ClientError, place: str) -> str:
         "ServiceUnavailable": _TOO_MUCH,
         "503": _TOO_MUCH,
         "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
+        "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
         "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
-    }.get(code, "see the service's documentation of this code")
+    }
+    kind = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "")
+    # The SDK makes an error out of a page that it cannot parse.
+    if code not in remedies and kind.startswith("text/html"):
+        return _no_s3(place)
+    remedy = remedies.get(code, "see the service's documentation of this code")
     return f"{place} answers {code} to {error.operation_name}; {remedy}"

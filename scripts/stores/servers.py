@@ -13,7 +13,7 @@ from typing import IO
 from scripts.lib.program import Problem
 from scripts.stores.access_log import AccessLog
 from scripts.stores.network import Proxy
-from scripts.stores.processes import started
+from scripts.stores.processes import PATIENCE_S, started
 from scripts.stores.requests import Requests
 from scripts.stores.statsd import RequestCounter
 
@@ -21,8 +21,8 @@ from scripts.stores.statsd import RequestCounter
 OF_KIND = {"s3": "versitygw", "azure-blob": "azurite"}
 # Azurite's account here; its keys are made anew for each start.
 ACCOUNT = "benchmark"
-# Azurite writes its metadata when it is asked to end: they grow with the number of blocks.
-_SAVE_S = 60.0
+# Azurite that was written to saves its metadata when it is asked to end: they grow with the number of blocks.
+SAVE_S = 60.0
 
 
 def needed(stores: Iterable[dict]) -> list[str]:
@@ -124,7 +124,9 @@ def s3(binaries: dict, folder: Path, network: dict | None, log: IO[str]) -> Iter
 
 
 @contextlib.contextmanager
-def azurite(binaries: dict, folder: Path, network: dict | None, log: IO[str]) -> Iterator[Served]:
+def azurite(
+    binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
+) -> Iterator[Served]:
     """Serve the blobs in `folder` over Azure's REST on the loopback for the length of a `with` block.
 
     Two servers at once on one folder would overwrite each other's metadata.
@@ -134,6 +136,7 @@ def azurite(binaries: dict, folder: Path, network: dict | None, log: IO[str]) ->
         folder: Azurite's own, with metadata and extents; made if missing.
         network: as for `s3`.
         log: an open file that gets the servers' words, not the addresses that were asked for.
+        patience_s: how long it may take to end by itself: SAVE_S where it is written to.
 
     Raises:
         Problem: a server does not start, even on another port.
@@ -153,7 +156,7 @@ def azurite(binaries: dict, folder: Path, network: dict | None, log: IO[str]) ->
     with contextlib.ExitStack() as stack:
         stack.callback(counter.close)
         env = {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{credentials['key']}"}
-        options = {"stdout": subprocess.PIPE, "patience_s": _SAVE_S}
+        options = {"stdout": subprocess.PIPE, "patience_s": patience_s}
         server, port = started(stack, "azurite", log, command, env, **options)
         url = f"http://127.0.0.1:{port}"
         counter.listen(server.stdout, url)

@@ -32,7 +32,7 @@ def serve(
     """
     if store["kind"] == "posix":
         asks = store.get("volume") == "instance"
-        return None, provision["location"], _asking_the_cloud(env) if asks else env
+        return None, provision["location"], _with_own(env, "AWS_") if asks else env
     served = None
     if store.get("server") == "embedded":
         start = {"s3": servers.s3, "azure-blob": servers.azurite}[store["kind"]]
@@ -45,10 +45,10 @@ def serve(
     return served, {"url": f"{url}/{key}", "key": key}, env
 
 
-def _asking_the_cloud(env: dict[str, str]) -> dict[str, str]:
-    """Return the environment with the user's own settings for the cloud that this machine runs in."""
-    own = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
-    return {key: value for key, value in env.items() if not key.startswith("AWS_")} | own
+def _with_own(env: dict[str, str], cloud: str) -> dict[str, str]:
+    """Return the environment with the user's own settings for a cloud, whose variables begin with `cloud`."""
+    own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
+    return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
 
 
 def _s3(store: dict, served: servers.Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -68,13 +68,13 @@ def _s3(store: dict, served: servers.Served | None, env: dict[str, str]) -> tupl
 def _azure(store: dict, served: servers.Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Return the URL of the container or share and the environment, with the user's own credentials or the server's."""
     if served:
-        env = {name: value for name, value in env.items() if not name.startswith("AZURE_")}
-        env[addresses.CONNECTION] = addresses.connection_string(served.endpoint, served.credentials)
-        return f"{served.endpoint}/{served.credentials['account']}/{store['container']}", env
+        connection = addresses.connection_string(served.endpoint, served.credentials)
+        url = f"{served.endpoint}/{served.credentials['account']}/{store['container']}"
+        return url, env | {addresses.CONNECTION: connection}
     from scripts.stores import azure
 
     azure.credentials(store)
-    return azure.base_url(store), env
+    return azure.base_url(store), _with_own(env, "AZURE_")
 
 
 def _expect_account(provided: str | None, url: str) -> None:

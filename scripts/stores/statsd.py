@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import select
 import socket
 import threading
 import time
@@ -31,8 +32,12 @@ class RequestCounter(Requests):
     def settle(self) -> None:
         """Wait until no packet has come for a while from now on: UDP packets trail their requests."""
         called = time.monotonic()
-        while time.monotonic() - max(called, self._last) < _QUIET_S:
+        while time.monotonic() - max(called, self._last) < _QUIET_S or self._waits():
             time.sleep(0.005)
+
+    def _waits(self) -> bool:
+        """Say whether a packet has come that the thread has not taken yet: it may get no core for a while."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def dropped(self) -> int:
         """Return how many packets the kernel has dropped since this counter was made (proc(5), net/udp, drops)."""
