@@ -32,7 +32,7 @@ rule measure_shots:
         "environments/hdf5.json",
         "answers/{cell}.json",
     output:
-        "records/{cell}.json",
+        update("records/{cell}.json"),
     log:
         "logs/{cell}.log",
     shell:

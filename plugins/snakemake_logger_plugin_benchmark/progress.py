@@ -8,6 +8,8 @@ from pathlib import Path
 
 LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not looked into, a measurement may be running beside
 MISTAKES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "ValueError"}
+# What Snakemake writes behind the name of an output, such as " (update)".
+FLAGS = re.compile(r" \([a-z, ]+\)$")
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
 
 
@@ -27,7 +29,8 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     A failed step leaves an artefact that says so and exits 0. Returns `("FAILED" | "invalid" | "done", reason)`;
     what cannot be read is taken as done.
     """
-    path = next((Path(name) for name in outputs if name.endswith(".json")), None)
+    names = (FLAGS.sub("", name) for name in outputs)
+    path = next((Path(name) for name in names if name.endswith(".json")), None)
     try:
         if path is None or path.stat().st_size > LARGEST_ARTEFACT:
             return "done", ""
