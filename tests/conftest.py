@@ -123,3 +123,12 @@ def processes_of(text: str) -> list[str]:
             if line and (text in line or text in home or mark in started_with):
                 found.append(line)
     return found
+
+
+@pytest.fixture
+def tiny(clone: Path) -> Path:
+    """Return a clone with a tiny configuration as its default one."""
+    from small_runs import TINY, write
+
+    write(clone, TINY)
+    return clone

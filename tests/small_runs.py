@@ -1,0 +1,80 @@
+"""Runs of the workflow that take seconds: their configuration, how they are started, what they left."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from conftest import artefact, program
+
+SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
+# Small enough that one call takes seconds: a wheel, one file, the disk.
+TINY = {
+    "run": "tiny",
+    "repeats": 2,
+    "libraries": {"hdf5-2.0.0": {"kind": "wheel", "hdf5": "2.0.0"}},
+    "stores": {"disk": {"kind": "posix"}},
+    "studies": {
+        "shots": {
+            "data": {"shots": 2, "signals": 4},
+            "control_cells": 0,
+            "matrix": {
+                "library": ["hdf5-2.0.0"],
+                "store": ["disk"],
+                "driver": ["sec2"],
+                "layout": ["single-shot"],
+                "access": ["shots", "signals"],
+                "workers": [1],
+                "page_buffer": ["unset"],
+                "cache": ["any"],
+            },
+            "compare": [{"factor": "access", "baseline": "shots"}],
+        }
+    },
+}
+_SHOTS = TINY["studies"]["shots"]
+SINGLE = TINY | {
+    "repeats": 1,
+    "studies": {"shots": _SHOTS | {"matrix": _SHOTS["matrix"] | {"access": ["shots"]}, "compare": []}},
+}
+
+
+def snakemake(clone: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess:
+    """Call Snakemake in a clone."""
+    command = [SNAKEMAKE, "--cores", "2", *arguments]
+    return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False, **options)
+
+
+def write(clone: Path, values: dict) -> None:
+    """Make `values` the default configuration of a clone."""
+    (clone / "config/config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+def records(clone: Path, run: str = "tiny", study: str = "shots") -> dict[str, dict]:
+    """Return the records of a run by their path."""
+    folder = clone / "results" / run / study / "records"
+    return {str(path.relative_to(folder)): artefact(path) for path in sorted(folder.glob("*/repeat=*.json"))}
+
+
+def planned(clone: Path, *arguments: str) -> dict[str, int]:
+    """Return how many jobs of each rule a dry run would start."""
+    done = snakemake(clone, "--dry-run", *arguments)
+    assert done.returncode == 0, done.stderr
+    words = (line.split() for line in (done.stdout + done.stderr).splitlines())
+    return {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
+
+
+def launch(clone: Path, *arguments: object, **options: object) -> subprocess.CompletedProcess:
+    """Call what `make run` calls."""
+    return program("launch", "--cores", 2, *arguments, cwd=clone, **options)
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen, limit_s: float = 120.0) -> None:
+    """Wait until a condition holds while a process runs."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the run did not get there"
+        time.sleep(0.05)
