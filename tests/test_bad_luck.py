@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import artefact, processes_of, program, until
+from batteries import until
+from conftest import artefact, processes_of, program
 from small_runs import SINGLE, SNAKEMAKE, TINY, launch, planned, records, snakemake, wait_for, write
 
 

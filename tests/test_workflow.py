@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 import yaml
-from conftest import ROOT, processes_of, program, until
+from batteries import until
+from conftest import ROOT, processes_of, program
 from small_runs import SNAKEMAKE, TINY, launch, planned, records, snakemake, write
 
 from scripts.benchmarks.fio_results import Battery, write_battery

@@ -26,7 +26,7 @@ def rows(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -
     used(program("tests.records", "--out", study, "--records", records, "--samples", SAMPLES))
     written = [_complete(path) for path in sorted(study.glob("records/*/repeat=*.json"))]
     config = _config(written)
-    cells = {path.name: {"dataset": "bench"} for path in sorted((study / "records").iterdir())}
+    cells = {path.name: {"dataset": "bench", "settings": {}} for path in sorted((study / "records").iterdir())}
     write_json(study / "plan.json", {"status": "done", "cells": cells})
     write_json(folder / "results/data/bench/manifest.json", {"status": "done", "files": []})
     taken: dict[str, list[Usage]] = {step: [] for step in _STEPS}
