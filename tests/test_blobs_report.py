@@ -25,6 +25,7 @@ from scripts.lib.program import Problem
 from tests import browser
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import Links, write
+from tests.records import failed
 
 NOTEBOOK = "notebooks/blobs.ipynb"
 MIB = 2**20
@@ -187,14 +188,12 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
 
 
 def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
-    def failed(record: dict) -> dict:
-        base = {key: record[key] for key in ("study", "cell", "repeat") if key in record}
-        return base | {"valid": False, "status": "failed", "reasons": ["no MPI process could be started"]}
-
-    page = write("blobs", build(tmp_path / "tables", change=failed), tmp_path / "blobs.html")
+    reason = "no MPI process could be started"
+    tables = build(tmp_path / "tables", change=lambda record: failed(record, reason))
+    page = write("blobs", tables, tmp_path / "blobs.html")
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     assert "Nothing was decided." in text
-    assert "no MPI process could be started" in text
+    assert reason in text
 
 
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
