@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from batteries import until
 from blob_cells import Cell
 
 from scripts.lib import segments
@@ -51,7 +52,9 @@ def test_a_finished_cell_leaves_nothing_behind(cell: Cell):
     before = set(os.listdir(segments.FOLDER))
     for _ in range(5):
         assert cell.measure()["reasons"] == []
-    assert not {name for name in set(os.listdir(segments.FOLDER)) - before if name.startswith("mpich_shm_")}
+    # Another run on this machine may have some too, for as long as it lasts.
+    there = {name for name in set(os.listdir(segments.FOLDER)) - before if name.startswith("mpich_shm_")}
+    until(lambda: not there & set(os.listdir(segments.FOLDER)))
 
 
 def test_memory_that_a_process_has_mapped_or_made_just_now_is_left_alone(tmp_path: Path, monkeypatch):
