@@ -24,9 +24,13 @@ def write(path: Path | str, record: dict) -> None:
     """Write a record with its digest, whole or not at all.
 
     Raises:
-        Problem: something in it has the wrong type or is out of its range, or the file cannot be written.
+        Problem: something in it has the wrong type or is out of its range, or the file cannot be written. What else is
+            wrong with the record stands before the first, since it is the likely cause.
     """
-    expect_sound(record, "the record")
+    try:
+        expect_sound(record, "the record")
+    except Problem as problem:
+        raise Problem("; ".join([*record["reasons"], str(problem)])) from None
     write_json(path, record | {"digest": digest(record)})
 
 
@@ -45,7 +49,7 @@ def read(path: Path, run: str, study: str, levels: dict[str, str] | None = None)
     """
     try:
         record = read_json(path)
-        expect_sound(record, str(path))
+        expect_sound(record, str(path), f"; {_REMEDY}")
         # What is nested too deeply for this is not found where the report is made.
         digest(record)
     except RecursionError:
@@ -108,8 +112,13 @@ def is_sound(record: object) -> bool:
     return False
 
 
-def expect_sound(record: dict, name: str) -> None:
-    """See that all that a record holds has its type and is within its range; `name` is what a mistake is put down to.
+def expect_sound(record: dict, name: str, remedy: str = "") -> None:
+    """See that all that a record holds has its type and is within its range.
+
+    Args:
+        record: what was read, or is to be written.
+        name: what a mistake is put down to.
+        remedy: what the line ends with.
 
     Raises:
         Problem: something does not, or is not.
@@ -121,10 +130,10 @@ def expect_sound(record: dict, name: str) -> None:
         what = place.partition(".")[2] or "it"
         if error.rule == "required":
             lacking = [key for key in error.rule_definition if key not in error.value]
-            raise Problem(f"{name}: {what} lacks {', '.join(lacking)}; {_REMEDY}") from None
+            raise Problem(f"{name}: {what} lacks {', '.join(lacking)}{remedy}") from None
         found = json.dumps(error.value, default=str)
         shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
-        raise Problem(f"{name}: {what} must {rule}, it is {shown}; {_REMEDY}") from None
+        raise Problem(f"{name}: {what} must {rule}, it is {shown}{remedy}") from None
 
 
 @cache
