@@ -1,10 +1,12 @@
 """What the tests share: the libraries and servers under test (built once, cached), data, and copies of the project."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,47 @@ def published() -> Path:
     if not PUBLISHED.is_dir():
         pytest.skip(f"the published data are not at {PUBLISHED}; name their folder in PUBLISHED_DATA")
     return PUBLISHED
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function (name, make) -> folder, which calls `make` with that folder once for all parallel workers."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
+    shared.mkdir(exist_ok=True)
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def synthetic(once: Callable) -> Callable[[str], Path]:
+    """Return a function study -> folder of the tables of its synthetic run."""
+    from tests import blobs_tables, report_tables, volumes_tables
+
+    builders = {"shots": report_tables.build, "blobs": blobs_tables.build, "volumes": volumes_tables.build}
+    return lambda study: once(f"tables-{study}", builders[study])
+
+
+@pytest.fixture(scope="session")
+def report_of(once: Callable, synthetic: Callable) -> Callable[[str], Path]:
+    """Return a function study -> page of its synthetic run, in a folder of its own; an index lies beside it."""
+    from tests.pages import write, write_index
+
+    def written(folder: Path, study: str) -> None:
+        write_index([write(study, synthetic(study), folder / f"{study}.html")])
+
+    return lambda study: once(f"report-{study}", lambda folder: written(folder, study)) / f"{study}.html"
 
 
 @pytest.fixture(scope="session")

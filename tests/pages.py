@@ -14,6 +14,16 @@ def write(study: str, tables: Path, out: Path) -> Path:
     return out
 
 
+def write_index(pages: list[Path]) -> Path:
+    """Write the index of studies' pages beside the first of them; return it."""
+    answers = [str(page.with_name(f"{page.stem}_answers.json")) for page in pages]
+    index = pages[0].with_name("index.html")
+    assert (
+        report.main(["--index", "--notebook", "notebooks/index.ipynb", "--answers", *answers, "--out", str(index)]) == 0
+    )
+    return index
+
+
 class Links(HTMLParser):
     """Links within the page's folder, what leads elsewhere, panels of figures and the page's policy."""
 

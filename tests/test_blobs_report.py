@@ -1,13 +1,11 @@
-import csv
-import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scripts import report
 from scripts.analysis.blobs import (
     answers,
     caveats,
@@ -22,9 +20,8 @@ from scripts.analysis.blobs import (
 )
 from scripts.analysis.markup import markdown_line
 from scripts.lib.program import Problem
-from tests import browser
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
-from tests.pages import Links, write
+from tests.pages import write
 from tests.records import failed
 
 NOTEBOOK = "notebooks/blobs.ipynb"
@@ -32,8 +29,8 @@ MIB = 2**20
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("tables"))
+def tables(synthetic: Callable[[str], Path]) -> Path:
+    return synthetic("blobs")
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +39,8 @@ def run(tables: Path) -> data.Results:
 
 
 @pytest.fixture(scope="module")
-def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write("blobs", tables, tmp_path_factory.mktemp("reports") / "blobs.html")
+def page(report_of: Callable[[str], Path]) -> Path:
+    return report_of("blobs")
 
 
 # What people read first
@@ -213,55 +210,6 @@ def test_no_table_at_all_is_one_line(tmp_path: Path):
 
 
 # The page
-
-
-def test_page_names_no_other_place_and_draws_all(page: Path):
-    found = Links(page.read_text(encoding="utf-8"))
-    assert found.elsewhere == []
-    for link in found.inside:
-        assert link.startswith("#") or (page.parent / link).is_file(), link
-    if not browser.browser():
-        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
-    seen = browser.visit(page)
-    assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
-    assert seen.errors == []
-    assert seen.seen["panels"] == seen.seen["drawn"] == found.panels > 10
-
-
-def test_every_figure_has_its_picture_and_its_numbers(page: Path):
-    text = page.with_suffix(".md").read_text(encoding="utf-8")
-    for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
-        assert "<svg" in (page.parent / picture).read_text(encoding="utf-8")
-        numbers = picture.replace(".svg", ".csv")
-        assert f"({numbers})" in text
-        assert len(list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))) > 1
-    left = {f"blobs_files/{path.name}" for path in (page.parent / "blobs_files").iterdir()}
-    assert left == {target for target in re.findall(r"\]\((blobs_files/.*?)\)", text)}
-
-
-def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
-    again = write("blobs", tables, tmp_path / "elsewhere" / "blobs.html")
-    names = ["blobs.html", "blobs.md", "blobs_answers.json"]
-    names += [f"blobs_files/{path.name}" for path in (page.parent / "blobs_files").iterdir()]
-    for name in names:
-        assert (again.parent / name).read_bytes() == (page.parent / name).read_bytes(), name
-
-
-def test_index_opens_with_the_answers(page: Path):
-    index = page.with_name("index.html")
-    told = page.with_name("blobs_answers.json")
-    arguments = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", str(told)]
-    assert report.main([*arguments, "--out", str(index)]) == 0
-    text = index.with_suffix(".md").read_text(encoding="utf-8")
-    answers_told = json.loads(told.read_text(encoding="utf-8"))
-    assert answers_told["conditions"] in text
-    assert markdown_line(answers_told["answers"][0]["text"]) in text
-
-
-def test_notebook_has_short_cells_and_no_outputs():
-    found = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))["cells"]
-    assert all(len(cell["source"]) <= 8 for cell in found)
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in found)
 
 
 def test_many_cells_are_reported(tmp_path: Path):

@@ -1,7 +1,6 @@
-import csv
-import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from scripts import report
 from scripts.analysis import account
 from scripts.analysis import page as pages
 from scripts.analysis.markup import markdown, markdown_line
@@ -30,17 +28,16 @@ from scripts.analysis.volumes import (
     timelines,
 )
 from scripts.lib.program import Problem
-from tests import browser
 from tests import volumes_records as records
-from tests.pages import Links, write
+from tests.pages import write
 from tests.volumes_tables import BATTERIES, GP2, Battery, build, many
 
 NOTEBOOK = "notebooks/volumes.ipynb"
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("tables"))
+def tables(synthetic: Callable[[str], Path]) -> Path:
+    return synthetic("volumes")
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +46,8 @@ def run(tables: Path) -> data.Results:
 
 
 @pytest.fixture(scope="module")
-def page(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write("volumes", tables, tmp_path_factory.mktemp("reports") / "volumes.html")
+def page(report_of: Callable[[str], Path]) -> Path:
+    return report_of("volumes")
 
 
 def changed(folder: Path, source: Path, table: str, change) -> data.Results:
@@ -455,43 +452,6 @@ def test_samples_without_latencies_are_named(tmp_path: Path):
 # The page
 
 
-def test_no_element_of_the_page_names_another_place(page: Path):
-    found = Links(page.read_text(encoding="utf-8"))
-    assert found.elsewhere == []
-    assert found.policy.startswith("default-src 'none'")
-    for link in found.inside:
-        assert link.startswith("#") or (page.parent / link).is_file(), link
-
-
-def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
-    if not browser.browser():
-        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
-    seen = browser.visit(page)
-    assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
-    assert seen.errors == []
-    assert seen.seen["drawn"] == seen.seen["panels"] == Links(page.read_text(encoding="utf-8")).panels > 12
-    assert seen.seen["tall"]
-
-
-def test_every_figure_has_its_picture_and_its_numbers(page: Path):
-    text = page.with_suffix(".md").read_text(encoding="utf-8")
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
-    assert len(pictures) == 6
-    for picture in pictures:
-        assert (page.parent / picture).read_text(encoding="utf-8").startswith("<?xml")
-        assert len(list(csv.DictReader((page.parent / picture.replace(".svg", ".csv")).open(encoding="utf-8")))) > 1
-    left = {f"volumes_files/{path.name}" for path in (page.parent / "volumes_files").iterdir()}
-    assert left == set(re.findall(r"\]\((volumes_files/.*?)\)", text))
-
-
-def test_same_tables_give_the_same_bytes(page: Path, tables: Path, tmp_path: Path):
-    again = write("volumes", tables, tmp_path / "elsewhere" / "volumes.html")
-    names = ["volumes.html", "volumes.md", "volumes_answers.json"]
-    names += [f"volumes_files/{path.name}" for path in (page.parent / "volumes_files").iterdir()]
-    for name in names:
-        assert (again.parent / name).read_bytes() == (page.parent / name).read_bytes(), name
-
-
 def test_what_failed_and_what_does_not_apply_is_told(page: Path):
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     for part in (
@@ -513,17 +473,6 @@ def test_names_from_elsewhere_are_shown_as_they_are(tables: Path, tmp_path: Path
     assert "&lt;img src=x onerror=alert(1)&gt;_*_2" in text
 
 
-def test_index_opens_with_the_answers(page: Path):
-    index = page.with_name("index.html")
-    given = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", str(page.with_name("volumes_answers.json"))]
-    assert report.main([*given, "--out", str(index)]) == 0
-    text = index.with_suffix(".md").read_text(encoding="utf-8")
-    assert text.startswith("# What was found on laptop\n\n## Latency of volumes\n\n> Does the volume keep")
-    found = json.loads(page.with_name("volumes_answers.json").read_text(encoding="utf-8"))["answers"]
-    assert all(markdown_line(answer["text"]) in text for answer in found[:12])
-    assert f"and {len(found) - 12} more on [the study's page](volumes.html)" in text
-
-
 def test_a_page_of_forty_series_of_fifty_jobs_is_small(tmp_path: Path):
     tables = build(tmp_path / "tables", many(40, 50))
     page = write("volumes", tables, tmp_path / "reports" / "volumes.html")
@@ -534,9 +483,3 @@ def test_a_page_of_forty_series_of_fifty_jobs_is_small(tmp_path: Path):
     drawn = [mark for panel in timelines.latency(run).panels for mark in panel.marks if "credits" not in mark.label]
     assert len(drawn) == 40
     assert max(len(panel.marks) for panel in load.figure(run).panels) <= 2 * len(COLOURS)
-
-
-def test_notebook_has_short_cells_and_no_outputs():
-    cells = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))["cells"]
-    assert all(len(cell["source"]) <= 8 for cell in cells)
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)

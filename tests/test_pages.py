@@ -1,0 +1,120 @@
+"""What holds of every study's page; the Markdown of the synthetic runs is kept as it should be."""
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from scripts.analysis.markup import markdown_line
+from tests import browser
+from tests.pages import Links, write, write_index
+
+STUDIES = ("shots", "volumes", "blobs")
+
+
+class MarkdownFile(SingleFileSnapshotExtension):
+    """Keeps a snapshot as a Markdown file, so that its difference can be read."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "md"
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(MarkdownFile)
+
+
+@pytest.fixture(params=STUDIES)
+def study(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def page(study: str, report_of: Callable[[str], Path]) -> Path:
+    return report_of(study)
+
+
+def test_markdown_is_as_it_was(study: str, page: Path, golden: SnapshotAssertion):
+    assert page.with_suffix(".md").read_text(encoding="utf-8") == golden
+
+
+def test_index_of_all_studies_is_as_it_was(report_of: Callable, tmp_path: Path, golden: SnapshotAssertion):
+    for study in STUDIES:
+        shutil.copytree(report_of(study).parent, tmp_path, dirs_exist_ok=True)
+    index = write_index([tmp_path / f"{study}.html" for study in STUDIES])
+    assert index.with_suffix(".md").read_text(encoding="utf-8") == golden
+
+
+def test_no_element_of_the_page_names_another_place(page: Path):
+    found = Links(page.read_text(encoding="utf-8"))
+    assert found.elsewhere == []
+    assert found.policy.startswith("default-src 'none'")
+    for link in found.inside:
+        assert not re.match(r"[a-z]+:", link), link
+        assert link.startswith("#") or (page.parent / link).is_file(), link
+
+
+def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
+    if not browser.browser():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
+    seen = browser.visit(page)
+    assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
+    assert seen.errors == []
+    assert seen.seen["drawn"] == seen.seen["panels"] == Links(page.read_text(encoding="utf-8")).panels > 10
+    assert seen.seen["tall"]
+
+
+def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert len(pictures) >= 6
+    for picture in pictures:
+        assert "<svg" in (page.parent / picture).read_text(encoding="utf-8")
+        numbers = picture.replace(".svg", ".csv")
+        assert f"({numbers})" in text
+        assert len(list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))) > 1
+    left = {f"{study}_files/{path.name}" for path in (page.parent / f"{study}_files").iterdir()}
+    assert left == set(re.findall(rf"\]\(({study}_files/.*?)\)", text))
+
+
+def test_same_tables_give_the_same_bytes(study: str, page: Path, synthetic: Callable, tmp_path: Path):
+    again = write(study, synthetic(study), tmp_path / "elsewhere" / f"{study}.html")
+    write_index([again])
+    before, after = (
+        {path.relative_to(one.parent): path.read_bytes() for path in one.parent.rglob("*") if path.is_file()}
+        for one in (page, again)
+    )
+    assert before.keys() == after.keys()
+    assert [name for name in before if before[name] != after[name]] == []
+
+
+def test_code_is_there_and_folded(page: Path):
+    text = page.read_text(encoding="utf-8")
+    assert text.count('<details class="code">') > 20
+    assert "<details open" not in text
+    assert str(page.parent) not in text
+
+
+def test_index_opens_with_the_answers_and_leads_to_the_page(study: str, page: Path):
+    index = page.with_name("index.html")
+    text = index.with_suffix(".md").read_text(encoding="utf-8")
+    left = json.loads(page.with_name(f"{study}_answers.json").read_text(encoding="utf-8"))
+    assert text.startswith(f"# What was found on laptop\n\n## {left['title']}\n\n> {left['question']}\n")
+    assert left.get("conditions", "") in text
+    assert all(markdown_line(answer["text"]) in text for answer in left["answers"][:12])
+    if len(left["answers"]) > 12:
+        assert f"and {len(left['answers']) - 12} more on [the study's page]({study}.html)" in text
+    assert f"{study}.html" in Links(index.read_text(encoding="utf-8")).inside
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "index"])
+def test_notebooks_have_short_cells_and_no_outputs(name: str):
+    cells = json.loads(Path(f"notebooks/{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert all(len(cell["source"]) <= 8 for cell in cells)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
