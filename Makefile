@@ -46,6 +46,7 @@ again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
 test: setup ## lint, format, and all tests on real servers
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/snakefmt --check Snakefile rules
+	@.venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
 	@.venv/bin/python -m pytest
 
 bench: setup ## measure the project's own costs and print ratios

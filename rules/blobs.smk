@@ -24,4 +24,4 @@ rule make_blobs:
     message:
         "make data {wildcards.dataset}"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} make_blobs -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.blobs.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from scripts import check, import_fio
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts import check
+from scripts.studies.volumes import import_fio
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.lib.program import Problem, expect_room
 from scripts.stores import servers
 

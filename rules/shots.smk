@@ -24,4 +24,4 @@ rule make_shots:
     message:
         "make data {wildcards.dataset}"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} make_shots -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.shots.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"

@@ -24,7 +24,7 @@ rule import_fio:
     message:
         "import results of fio"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} import_fio -- --imports {params.imports:q} --run {wildcards.run}"
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"
 
 
 rule tables_of_volumes:
@@ -55,5 +55,5 @@ rule tables_of_volumes:
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python:q} -sE -m scripts.tables_volumes --run {wildcards.run} --config-study {params.study:q} --matrix {input.matrix}"
+        "exec {params.python:q} -sE -m scripts.studies.volumes.gather --run {wildcards.run} --config-study {params.study:q} --matrix {input.matrix}"
         " --imported {input.imported} --records results/{wildcards.run}/volumes/records --out results/{wildcards.run}/volumes 2> {log}"

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scripts.analysis import records
+from scripts.frame import records
 from scripts.lib.program import Problem, expect_room, read_json, run, write_json, write_text
 
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from scripts import check
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix, records
+from scripts.frame import config as configuration
+from scripts.frame import matrix, records
 from scripts.lib.program import Problem, json_object, read_json, run, write_json
 
 _SERVERS = {

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scripts import import_fio, studies
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix, records
-from scripts.analysis.stats import MIN_BLOCKS
+from scripts.frame import config as configuration
+from scripts.frame import matrix, records, studies
 from scripts.lib import host
 from scripts.lib.program import Problem, run
+from scripts.statistics.stats import MIN_BLOCKS
+from scripts.studies.volumes import import_fio
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6

@@ -5,8 +5,8 @@ import csv
 import io
 from pathlib import Path
 
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.lib.program import json_object, run, write_json, write_text
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from scripts import studies
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
-from scripts.lib import cache, host, memory, patterns, sizes
+from scripts.frame import config as configuration
+from scripts.frame import matrix, studies
+from scripts.lib import cache, host, memory, sizes
 from scripts.lib.program import Problem, run
 from scripts.stores import azure, s3
+from scripts.studies.blobs import patterns
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30

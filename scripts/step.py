@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts import measuring
+from scripts.frame import measuring
+from scripts.lib.processes import apart, die_with_parent, end_group
 from scripts.lib.program import Problem, expect_room, read_json, run, write_json
-from scripts.stores.processes import apart, die_with_parent, end_group
 
 _ENDED = (
     "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from scripts import studies
-from scripts.analysis import tables, verdicts
+from scripts.frame import studies
 from scripts.lib.program import json_object, run
+from scripts.statistics import tables, verdicts
 
 
 def main(argv: list[str] | None = None) -> int:

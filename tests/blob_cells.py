@@ -12,10 +12,10 @@ from pathlib import Path
 import steady
 from conftest import ROOT, artefact
 
-from scripts.lib import mpi, objects
-from scripts.make_blobs import make
+from scripts.lib import objects
 from scripts.stores import addresses, azure, s3, servers
-from scripts.studies import blobs
+from scripts.studies.blobs import mpi, study
+from scripts.studies.blobs.make import make
 
 LEVELS = {
     "store": "disk",
@@ -99,7 +99,8 @@ class Cell:
         """Let the kernel keep in the page cache what the program and its processes ask for (see `steady`)."""
         program = self.folder / "program.py"
         run = (
-            "import runpy\nsys.argv = ['measure_blobs']\nrunpy.run_module('scripts.measure_blobs', run_name='__main__')"
+            "import runpy\nsys.argv = ['measure_blobs']\n"
+            "runpy.run_module('scripts.studies.blobs.measure', run_name='__main__')"
         )
         program.write_text(f"import sys\nsys.path[:0] = [{str(ROOT)!r}]\n{steady.PRELUDE}{run}\n", encoding="utf-8")
         self.within = [sys.executable, str(program)]
@@ -109,7 +110,7 @@ class Cell:
         """Measure the cell; returns the program's part of the record, with the study's own verdict as `reasons`."""
         status, record, words = self.converse()
         assert status == 0, words
-        record["reasons"] = blobs.faults(record, self.settings)
+        record["reasons"] = study.faults(record, self.settings)
         return record
 
     def problem(self) -> str:
@@ -138,7 +139,7 @@ class Cell:
     @contextlib.contextmanager
     def started(self, log: Path) -> Iterator[subprocess.Popen]:
         """Start the program and give it its job."""
-        command = [*self.within, sys.executable, "-sE", "-m", "scripts.measure_blobs"]
+        command = [*self.within, sys.executable, "-sE", "-m", "scripts.studies.blobs.measure"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (
             open(log, "w", encoding="utf-8") as words,

@@ -10,10 +10,10 @@ import pandas as pd
 
 from scripts import facts as facts_program
 from scripts import tables as program
-from scripts.analysis.blobs import data
-from scripts.analysis.blobs.words import FACTORS
 from scripts.lib import sizes
-from scripts.lib.patterns import WHOLE
+from scripts.studies.blobs.patterns import WHOLE
+from scripts.studies.blobs.report import data
+from scripts.studies.blobs.report.words import FACTORS
 from tests.records import sealed
 
 MIB = 2**20

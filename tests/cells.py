@@ -45,8 +45,8 @@ class Place:
 
     def __init__(self, folder: Path, environments: Path, data: dict | None = None, **levels: object) -> None:
         """Make data for a matrix of one cell; `levels` replace the defaults above."""
-        from scripts.analysis import config as configuration
-        from scripts.analysis import matrix
+        from scripts.frame import config as configuration
+        from scripts.frame import matrix
         from scripts.plan import plan
 
         values = copy.deepcopy(CONFIG)
@@ -69,7 +69,7 @@ class Place:
     def make(self, expect: str = "done", **env: str) -> "Place":
         """Generate the data and put them into the store; `expect` is the status that the latter should have."""
         data = json.dumps(self.cell.settings["data"])
-        step = self._step(self.manifest, "make_shots", "--dataset", self.cell.dataset, "--settings", data)
+        step = self._step(self.manifest, "studies.shots.make", "--dataset", self.cell.dataset, "--settings", data)
         assert step["status"] == "done", step
         assert self.provide(**env).provided["status"] == expect, self.provided
         return self
@@ -106,7 +106,8 @@ class Place:
         found = artefact(self.environment)
         wrapper = self.folder / "python"
         code = (
-            f"{prelude}\nsys.argv = ['measure_shots']\nrunpy.run_module('scripts.measure_shots', run_name='__main__')"
+            f"{prelude}\nsys.argv = ['measure_shots']\n"
+            "runpy.run_module('scripts.studies.shots.measure', run_name='__main__')"
         )
         # Spawned workers import the main file again, under another name.
         guarded = "import runpy\nimport sys\nif __name__ == '__main__':\n" + textwrap.indent(code, "    ")

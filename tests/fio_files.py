@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
-from scripts import import_fio
 from scripts.benchmarks.fio_results import BLOCK, OPTIONS, Battery, Job, ids, log_line, output, text, write_battery
+from scripts.studies.volumes import import_fio
 
 # The batteries of the published study: host and what the report calls the volume, by cluster.
 PUBLISHED = {

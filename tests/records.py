@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from scripts import tables as program
-from scripts.analysis.records import digest
+from scripts.frame.records import digest
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
 LEVELS = {

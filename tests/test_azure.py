@@ -17,9 +17,8 @@ from bad_store import PAGES, portal
 from batteries import until
 from conftest import ROOT, artefact, processes_of, program
 
-from scripts import measuring
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.frame import config as configuration
+from scripts.frame import matrix, measuring
 from scripts.lib import objects
 from scripts.plan import plan
 from scripts.stores import addresses, azure, servers, serving
@@ -42,7 +41,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the manifest of two objects of two parts each, which lie on no disk."""
     out = tmp_path_factory.mktemp("objects") / "manifest.json"
     settings = json.dumps({"size": "20MiB", "objects": 2, "seed": 1})
-    done = program("make_blobs", "--dataset", "blobs-test", "--settings", settings, "--out", out)
+    done = program("studies.blobs.make", "--dataset", "blobs-test", "--settings", settings, "--out", out)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in out.parent.iterdir()] == ["manifest.json"]
     return out
@@ -325,7 +324,9 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
     (cell,), _ = matrix.expand(config, "blobs")
     (tmp_path / "plan.json").write_text(json.dumps(plan(config, "blobs", [cell])), encoding="utf-8")
     made, settings = tmp_path / "manifest.json", json.dumps(cell.settings["data"])
-    assert program("make_blobs", "--dataset", cell.dataset, "--settings", settings, "--out", made).returncode == 0
+    assert (
+        program("studies.blobs.make", "--dataset", cell.dataset, "--settings", settings, "--out", made).returncode == 0
+    )
 
     def measure(repeat: int, connection: str) -> dict:
         out = tmp_path / f"repeat={repeat}.json"

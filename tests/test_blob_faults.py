@@ -17,7 +17,7 @@ from batteries import until
 from blob_cells import Cell, Store, serving
 from conftest import ROOT, processes_of
 
-from scripts.lib import mpi
+from scripts.studies.blobs import mpi
 
 KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
 
@@ -254,7 +254,7 @@ def ranks_of_this_test() -> list[int]:
     found = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and b"scripts.read_blobs" in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and b"scripts.studies.blobs.read" in (entry / "cmdline").read_bytes():
                 words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
                 ranks = [int(word.removeprefix("PMI_RANK=")) for word in words if word.startswith("PMI_RANK=")]
                 found |= {rank: int(entry.name) for rank in ranks if mark in words}

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from scripts import facts as facts_program
-from scripts.analysis import judgement
-from scripts.analysis.blobs import (
+from scripts.lib.program import Problem
+from scripts.report import judgement
+from scripts.studies.blobs import patterns
+from scripts.studies.blobs.report import (
     answers,
     caveats,
     comparisons,
@@ -22,8 +24,6 @@ from scripts.analysis.blobs import (
     scaling,
     words,
 )
-from scripts.lib import patterns
-from scripts.lib.program import Problem
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
 from tests.pages import write
 from tests.records import failed

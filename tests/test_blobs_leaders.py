@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.analysis import verdicts
-from scripts.analysis.blobs import answers, caveats, comparisons, courses, curves, leaders, listings
-from scripts.studies import blobs
+from scripts.statistics import verdicts
+from scripts.studies.blobs import study
+from scripts.studies.blobs.report import answers, caveats, comparisons, courses, curves, leaders, listings
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
@@ -103,7 +103,7 @@ def test_noise_is_rarely_called_the_fastest_at_any_size():
     for _ in range(runs):
         found = pd.DataFrame([row | alike | {"repeat": n} for n in range(1, 7) for row in rows])
         found["seconds total"] = np.exp(random.normal(0, 0.3, len(found)))
-        table = verdicts.verdicts_table(matrix, found, [], contest=blobs.contest)
+        table = verdicts.verdicts_table(matrix, found, [], contest=study.contest)
         alarms += bool(table["verdict"].isin(("faster", "slower")).any())
     # 5 % in the mean; as one family for each size it would be 30 %.
     assert alarms <= 0.12 * runs
@@ -200,9 +200,9 @@ def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):
 
 
 def test_the_limit_of_s3_is_the_product_that_its_source_names():
-    limit = blobs.object_limits()["s3"]
+    limit = study.object_limits()["s3"]
     assert "10,000 parts of 5 GiB" in limit["source"]
     assert limit["gib"] == 10_000 * 5
-    blocks = blobs.object_limits()["azure-blob"]
+    blocks = study.object_limits()["azure-blob"]
     assert "50,000 blocks of 4,000 MiB" in blocks["source"]
     assert blocks["gib"] == 50_000 * 4_000 / 1024

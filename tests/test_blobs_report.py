@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.analysis.blobs import (
+from scripts.lib.program import Problem
+from scripts.report.markup import markdown_line
+from scripts.studies.blobs.report import (
     answers,
     caveats,
     conditions,
@@ -18,8 +20,6 @@ from scripts.analysis.blobs import (
     listings,
     words,
 )
-from scripts.analysis.markup import markdown_line
-from scripts.lib.program import Problem
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import write
 from tests.records import failed

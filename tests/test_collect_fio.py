@@ -11,10 +11,10 @@ import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, heard, needed, options_of, started, until
 from conftest import ROOT, processes_of
 
-from scripts.lib import fio
-from scripts.stores.processes import free_port, owned, wait_for_port
+from scripts.lib.processes import free_port, owned, wait_for_port
+from scripts.studies.volumes import fio
 
-COLLECT = ROOT / "scripts/collect_fio.sh"
+COLLECT = ROOT / "scripts/studies/volumes/collect_fio.sh"
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.lib.program import Problem
 
 CONFIGS = sorted(path for path in (ROOT / "config").glob("*.yaml") if path.name != "schema.yaml")

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.analysis.volumes import credits
-from scripts.analysis.volumes.changes import Segment
 from scripts.lib.program import Problem
+from scripts.studies.volumes import credits
+from scripts.studies.volumes.changes import Segment
 
 FULL = 5_400_000
 

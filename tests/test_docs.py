@@ -11,8 +11,8 @@ import pytest
 import yaml
 from conftest import ROOT, launched, program
 
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = DOCUMENTS[0].read_text(encoding="utf-8")
@@ -23,7 +23,9 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FOLDERS = ("config", "docs", "envs", "notebooks", "plugins", "rules", "scripts", "tests")
 TOP = ("Makefile", "Snakefile", *(f"{folder}/" for folder in FOLDERS))
 PROGRAMS = sorted(
-    path.stem for path in (ROOT / "scripts").glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")
+    ".".join(path.relative_to(ROOT / "scripts").with_suffix("").parts).replace("report.notebook", "report")
+    for path in (ROOT / "scripts").rglob("*.py")
+    if "\ndef main(" in path.read_text(encoding="utf-8")
 )
 
 

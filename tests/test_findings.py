@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from scripts import tables as tables_program
-from scripts.analysis import account, judgement
-from scripts.analysis import comparisons as ratios
-from scripts.analysis.markup import markdown_line
-from scripts.analysis.plot import Look
-from scripts.analysis.shots import answers, caveats, comparisons, listings, merging, phases, results, scaling
+from scripts.report import account, judgement
+from scripts.report import comparisons as ratios
+from scripts.report.markup import markdown_line
+from scripts.report.plot import Look
+from scripts.studies.shots.report import answers, caveats, comparisons, listings, merging, phases, results, scaling
 from tests import records
 from tests.report_tables import build, default_cells
 

@@ -15,7 +15,7 @@ import pytest
 from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, heard, needed, until
 from conftest import ROOT, artefact, processes_of
 
-from scripts.lib import fio, fio_jobs, fio_options
+from scripts.studies.volumes import fio, fio_jobs, fio_options
 
 JOBS = sorted((ROOT / "config/fio").glob("*.fio"))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scripts.benchmarks import fio_results
-from scripts.lib import fio, fio_jobs, fio_options
+from scripts.studies.volumes import fio, fio_jobs, fio_options
 from tests import fio_files
 from tests.conftest import ROOT
 from tests.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.analysis import resampling
-from scripts.analysis.volumes import latency
+from scripts.statistics import histograms, resampling
 from tests.volumes_records import fio_bins, nth
 
 
@@ -29,20 +28,20 @@ def bounds(hits, runs):
 @pytest.mark.parametrize("p", [1, 50, 99, 99.9])
 def test_a_percentile_is_the_operation_of_its_rank(p):
     values = np.random.default_rng(1).exponential(size=20_000)
-    assert latency.percentiles([exact(values)], [p])[0].value == nth(values, p)
+    assert histograms.percentiles([exact(values)], [p])[0].value == nth(values, p)
 
 
 @pytest.mark.parametrize("p", [50, 90, 99, 99.9])
 def test_in_bins_of_fio_a_percentile_is_within_0_8_percent(p):
     values = np.random.default_rng(2).lognormal(14, 1, 30_000)
-    found = latency.percentiles([fio_bins(values)], [p])[0].value
+    found = histograms.percentiles([fio_bins(values)], [p])[0].value
     assert found == pytest.approx(nth(values, p), rel=0.0079)
 
 
 @pytest.mark.parametrize("p", [50, 99])
 def test_one_jobs_interval_is_that_of_order_statistics(p):
     values = np.random.default_rng(3).exponential(size=3_000)
-    found = latency.percentiles([exact(values)], [p])[0]
+    found = histograms.percentiles([exact(values)], [p])[0]
     expected = scipy_stats.quantile_test(values, p=p / 100).confidence_interval(0.95)
     assert (found.low, found.high, found.n) == (expected.low, expected.high, 3_000)
 
@@ -50,23 +49,23 @@ def test_one_jobs_interval_is_that_of_order_statistics(p):
 def test_jobs_are_merged_and_not_averaged():
     random = np.random.default_rng(4)
     fast, slow = random.exponential(1, 9_000), random.exponential(10, 3_000)
-    found = latency.percentiles([exact(fast), exact(slow)], [99])[0]
+    found = histograms.percentiles([exact(fast), exact(slow)], [99])[0]
     assert found.value == nth(np.concatenate([fast, slow]), 99)
     assert found.value > 1.2 * np.mean([np.quantile(job, 0.99) for job in (fast, slow)])
-    together = latency.merge([fio_bins(1e6 * fast), fio_bins(1e6 * slow)])
+    together = histograms.merge([fio_bins(1e6 * fast), fio_bins(1e6 * slow)])
     np.testing.assert_array_equal(together, fio_bins(1e6 * np.concatenate([fast, slow])))
 
 
 def test_a_percentile_is_refused_where_fewer_than_ten_operations_lie_beyond():
     values = np.random.default_rng(5).exponential(size=10_000)
-    told, small = latency.percentiles([exact(values)], [99.9, 0.1])
+    told, small = histograms.percentiles([exact(values)], [99.9, 0.1])
     assert (values > told.value).sum() == 10
     assert (told.reason, small.reason) == ("", "")
-    refused, below = latency.percentiles([exact(values[:-1])], [99.9, 0.05])
+    refused, below = histograms.percentiles([exact(values[:-1])], [99.9, 0.05])
     assert np.isnan(refused[:3]).all()
     assert refused.reason == "p99.9 is refused: 9 of 9,999 operations lie beyond it, 10 are needed"
     assert "5 of 9,999" in below.reason
-    assert latency.refusal(math.nan, 99.99) == ""
+    assert histograms.refusal(math.nan, 99.99) == ""
 
 
 def test_merged_jobs_have_the_interval_of_a_bootstrap_of_jobs():
@@ -75,16 +74,16 @@ def test_merged_jobs_have_the_interval_of_a_bootstrap_of_jobs():
     picks = random.integers(0, 12, (2_000, 12))
     drawn = [nth(values[pick], 99) for pick in picks]
     tail = scipy_stats.norm.cdf(-math.sqrt(12 / 11) * scipy_stats.t.ppf(0.975, 11))
-    found = latency.percentiles([exact(job) for job in values], [99])[0]
+    found = histograms.percentiles([exact(job) for job in values], [99])[0]
     np.testing.assert_allclose([found.low, found.high], np.quantile(drawn, [tail, 1 - tail]), rtol=0.02)
-    again = latency.percentiles([exact(job) for job in values], [50, 99])[1]
+    again = histograms.percentiles([exact(job) for job in values], [50, 99])[1]
     assert again == found
-    assert latency.percentiles([exact(job) for job in values], [99], seed=2)[0] != found
+    assert histograms.percentiles([exact(job) for job in values], [99], seed=2)[0] != found
 
 
 def test_jobs_that_agree_have_the_interval_of_their_operations():
     values = np.random.default_rng(7).exponential(size=2_000)
-    found = latency.percentiles([exact(values)] * 10, [99])[0]
+    found = histograms.percentiles([exact(values)] * 10, [99])[0]
     expected = scipy_stats.quantile_test(np.tile(values, 10), p=0.99).confidence_interval(0.95)
     assert (found.low, found.high) == (expected.low, expected.high)
     assert found.low < found.value < found.high
@@ -94,7 +93,7 @@ def test_jobs_that_agree_have_the_interval_of_their_operations():
 def test_few_jobs_have_the_range_of_their_own(jobs):
     values = drifting(np.random.default_rng(8), jobs, 2_000, drift=0.5)
     own = np.quantile(values, 0.99, axis=1, method="inverted_cdf")
-    found = latency.percentiles([exact(job) for job in values], [99])[0]
+    found = histograms.percentiles([exact(job) for job in values], [99])[0]
     assert found.low <= own.min() < own.max() <= found.high
 
 
@@ -106,9 +105,9 @@ def test_merged_intervals_hold_the_p99_of_drifting_jobs(jobs):
     runs, hits, alone = 100, 0, 0
     for _ in range(runs):
         values = [fio_bins(1e6 * job) for job in drifting(random, jobs, 300)]
-        found = latency.percentiles(values, [99])[0]
+        found = histograms.percentiles(values, [99])[0]
         hits += found.low <= truth * 1e6 * 1.008 and truth * 1e6 * 0.992 <= found.high
-        once = latency.percentiles([latency.merge(values)], [99])[0]
+        once = histograms.percentiles([histograms.merge(values)], [99])[0]
         alone += once.low <= truth * 1e6 <= once.high
     assert bounds(hits, runs).high >= 0.95
     assert hits / runs >= 0.9
@@ -120,28 +119,28 @@ def test_without_bins_the_merged_percentile_lies_within_the_bounds():
     for _ in range(200):
         jobs = [random.lognormal(random.normal(), 1, random.integers(100, 500)) for _ in range(random.integers(1, 9))]
         own = [nth(job, 99) for job in jobs]
-        found = latency.bounds(own)
+        found = histograms.bounds(own)
         assert found.low <= nth(np.concatenate(jobs), 99) <= found.high
         assert found.value == np.median(own)
-    assert np.isnan(latency.bounds([math.nan])[:4]).all()
+    assert np.isnan(histograms.bounds([math.nan])[:4]).all()
 
 
 def test_moments_are_those_of_the_operations():
     values = np.random.default_rng(10).lognormal(14, 0.7, 5_000)
-    found = latency.moments(exact(values))
+    found = histograms.moments(exact(values))
     assert found == pytest.approx((5_000, values.mean(), values.std(ddof=1), values.max()))
-    binned = latency.moments(fio_bins(values))
+    binned = histograms.moments(fio_bins(values))
     assert binned == pytest.approx(found, rel=0.008)
-    assert latency.moments(np.empty((0, 2))).n == 0
-    assert np.isnan(latency.moments(exact(values[:1])).stddev)
+    assert histograms.moments(np.empty((0, 2))).n == 0
+    assert np.isnan(histograms.moments(exact(values[:1])).stddev)
 
 
 def test_the_pooled_standard_deviation_is_that_of_all_operations():
     random = np.random.default_rng(11)
     jobs = [random.normal(mean, 1 + mean, size) for mean, size in ((1, 50), (5, 400), (2, 3))]
     told = [[job.mean() for job in jobs], [job.std(ddof=1) for job in jobs], [len(job) for job in jobs]]
-    assert latency.pooled_stddev(*told) == pytest.approx(np.concatenate(jobs).std(ddof=1))
-    assert math.isnan(latency.pooled_stddev([1.0], [math.nan], [math.nan]))
+    assert histograms.pooled_stddev(*told) == pytest.approx(np.concatenate(jobs).std(ddof=1))
+    assert math.isnan(histograms.pooled_stddev([1.0], [math.nan], [math.nan]))
 
 
 def test_a_rate_is_a_total_over_a_total_with_its_interval():
@@ -162,13 +161,13 @@ def test_a_rate_is_a_total_over_a_total_with_its_interval():
 def test_jobs_without_operations_change_nothing():
     jobs = [exact(job) for job in drifting(np.random.default_rng(13), 8, 500)]
     empty = np.array([[5.0, 0.0]])
-    assert latency.percentiles([*jobs, empty], [50, 99]) == latency.percentiles(jobs, [50, 99])
-    assert math.isnan(latency.percentiles([empty], [50])[0].value)
+    assert histograms.percentiles([*jobs, empty], [50, 99]) == histograms.percentiles(jobs, [50, 99])
+    assert math.isnan(histograms.percentiles([empty], [50])[0].value)
 
 
 def test_percentiles_rise_and_lie_in_their_intervals():
     jobs = [fio_bins(1e6 * job) for job in drifting(np.random.default_rng(14), 50, 20_000)]
     asked = np.linspace(1, 99, 34)
-    found = latency.percentiles(jobs, asked)
+    found = histograms.percentiles(jobs, asked)
     assert [one.value for one in found] == sorted(one.value for one in found)
     assert all(one.low <= one.value <= one.high for one in found)

@@ -9,7 +9,7 @@ import yaml
 from conftest import ROOT, launched, program
 
 from scripts import launch, preflight
-from scripts.analysis.records import write as write_record
+from scripts.frame.records import write as write_record
 from scripts.lib import memory
 from tests.fio_files import make_battery
 

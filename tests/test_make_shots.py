@@ -13,10 +13,10 @@ import h5py
 import numpy as np
 import pytest
 
-from scripts import make_shots
 from scripts.lib.program import Problem
-from scripts.lib.shot_files import SMALL, describe, extents, fingerprint, parts
-from scripts.lib.shots import LAYOUTS, Settings, check, ordered_pairs, plan, selection, signal_values, table
+from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, parts
+from scripts.studies.shots.make import confirm, main
+from scripts.studies.shots.signals import LAYOUTS, Settings, check, ordered_pairs, plan, selection, signal_values, table
 
 STUDY = Settings("single-shot", shots=500, signals=61, page_size=8_000_000, paged=True, deflate=4, seed=1)
 FEW = replace(STUDY, shots=2, signals=8)
@@ -24,7 +24,7 @@ FEW = replace(STUDY, shots=2, signals=8)
 
 def make(folder: Path, settings: Settings) -> dict:
     out = folder / "manifest.json"
-    assert make_shots.main(["--dataset", "d", "--settings", json.dumps(asdict(settings)), "--out", str(out)]) == 0
+    assert main(["--dataset", "d", "--settings", json.dumps(asdict(settings)), "--out", str(out)]) == 0
     return json.loads(out.read_text())
 
 
@@ -191,7 +191,7 @@ def test_the_order_holds_without_pages_and_for_any_page_size(tmp_path: Path, lay
 def test_another_process_writes_identical_files(tmp_path: Path):
     manifest = make(tmp_path / "here", replace(FEW, layout="shot-major", page_size=1_000_000))
     out = tmp_path / "manifest.json"
-    command = [sys.executable, "-sE", "-m", "scripts.make_shots", "--dataset", "d", "--out", str(out)]
+    command = [sys.executable, "-sE", "-m", "scripts.studies.shots.make", "--dataset", "d", "--out", str(out)]
     subprocess.run(
         [*command, "--settings", json.dumps(manifest["settings"])], check=True, cwd=Path(__file__).parents[1]
     )
@@ -219,7 +219,7 @@ def test_a_mislabelled_file_is_refused(made, change: dict):
     folder, _ = made["shot-major"]
     settings = replace(STUDY, layout="shot-major", shots=2)
     with pytest.raises(Problem, match=f"^{next(iter(change))} is "):
-        make_shots.confirm(replace(settings, **change), plan(settings), {}, describe([folder / "shots.h5"]))
+        confirm(replace(settings, **change), plan(settings), {}, describe([folder / "shots.h5"]))
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path):
@@ -253,7 +253,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path):
 def test_wrong_settings_are_one_line(tmp_path: Path, change: dict, line: str):
     text = json.dumps(asdict(FEW) | change)
     with pytest.raises(Problem, match=line) as caught:
-        make_shots.main(["--dataset", "d", "--settings", text, "--out", str(tmp_path / "manifest.json")])
+        main(["--dataset", "d", "--settings", text, "--out", str(tmp_path / "manifest.json")])
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -263,7 +263,7 @@ def test_missing_keys_and_wrong_json_are_one_line():
         check({"layout": "single-shot", "shots": 1, "signals": 1, "paged": True, "seed": 1})
     for text in ("{", "[]"):
         with pytest.raises(Problem, match=r"JSON"):
-            make_shots.main(["--dataset", "d", "--settings", text, "--out", "manifest.json"])
+            main(["--dataset", "d", "--settings", text, "--out", "manifest.json"])
 
 
 # A user's own files.
@@ -271,16 +271,16 @@ def test_missing_keys_and_wrong_json_are_one_line():
 
 def test_settings_that_name_files_describe_them_instead_of_making_any(tmp_path: Path):
     made = tmp_path / "made"
-    make_shots.main(["--dataset", "d", "--settings", json.dumps(asdict(FEW)), "--out", str(made / "manifest.json")])
+    main(["--dataset", "d", "--settings", json.dumps(asdict(FEW)), "--out", str(made / "manifest.json")])
     settings = json.dumps({**asdict(FEW), "shots": 99, "files": str(made)})
-    make_shots.main(["--dataset", "own", "--settings", settings, "--out", str(tmp_path / "own" / "manifest.json")])
+    main(["--dataset", "own", "--settings", settings, "--out", str(tmp_path / "own" / "manifest.json")])
     generated, own = (json.loads((folder / "manifest.json").read_text()) for folder in (made, tmp_path / "own"))
     assert own["objects"] == generated["objects"]
     assert [Path(file["path"]).parent for file in own["files"]] == [made] * len(own["files"])
 
 
 def describe_from(out: Path, source: Path) -> dict:
-    make_shots.main(["--dataset", "own", "--settings", json.dumps({"files": str(source)}), "--out", str(out)])
+    main(["--dataset", "own", "--settings", json.dumps({"files": str(source)}), "--out", str(out)])
     return json.loads(out.read_text())
 
 

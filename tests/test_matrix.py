@@ -5,8 +5,8 @@ import copy
 import pytest
 from conftest import ROOT
 
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.lib.program import Problem
 
 

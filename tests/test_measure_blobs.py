@@ -13,8 +13,9 @@ from blob_cells import Cell
 from conftest import ROOT, artefact, program
 from steady import locked
 
-from scripts.lib import mpi, provenance, sizes
-from scripts.lib.patterns import PATTERNS
+from scripts.lib import provenance, sizes
+from scripts.studies.blobs import mpi
+from scripts.studies.blobs.patterns import PATTERNS
 
 MIB = 2**20
 MPI_IO = [pattern for pattern in PATTERNS if pattern.startswith("mpi-io")]
@@ -42,13 +43,13 @@ def reads(record: dict) -> list[dict]:
 def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
     out = tmp_path / "manifest.json"
     settings = {"size": "1MiB", "objects": 3, "seed": 5}
-    done = program("make_blobs", "--dataset", "blobs-1", "--settings", json.dumps(settings), "--out", out)
+    done = program("studies.blobs.make", "--dataset", "blobs-1", "--settings", json.dumps(settings), "--out", out)
     assert done.returncode == 0, done.stderr
     manifest = artefact(out)
     assert manifest["layout"] == {"size_bytes": MIB, "objects": 3, "block_bytes": 4096}
     assert len({entry["sha256"] for entry in manifest["files"]}) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
-    again = program("make_blobs", "--dataset", "blobs-2", "--settings", json.dumps(settings), "--out", out)
+    again = program("studies.blobs.make", "--dataset", "blobs-2", "--settings", json.dumps(settings), "--out", out)
     assert again.returncode == 0
     assert artefact(out)["data_sha256"] == manifest["data_sha256"]
 
@@ -62,7 +63,9 @@ def test_the_manifest_says_what_objects_hold_and_holds_none(tmp_path):
     ],
 )
 def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reason):
-    done = program("make_blobs", "--dataset", "x", "--settings", json.dumps(settings), "--out", tmp_path / "m.json")
+    done = program(
+        "studies.blobs.make", "--dataset", "x", "--settings", json.dumps(settings), "--out", tmp_path / "m.json"
+    )
     assert done.returncode == 2
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -116,7 +119,7 @@ def test_a_process_that_begins_when_others_are_done_does_not_hide_its_wait(cell)
     here = cell(processes="2", iterations=2)
     # As one that gets no core: it leaves the barrier late, and is as quick as ever by its own clock.
     here.pretend(
-        "import time\nfrom mpi4py import MPI\nfrom scripts.readers import process\n"
+        "import time\nfrom mpi4py import MPI\nfrom scripts.studies.blobs import process\n"
         "clock, late = time.perf_counter, 1000 * MPI.COMM_WORLD.rank\n"
         "class Late:\n"
         "    def __getattr__(self, name):\n"
@@ -156,7 +159,7 @@ def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(
 def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell):
     here = cell(pattern="broadcast", processes="2")
     here.pretend(
-        "from scripts.readers import delivery\npass_on, calls = delivery.Broadcast._pass_on, []\n"
+        "from scripts.studies.blobs import delivery\npass_on, calls = delivery.Broadcast._pass_on, []\n"
         "def once(self, number, one):\n"
         "    calls.append(one.bytes)\n"
         "    if len([count for count in calls if count]) <= 1:\n"
@@ -170,7 +173,7 @@ def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell
 def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(cell, pattern):
     here = cell(pattern=pattern, processes="2", operation_size="256KiB")
     here.pretend(
-        "import time\nfrom scripts.readers import delivery, mpi_io\n"
+        "import time\nfrom scripts.studies.blobs import delivery, mpi_io\n"
         "for kind in (delivery.Independent, delivery.Broadcast, delivery.Scatter, mpi_io.MpiIo):\n"
         "    def got(self, one, check, original=delivery.Independent._got):\n"
         "        time.sleep(0.005)\n"
@@ -316,7 +319,7 @@ def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
     assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
 
 
-@pytest.mark.parametrize("folder, programs", [("stores", "step"), ("readers", "read_blobs")])
+@pytest.mark.parametrize("folder, programs", [("stores", "step"), ("readers", "studies.blobs.read")])
 def test_whichever_store_a_process_has_loaded_it_is_the_same_code(folder, programs):
     """Stores that are compared are read by modules of their own; what they import counts too."""
     found = set()
@@ -374,7 +377,7 @@ def test_a_block_of_objects_that_are_too_few_is_one_line(cell):
 
 
 def test_how_lustre_stripes_a_file_is_read_from_its_own_tool(tmp_path, monkeypatch):
-    from scripts.measure_blobs import stripe
+    from scripts.studies.blobs.measure import stripe
 
     tool = tmp_path / "lfs"
     words = "lmm_stripe_count:  4\\nlmm_stripe_size:   1048576\\nlmm_stripe_offset: 2\\n"

@@ -16,13 +16,12 @@ import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, options_of, until
 from conftest import ROOT, artefact, processes_of, program
 
-from scripts import measure_volumes, measuring
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
-from scripts.lib import instance_volume
+from scripts.frame import config as configuration
+from scripts.frame import matrix, measuring
 from scripts.lib.program import Problem, write_json
 from scripts.plan import plan
 from scripts.stores import serving
+from scripts.studies.volumes import instance_volume, measure
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(pla
 def test_a_cell_that_cannot_be_measured_fails_in_the_batterys_words(place):
     record = Cell(place, store={"path": "/nowhere"}).measure()
     assert record["status"] == "failed"
-    assert record["reasons"] == [f"measure_volumes ended with status 2: there is no folder /nowhere on {HOST}"]
+    assert record["reasons"] == [f"studies.volumes.measure ended with status 2: there is no folder /nowhere on {HOST}"]
 
 
 def test_a_file_system_that_is_larger_than_its_volume_is_not_on_it(place):
@@ -117,14 +116,14 @@ def test_another_volume_that_is_the_same_one_is_refused(place):
         },
     }
     with pytest.raises(Problem, match=re.escape(f"{beside} is on the same volume as {place.volume}")):
-        measure_volumes.confirm(job, {})
+        measure.confirm(job, {})
     job["settings"]["background"]["store"]["path"] = "/proc"
-    measure_volumes.confirm(job, {})
+    measure.confirm(job, {})
 
 
 def test_a_store_without_a_path_is_tested_where_the_results_lie():
-    assert measure_volumes.place_of({"kind": "posix"}, "laptop") == Path("results/laptop")
-    assert measure_volumes.place_of({"kind": "posix", "path": "/mnt/gp3"}, "laptop") == Path("/mnt/gp3")
+    assert measure.place_of({"kind": "posix"}, "laptop") == Path("results/laptop")
+    assert measure.place_of({"kind": "posix", "path": "/mnt/gp3"}, "laptop") == Path("/mnt/gp3")
 
 
 def test_a_raw_device_is_erased_only_where_the_store_says_so(tmp_path):
@@ -132,7 +131,7 @@ def test_a_raw_device_is_erased_only_where_the_store_says_so(tmp_path):
     job = {"settings": settings | {"background": None}, "repeat": 1, "time_limit_s": 60, "scratch": tmp_path, "run": ""}
     for store, erase in (({"device": "/dev/null", "erase": True}, True), ({"device": "/dev/null"}, False)):
         job["settings"]["store"] = store
-        words = measure_volumes.battery(job)
+        words = measure.battery(job)
         assert words[words.index("--device") + 1] == "/dev/null"
         assert ("--erase" in words) == erase
         assert "--directory" not in words
@@ -232,7 +231,7 @@ def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeyp
 
 def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):
     store = {"kind": "posix", "path": str(tmp_path), "volume": "instance"}
-    assert measure_volumes.volume_of(store, "laptop") == {
+    assert measure.volume_of(store, "laptop") == {
         "type": "gp3",
         "size_gib": 128,
         "iops": 3000,

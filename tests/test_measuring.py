@@ -13,7 +13,7 @@ from conftest import artefact, processes_of
 from steady import locked
 
 from scripts.lib import provenance
-from scripts.studies import shots as validity
+from scripts.studies.shots import study as validity
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(
 
 def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(place):
     here = place(data={"shots": 12, "signals": 8}, make=False)
-    from scripts.measure_shots import sampled
+    from scripts.studies.shots.measure import sampled
 
     manifest = {"shots": [str(n) for n in range(12)], "signals": []}
     settings = here.cell.settings
@@ -152,12 +152,12 @@ def test_checksums_that_would_weigh_on_the_time_move_into_a_pass_of_their_own(pl
     here = place(data={"deflate": 0, "shots": 2}, read_shots=2)
     # They take as long as all the rest.
     here.pretend(
-        "import time\nfrom scripts.lib import dask_workers, shot_reader\n"
+        "import time\nfrom scripts.lib import dask_workers\nfrom scripts.studies.shots import reader\n"
         "real = dask_workers.Workers.map\n"
         "def slow(self, function, batches):\n"
         "    began = time.perf_counter()\n"
         "    rows = real(self, function, batches)\n"
-        "    if function is shot_reader.read:\n"
+        "    if function is reader.read:\n"
         "        seconds = time.perf_counter() - began\n"
         "        time.sleep(seconds)\n"
         "        rows[0]['verify'] += seconds\n"
@@ -174,11 +174,11 @@ def test_checksums_that_would_weigh_on_the_time_move_into_a_pass_of_their_own(pl
 def test_checksums_that_do_not_weigh_on_the_time_stay_in_the_timed_pass(place):
     here = place()
     here.pretend(
-        "from scripts.lib import dask_workers, shot_reader\n"
+        "from scripts.lib import dask_workers\nfrom scripts.studies.shots import reader\n"
         "real = dask_workers.Workers.map\n"
         "def quick(self, function, batches):\n"
         "    rows = real(self, function, batches)\n"
-        "    if function is shot_reader.read:\n"
+        "    if function is reader.read:\n"
         "        rows = [{**row, 'verify': row['verify'] / 1e6} for row in rows]\n"
         "    return rows\n"
         "dask_workers.Workers.map = quick"
@@ -263,10 +263,10 @@ def test_identical_tasks_that_run_once_are_caught(place):
 def test_a_worker_killed_in_mid_task_fails_the_cell(place):
     here = place(workers=2)
     here.pretend(
-        "import os, signal\nfrom scripts.lib import dask_workers, shot_reader\n"
+        "import os, signal\nfrom scripts.lib import dask_workers\nfrom scripts.studies.shots import reader\n"
         "real = dask_workers.Workers.map\n"
         "def kill(self, function, batches):\n"
-        "    if function is shot_reader.read:\n"
+        "    if function is reader.read:\n"
         "        os.kill(next(iter(self.pids.values())), signal.SIGKILL)\n"
         "    return real(self, function, batches)\n"
         "dask_workers.Workers.map = kill"
@@ -338,9 +338,9 @@ FROM_OUTSIDE = "was ended by a signal from outside (SIGKILL): by somebody, or by
 @pytest.mark.parametrize(
     "fault, reason",
     [
-        ("os.kill(os.getpid(), 9)", f"measure_shots {FROM_OUTSIDE}"),
-        ("sys.exit(3)", "measure_shots ended with status 3: it said nothing"),
-        ("sys.exit('by itself')", "measure_shots ended with status 1: by itself"),
+        ("os.kill(os.getpid(), 9)", f"studies.shots.measure {FROM_OUTSIDE}"),
+        ("sys.exit(3)", "studies.shots.measure ended with status 3: it said nothing"),
+        ("sys.exit('by itself')", "studies.shots.measure ended with status 1: by itself"),
     ],
     ids=["killed", "silent", "by itself"],
 )
@@ -390,7 +390,7 @@ def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(
     for name in ("reader", "report"):
         (tmp_path / "scripts" / f"{name}.py").write_text("pass\n", encoding="utf-8")
     before = provenance.code_sha256(["scripts.reader"])
-    (tmp_path / "scripts/report.py").write_text("changed\n", encoding="utf-8")
+    (tmp_path / "scripts/report/notebook.py").write_text("changed\n", encoding="utf-8")
     assert provenance.code_sha256(["scripts.reader"]) == before
     (tmp_path / "scripts/reader.py").write_text("changed\n", encoding="utf-8")
     assert provenance.code_sha256(["scripts.reader"]) != before

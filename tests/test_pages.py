@@ -11,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from scripts.analysis.markup import markdown_line
+from scripts.report.markup import markdown_line
 from tests import browser
 from tests.pages import Links, write, write_index
 

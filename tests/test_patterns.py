@@ -6,10 +6,10 @@ import pytest
 
 from scripts.lib import objects
 from scripts.lib import sizes as sizes_of
-from scripts.lib.patterns import Plan
 from scripts.lib.program import Problem
-from scripts.lib.verify import Verifier, checksum, expected
-from scripts.readers import ceiling
+from scripts.studies.blobs import ceiling
+from scripts.studies.blobs.patterns import Plan
+from scripts.studies.blobs.verify import Verifier, checksum, expected
 
 MIB = 2**20
 SHARED_OUT = ["sections", "sections-interleaved", "scatter", "mpi-io", "mpi-io-collective-interleaved"]

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from scripts import facts as facts_program
-from scripts.analysis import account, records
+from scripts.frame import records
 from scripts.lib.program import Problem
+from scripts.report import account
 from tests.blobs_tables import build, cells
 from tests.blobs_tables import gather as gather_blobs
 from tests.pages import write

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import report
 from scripts.lib.program import Problem
+from scripts.report import notebook
 from tests.pages import write
 
 NOTEBOOK = "notebooks/shots.ipynb"
@@ -45,7 +45,7 @@ def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: 
 
 def test_unknown_parameter_is_named(tables: Path, tmp_path: Path):
     with pytest.raises(Problem, match=r"notebooks/shots.ipynb: unknown parameter shot; known: tables, facts"):
-        report.build(Path(NOTEBOOK), {"tables": str(tables), "shot": "1"}, tmp_path / "shots.html")
+        notebook.build(Path(NOTEBOOK), {"tables": str(tables), "shot": "1"}, tmp_path / "shots.html")
     assert list(tmp_path.iterdir()) == []
 
 

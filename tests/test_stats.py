@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.analysis import stats
+from scripts.statistics import stats
 
 DECIDED = ("faster", "slower")
 

@@ -19,10 +19,11 @@ from cells import ROS3, Place
 from conftest import ROOT, artefact, program
 from steady import keep_pages, locked
 
-from scripts import measuring, preflight
-from scripts.lib import cache
+from scripts import preflight
+from scripts.frame import measuring
+from scripts.lib import cache, processes
 from scripts.lib.program import Problem
-from scripts.stores import addresses, processes, s3, servers, serving, statsd
+from scripts.stores import addresses, s3, servers, serving, statsd
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -407,7 +408,7 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
         served = stack.enter_context(servers.azurite(binaries, tmp_path / "store", None, log))
         child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
-        with pytest.raises(Problem, match="measure_blobs was ended after its time limit of 2 s"):
+        with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
             child.converse(measuring.Window("any", [], served), served, 2)
 
 
@@ -472,7 +473,7 @@ def test_the_state_of_files_in_memory_cannot_be_verified():
 def test_what_was_started_ends_with_whoever_started_it(tmp_path):
     """A parent killed with -9 takes its servers along: the kernel sees to it."""
     code = (
-        "import sys, time\nfrom scripts.stores.processes import owned\n"
+        "import sys, time\nfrom scripts.lib.processes import owned\n"
         "with owned(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
     )
     command = [os.sys.executable, "-c", code]

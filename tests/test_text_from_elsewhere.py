@@ -13,14 +13,13 @@ from markdown_it import MarkdownIt
 from nbconvert.filters import markdown2html
 
 from scripts import facts as facts_program
-from scripts import report
-from scripts.analysis import config as configuration
-from scripts.analysis import markup, plot_html, plot_svg
-from scripts.analysis.blobs import data as blobs
-from scripts.analysis.blobs.words import FACTORS as OF_BLOBS
-from scripts.analysis.plot import Figure, Panel, Rule, legible
-from scripts.analysis.shots import results as shots
-from scripts.analysis.volumes import data as volumes
+from scripts.frame import config as configuration
+from scripts.report import markup, notebook, plot_html, plot_svg
+from scripts.report.plot import Figure, Panel, Rule, legible
+from scripts.studies.blobs.report import data as blobs
+from scripts.studies.blobs.report.words import FACTORS as OF_BLOBS
+from scripts.studies.shots.report import results as shots
+from scripts.studies.volumes.report import data as volumes
 from tests import blobs_tables, browser, report_tables, volumes_records, volumes_tables
 from tests.fio_files import imported, make_battery, ours, tarball
 from tests.pages import write
@@ -153,7 +152,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         if name == "index":
             answers = [str(page(study).with_name(f"{study}_answers.json")) for study in BUILD]
             given = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", *answers]
-            assert report.main([*given, "--out", str(folder / "index.html")]) == 0
+            assert notebook.main([*given, "--out", str(folder / "index.html")]) == 0
             return folder / "index.html"
         if name == "imported":
             return write("volumes", of_a_tarball(tmp_path_factory.mktemp(name)), folder / "imported.html")

@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from scripts.analysis import tables, verdicts
 from scripts.lib.program import Problem
+from scripts.statistics import tables, verdicts
 from tests.records import COMPARE, FEW, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
 
 

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from scripts.analysis import account
-from scripts.analysis import page as pages
-from scripts.analysis.markup import markdown, markdown_line
-from scripts.analysis.plot import COLOURS, Look, Marks, Panel, Rule
-from scripts.analysis.volumes import (
+from scripts.lib.program import Problem
+from scripts.report import account
+from scripts.report import page as pages
+from scripts.report.markup import markdown, markdown_line
+from scripts.report.plot import COLOURS, Look, Marks, Panel, Rule
+from scripts.studies.volumes.report import (
     answers,
     arms,
     batteries,
@@ -27,7 +28,6 @@ from scripts.analysis.volumes import (
     load,
     timelines,
 )
-from scripts.lib.program import Problem
 from tests import volumes_records as records
 from tests.pages import write
 from tests.volumes_tables import BATTERIES, GP2, Battery, build, many

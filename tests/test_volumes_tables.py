@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from scripts import tables_volumes as program
-from scripts.analysis.volumes import tables
 from scripts.lib.program import Problem
+from scripts.studies.volumes import gather as program
+from scripts.studies.volumes import tables
 from tests.records import failed
 from tests.volumes_records import (
     JOB,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts import tables_volumes as program
+from scripts.studies.volumes import gather as program
 from tests.records import sealed
 
 JOB = "etcd-published"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
 from scripts.benchmarks.common import Say, program, used
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.plan import plan
 from scripts.stores import addresses, azure, servers
@@ -98,7 +98,7 @@ def _provided(folder: Path, cell: matrix.Cell, say: Say) -> Cell:
     if not out.exists():
         say(f"making {cell.levels['size']} in {cell.levels['store']}")
         data = json.dumps(cell.settings["data"])
-        used(program("scripts.make_blobs", "--dataset", cell.dataset, "--settings", data, "--out", manifest))
+        used(program("scripts.studies.blobs.make", "--dataset", cell.dataset, "--settings", data, "--out", manifest))
         place = ("--servers", folder / "servers.json", "--folder", own / "files", "--out", out)
         used(program("scripts.provision", "--store", json.dumps(store), "--manifest", manifest, *place))
         for name in ("plan.json", "servers.json"):

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from scripts import readers
-from scripts.analysis import stats
 from scripts.benchmarks.blob_cells import Cell, cells
 from scripts.benchmarks.common import Row, Say, in_turn, timed
-from scripts.lib import patterns, sizes
+from scripts.lib import sizes
 from scripts.lib.program import Problem
-from scripts.readers import Access, caches
+from scripts.readers import Access
+from scripts.statistics import stats
 from scripts.stores import azure, s3
+from scripts.studies.blobs import caches, patterns
 
 ROUNDS = 16
 _SIZE, _CHUNK = 2**26, 2**22

@@ -8,7 +8,6 @@ from pathlib import Path
 import h5py
 import yaml
 
-from scripts.analysis import config as configuration
 from scripts.benchmarks.common import (
     LIBRARIES,
     Row,
@@ -22,6 +21,7 @@ from scripts.benchmarks.common import (
     timed,
     used,
 )
+from scripts.frame import config as configuration
 from scripts.lib.program import Problem, read_json
 from scripts.stores import servers
 
@@ -61,7 +61,7 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
 
 def _parts(folder: Path, artefacts: dict, records: dict[str, list[dict]]) -> Iterator[Row]:
     """Take the step apart: what can be started alone, and what the records say."""
-    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", "import scripts.measure_shots, distributed"])
+    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", "import scripts.studies.shots.measure, distributed"])
     yield Row("    S3 server, start and end", seconds_of(_served(folder, artefacts, None)))
     yield Row("    S3 server and proxy, start and end", seconds_of(_served(folder, artefacts, {})))
     yield Row("    interpreter and imports of the measuring program", seconds_of(reader))

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from scripts.analysis import stats
+from scripts.lib.processes import die_with_parent
 from scripts.lib.program import Problem, read_json
-from scripts.stores.processes import die_with_parent
+from scripts.statistics import stats
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
 _TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
@@ -150,10 +150,10 @@ def program(name: str, *arguments: object) -> list[str]:
 
 
 def make_data(folder: Path, **settings: object) -> dict:
-    """Generate shots of 61 signals in `folder` and return their manifest; `settings` as scripts.make_shots has them."""
+    """Generate shots of 61 signals in `folder` and return their manifest; `settings` as studies.shots.make has them."""
     complete = {"signals": 61, "page_size": 8_000_000, "paged": True, "deflate": 4, "seed": 1, **settings}
     out = folder / "manifest.json"
-    used(program("scripts.make_shots", "--dataset", "bench", "--settings", json.dumps(complete), "--out", out))
+    used(program("scripts.studies.shots.make", "--dataset", "bench", "--settings", json.dumps(complete), "--out", out))
     return read_json(out)
 
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.analysis import config as configuration
-from scripts.analysis import matrix
 from scripts.benchmarks.common import Row, Say, compared, in_turn, program, used
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.lib.program import read_json, write_json
 from scripts.plan import plan
 

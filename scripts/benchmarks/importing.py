@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.analysis import config as configuration
 from scripts.benchmarks.common import Row, Say, Usage, program, used
+from scripts.frame import config as configuration
 from scripts.lib.program import write_json, write_text
 from scripts.plan import matrix_csv, plan
 
@@ -65,8 +65,10 @@ def _commands(place: Path, study: Path) -> list[list[str]]:
     )
     report = ("--notebook", "notebooks/volumes.ipynb", "--tables", study, "--facts", study / "facts.json")
     return [
-        program("scripts.import_fio", "--imports", json.dumps(imports), "--run", "bench", "--out", imported),
-        program("scripts.tables_volumes", *tables, "--records", study / "records", "--out", study),
+        program(
+            "scripts.studies.volumes.import_fio", "--imports", json.dumps(imports), "--run", "bench", "--out", imported
+        ),
+        program("scripts.studies.volumes.gather", *tables, "--records", study / "records", "--out", study),
         program("scripts.facts", "--study", "volumes", *facts),
         program("scripts.report", "--study", "volumes", *report, "--out", place / "reports/volumes.html"),
     ]

@@ -11,8 +11,9 @@ import json
 import sys
 import time
 
-from scripts.lib import hdf5, shot_reader
+from scripts.lib import hdf5
 from scripts.lib.program import Problem, run
+from scripts.studies.shots import reader
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
 def _through_hdf5(url: str, paths: list[str], region: str) -> int:
     """Return the logical bytes that the study's loop read without a page buffer."""
     access = hdf5.Access("ros3", 0, 8 << 20, region)
-    return shot_reader.read(shot_reader.Batch(1, "all", ((url, tuple(paths)),), 1, access, False))["bytes"]
+    return reader.read(reader.Batch(1, "all", ((url, tuple(paths)),), 1, access, False))["bytes"]
 
 
 def _bare(host: str, requests: list[list[str]]) -> int:

@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.analysis import config as configuration
-from scripts.analysis.records import write as write_record
 from scripts.benchmarks.common import Row, Say, Usage, program, used
+from scripts.frame import config as configuration
+from scripts.frame.records import write as write_record
 from scripts.lib import host
 from scripts.lib.program import read_json, write_json
 

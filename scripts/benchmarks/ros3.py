@@ -21,11 +21,11 @@ from botocore.config import Config
 
 from scripts.benchmarks.common import LIBRARIES, Row, Say, compared, environments, in_turn, make_data
 from scripts.benchmarks.recorder import recorder
+from scripts.frame.measuring import last_words
 from scripts.lib.dask_workers import batches_of
+from scripts.lib.processes import owned
 from scripts.lib.program import Problem
-from scripts.measuring import last_words
 from scripts.stores import servers
-from scripts.stores.processes import owned
 
 ROUNDS = 16
 SHOTS = 4

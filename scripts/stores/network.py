@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from typing import IO
 
+from scripts.lib.processes import connections, started
 from scripts.lib.program import Problem
-from scripts.stores.processes import connections, started
 
 _NAME = "store"
 _CLOSING_S = 5.0

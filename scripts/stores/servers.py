@@ -10,10 +10,10 @@ from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
+from scripts.lib.processes import PATIENCE_S, started
 from scripts.lib.program import Problem
 from scripts.stores.access_log import AccessLog
 from scripts.stores.network import Proxy
-from scripts.stores.processes import PATIENCE_S, started
 from scripts.stores.requests import Requests
 from scripts.stores.statsd import RequestCounter
 

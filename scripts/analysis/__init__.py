@@ -1,1 +1,0 @@
-"""What only the workflow imports: tables, statistics, figures."""

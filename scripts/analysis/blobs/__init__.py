@@ -1,1 +1,0 @@
-"""The report of the blobs study: what its notebook calls."""

@@ -1,1 +1,0 @@
-"""The report of the shots study: what its notebook calls."""

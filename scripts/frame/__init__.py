@@ -1,0 +1,1 @@
+"""From a configuration to its cells and their records, whatever the study."""

@@ -1,0 +1,364 @@
+"""A run's configuration: read, checked against the schema, and complete with its defaults."""
+
+import difflib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import jsonschema
+import yaml
+
+from scripts.frame import studies, yaml_file
+from scripts.lib.program import Problem
+
+SCHEMA = Path("config/schema.yaml")
+# The keys of a store that hold an address.
+_ADDRESSES = ("endpoint", "account_url")
+# Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
+_MOST_JSON = 100_000
+
+
+@cache
+def schema() -> dict:
+    """Return the schema of a configuration, read once."""
+    return yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+
+
+def resolve(config: dict, files: list[Path] | list[str]) -> dict:
+    """Return `config` with every default filled in, and addresses without a slash at their end.
+
+    Args:
+        config: the configuration as Snakemake or YAML read it.
+        files: where it came from, to name the place of a mistake and to see what YAML made of a level.
+
+    Raises:
+        Problem: one line that names the file, the key, and what is wrong with it.
+    """
+    for file in files:
+        yaml_file.check(Path(file))
+    return _complete(config, named(files))
+
+
+def load(file: Path | str) -> dict:
+    """Return the resolved configuration in `file` (see `resolve`)."""
+    return _complete(yaml_file.read(Path(file)), named([file]))
+
+
+def named(files: list[Path] | list[str]) -> str:
+    """Return what stands before a mistake: the files of the configuration."""
+    return ", ".join(map(str, files)) or "the configuration"
+
+
+def expect_folders(run: str) -> None:
+    """See that the results and reports of a run can be written.
+
+    Raises:
+        Problem: something is in the way, or may not be written.
+    """
+    for folder in (Path(top) / run for top in ("results", "reports")):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise Problem(
+                f"{os.path.relpath(there)} is no folder that can be written:"
+                " move what is in the way, or change its permissions"
+            )
+
+
+def expect_plain(config: dict, where: str) -> None:
+    """See that a configuration has only texts and numbers that can go through files and commands, and not too many.
+
+    Raises:
+        Problem: one of them cannot; `where` names its place.
+    """
+    for place, value in _within(config):
+        if isinstance(value, str) and (found := _CONTROL.search(value)):
+            raise Problem(f"{where}: {place}: {_shown(value)} has the control character {found[0]!r}; leave it out")
+        if isinstance(value, str) and len(value) > yaml_file.LONGEST_TEXT:
+            raise Problem(
+                f"{where}: {place}: a text has at most {yaml_file.LONGEST_TEXT:,} characters, this one {len(value):,}"
+            )
+        if isinstance(value, int) and value.bit_length() > 63:
+            raise Problem(f"{where}: {place}: a number has at most 63 bits, this one {value.bit_length():,}")
+    if len(json.dumps(config, default=str, skipkeys=True)) > _MOST_JSON:
+        raise Problem(
+            f"{where}: has more than {_MOST_JSON:,} characters as JSON, which is more than a command can carry;"
+            " measure in several runs, and name folders or patterns instead of files"
+        )
+
+
+def factors(study: str) -> dict[str, dict]:
+    """Return the factors of a study in their order, each with its part of the schema."""
+    return schema()["$defs"][f"{study}_matrix"]["properties"]
+
+
+def mappings(section: dict) -> list[dict]:
+    """Return the matrix of a study as a list of mappings; it is empty where a study only imports results."""
+    matrix = section.get("matrix", [])
+    return matrix if isinstance(matrix, list) else [matrix]
+
+
+def file_of(pattern: str, name: str) -> dict[str, str]:
+    """Return the file that a level or a setting names, {"name", "text"}: its text makes the cell."""
+    return {"name": name, "text": Path(pattern.format(name)).read_text(encoding="utf-8")}
+
+
+def imports(config: dict) -> list[dict]:
+    """Return the results from elsewhere that the study volumes imports, each as a mapping with `from`."""
+    named = config["studies"]["volumes"]["imports"]
+    return [{"from": one} if isinstance(one, str) else one for one in named]
+
+
+def is_series(study: str) -> bool:
+    """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
+    return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
+
+
+def _complete(config: dict, where: str) -> dict:
+    rules = schema()
+    expect_plain(config, where)
+    complete = deepcopy(config)
+    _fill_defaults(complete, rules, rules)
+    errors = sorted(_validator().iter_errors(complete), key=_plain_ones_first)
+    if errors:
+        raise Problem(f"{where}: {_explain(_deepest(errors[0]), rules)}")
+    for name, store in complete["stores"].items():
+        store |= {key: store[key].removesuffix("/") for key in _ADDRESSES if key in store}
+        for key in _ADDRESSES:
+            if key in store and not _has_host_and_port(store[key]):
+                raise Problem(f"{where}: stores.{name}.{key} has no host, or a port that is none; write 1 to 65535")
+    _check_names(complete, rules, where)
+    return complete
+
+
+def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
+    """Yield (place, value) of all keys and values within a value that are neither a list nor a mapping."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            within = f"{place}.{_shown(key)[1:-1]}".lstrip(".")
+            yield within, key
+            yield from _within(child, within)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _within(child, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def _has_host_and_port(address: str) -> bool:
+    """Return whether the host of an address can be one, and its port, where it has one."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _shown(value: object) -> str:
+    """Return a value of the configuration for a message, of a long one its begin."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+@cache
+def _validator() -> jsonschema.protocols.Validator:
+    """Return the schema's validator, for which 6.0 is no integer, and what is not finite no number.
+
+    It does not compare each entry of a list with each, as the library does where they are not of one type.
+    """
+
+    def is_integer(_, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def is_number(_, value: object) -> bool:
+        return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+    def unique(_, asked: bool, value: object, part: dict) -> Iterator[jsonschema.ValidationError]:
+        if asked and isinstance(value, list) and len(set(map(repr, value))) < len(value):
+            yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
+
+    plain = jsonschema.Draft202012Validator
+    types = plain.TYPE_CHECKER.redefine_many({"integer": is_integer, "number": is_number})
+    return jsonschema.validators.extend(plain, {"uniqueItems": unique}, type_checker=types)(schema())
+
+
+def _follow(node: dict, root: dict) -> dict:
+    while "$ref" in node:
+        target = root
+        for step in node["$ref"].removeprefix("#/").split("/"):
+            target = target[step]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    return node
+
+
+def _fill_defaults(value: object, node: dict, root: dict) -> None:
+    node = _follow(node, root)
+    if not isinstance(value, dict):
+        return
+    properties = dict(node.get("properties", {}))
+    for variant in node.get("oneOf", []):
+        kind = variant.get("properties", {}).get("kind", {}).get("const")
+        if kind is not None and kind == value.get("kind"):
+            properties.update(variant["properties"])
+    for key, child in properties.items():
+        child = _follow(child, root)
+        if key not in value and "default" in child:
+            value[key] = deepcopy(child["default"])
+        if key in value:
+            _fill_defaults(value[key], child, root)
+    if isinstance(node.get("additionalProperties"), dict):
+        for key in value.keys() - properties.keys():
+            _fill_defaults(value[key], node["additionalProperties"], root)
+
+
+def _plain_ones_first(error: jsonschema.ValidationError) -> tuple:
+    return error.validator in ("oneOf", "anyOf"), [str(step) for step in error.absolute_path]
+
+
+def _deepest(error: jsonschema.ValidationError) -> jsonschema.ValidationError:
+    """Follow an error of `oneOf`/`anyOf` into the variant that was meant: the one that fits best."""
+    while error.context:
+        kind = error.instance.get("kind") if isinstance(error.instance, dict) else None
+        branches: dict[int, list[jsonschema.ValidationError]] = {}
+        for child in error.context:
+            branches.setdefault(child.schema_path[0], []).append(child)
+        meant = [
+            index
+            for index in branches
+            if kind is not None
+            and error.validator_value[index].get("properties", {}).get("kind", {}).get("const") == kind
+        ]
+        best = branches[meant[0]] if meant else max(branches.values(), key=_depth)
+        chosen = max(best, key=lambda child: (len(child.absolute_path), child.validator == "additionalProperties"))
+        if not meant and chosen.validator == "type" and len(chosen.path) == 0:
+            return error
+        error = chosen
+    return error
+
+
+def _depth(errors: list[jsonschema.ValidationError]) -> int:
+    return max(len(error.absolute_path) + (error.validator not in ("type", "const")) for error in errors)
+
+
+def _explain(error: jsonschema.ValidationError, root: dict) -> str:
+    place = ""
+    for step in error.absolute_path:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}"
+    place = place.lstrip(".")
+    place = place or "the file"
+    schema_of, told, found = _follow(error.schema, root), _told(_description(error, root)), error.instance
+    if variables := schema_of.get("x-credentials"):
+        # What is wrong with it may be that it holds a password.
+        return f"{place} is not understood{told}; credentials stand in the environment, as {variables}, never here"
+    match error.validator:
+        case "additionalProperties":
+            known = list(error.schema.get("properties", {}))
+            unknown = next(key for key in found if key not in known)
+            near = difflib.get_close_matches(str(unknown), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            return f"{'' if place == 'the file' else f'{place}.'}{unknown}: unknown key; {hint}"
+        case "required":
+            missing = next(key for key in error.validator_value if key not in found)
+            return f"{place}: {missing} is missing"
+        case "dependentRequired":
+            needs = ((key, other) for key, others in error.validator_value.items() for other in others if key in found)
+            key, missing = next((key, other) for key, other in needs if other not in found)
+            meaning = _follow(schema_of["properties"][missing], root)
+            return f"{place}: {key} needs {missing} beside it{_told(meaning.get('description', ''))}"
+        case "enum":
+            return f"{place}: {_shown(found)} is none of {', '.join(map(str, error.validator_value))}"
+        case "type":
+            wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+            return f"{place}: {_shown(found)} is not of type {' or '.join(wanted)}{_instead(found, wanted)}{told}"
+        case "pattern" | "anyOf" | "oneOf":
+            return f"{place}: {_shown(found)} is not understood{_instead(found, ['integer'])}{told}"
+        case "not" if isinstance(found, dict):
+            return f"{place}: {' and '.join(error.validator_value['required'])} exclude each other; drop one"
+        case "not":
+            return f"{place}: {_shown(found)} is taken; choose another name"
+        case _:
+            return f"{place}: {_shown(found)}{error.message.removeprefix(repr(found))}{told}"
+
+
+def _instead(found: object, wanted: list[str]) -> str:
+    """Return what to write instead of a value of the wrong type, where that can be said."""
+    if isinstance(found, float) and found.is_integer() and "integer" in wanted:
+        return f"; write {found:.0f}"
+    return "; quote it" if "string" in wanted and not isinstance(found, (dict, list)) else ""
+
+
+def _description(error: jsonschema.ValidationError, root: dict) -> str:
+    """Return the description next to an error on the way to it: levels have that of their factor."""
+    node, told = root, ""
+    for step in error.absolute_schema_path:
+        node = node if step == "$ref" else node[step]
+        if isinstance(node, dict):
+            node = _follow(node, root)
+            told = node.get("description", told)
+    return told
+
+
+def _told(description: str) -> str:
+    return f" ({description.rstrip('.')})" if description else ""
+
+
+def _check_names(config: dict, rules: dict, where: str) -> None:
+    """Every library, store, file, factor and baseline that a study names must exist."""
+    for study, section in config["studies"].items():
+        known = rules["$defs"][f"{study}_matrix"]["properties"]
+        for number, mapping in enumerate(mappings(section)):
+            for factor, levels in mapping.items():
+                names = known[factor].get("x-names")
+                for level in levels if names else []:
+                    if level not in config[names]:
+                        place = f"studies.{study}.matrix[{number}].{factor}"
+                        raise Problem(f"{where}: {place}: {level!r} is not among {names}: {', '.join(config[names])}")
+                pattern = known[factor].get("x-file")
+                for level in levels if pattern else []:
+                    if not Path(pattern.format(level)).is_file():
+                        place = f"studies.{study}.matrix[{number}].{factor}"
+                        there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
+                        raise Problem(f"{where}: {place}: there is no {pattern.format(level)}: {', '.join(there)}")
+        for number, comparison in enumerate(section["compare"]):
+            factor, baseline = comparison["factor"], comparison["baseline"]
+            place = f"studies.{study}.compare[{number}]"
+            if factor not in known:
+                raise Problem(f"{where}: {place}.factor: {factor!r} is no factor of {study}: {', '.join(known)}")
+            levels = {str(level) for mapping in mappings(section) for level in mapping[factor]}
+            # The levels of imported results are in their files.
+            if str(baseline) not in levels and not section.get("imports"):
+                raise Problem(f"{where}: {place}.baseline: {baseline!r} is no level of {factor} in the matrix")
+        if mistake := _mistake(study, config):
+            raise Problem(f"{where}: {mistake}")
+    check_only(config, where)
+
+
+def _mistake(study: str, config: dict) -> str:
+    """Return the first mistake in a study's section; a file that it names may have one too."""
+    try:
+        return next(studies.of(study).mistakes(config), "")
+    except (Problem, OSError) as error:
+        return f"studies.{study}: {error}"
+
+
+def check_only(config: dict, where: str) -> None:
+    """Refuse an `only` that names no study, factor or level of the configuration; `where` names its place."""
+    levels: dict[str, set[str]] = {"study": set(config["studies"])}
+    for section in config["studies"].values():
+        for mapping in mappings(section):
+            for factor, values in mapping.items():
+                levels.setdefault(factor, set()).update(map(str, values))
+    for factor, wanted in config["only"].items():
+        if factor not in levels:
+            raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
+        for level in wanted:
+            if str(level) not in levels[factor]:
+                known = ", ".join(sorted(levels[factor]))
+                raise Problem(f"{where}: only.{factor}: {_shown(level)} is no level of it; known: {known}")

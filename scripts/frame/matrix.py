@@ -1,0 +1,211 @@
+"""The cells of a study: its matrix expanded, what cannot exist left out with the reason, each cell with a name."""
+
+import hashlib
+import itertools
+import json
+import math
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from scripts.frame import config as configuration
+from scripts.frame import studies
+from scripts.lib.program import Problem
+
+# What a study's section says beside the settings of its cells.
+_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits")
+# Snakemake keeps a job for each record, and has no memory for many more.
+_MOST_RECORDS = 100_000
+# What stands before the levels of a factor in the name of a cell.
+_SHORT = {
+    "workers": "w",
+    "page_buffer": "pb",
+    "processes": "p",
+    "operation_size": "op",
+    "chunk_size": "chunk",
+    "concurrency": "c",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels and all that it takes to measure it.
+
+    Attributes:
+        name: the readable levels and 10 hexadecimal digits of the resolved settings; the cell's folder.
+        study: the study's name.
+        levels: factor -> level, as text, in the order of the schema; `control` is "" or "twin".
+        settings: what the measuring program is given; what differs here is a different cell.
+        dataset: the id of the data it reads, "" where the study makes none.
+        twin_of: name of the cell that an A/A control repeats, "" for all others.
+    """
+
+    name: str
+    study: str
+    levels: dict[str, str]
+    settings: dict = field(compare=False, hash=False)
+    dataset: str
+    twin_of: str = ""
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """A combination of levels that is left out, and why."""
+
+    levels: dict[str, str]
+    reason: str
+
+
+def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
+    """Return the cells of a study and the combinations that were left out.
+
+    Args:
+        config: a resolved configuration (`scripts.frame.config.resolve`).
+        study: a key of its `studies`.
+
+    Returns:
+        Cells in the order of the matrix, then the A/A twins; each combination once, however often it is named.
+
+    Raises:
+        Problem: nothing is left of the matrix, or of the baseline of a comparison.
+    """
+    section = config["studies"][study]
+    factors, mappings = configuration.factors(study), configuration.mappings(section)
+    cells: dict[str, Cell] = {}
+    omitted: dict[str, Omitted] = {}
+    for mapping in mappings:
+        for combination in itertools.product(*(mapping[factor] for factor in factors)):
+            levels = dict(zip(factors, map(str, combination), strict=True))
+            if reason := next(studies.of(study).impossible(levels, config), ""):
+                omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
+                continue
+            cell = _cell(config, study, levels, factors, "")
+            cells.setdefault(cell.name, cell)
+    originals = list(cells.values())
+    if mappings:
+        _check_left(config, study, originals, omitted)
+    chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
+    twins = [_cell(config, study, _without_control(cell.levels), factors, cell.name) for cell in chosen]
+    return originals + twins, list(omitted.values())
+
+
+def check(config: dict, files: list) -> None:
+    """See that something, and not too much, is left of the matrix of every study of a resolved configuration.
+
+    Raises:
+        Problem: one line that names the file.
+    """
+    for study in config["studies"]:
+        try:
+            _expect_few(config, study)
+            expand(config, study)
+        except Problem as problem:
+            raise Problem(f"{configuration.named(files)}: {problem}") from None
+
+
+def _expect_few(config: dict, study: str) -> None:
+    """Refuse a matrix of so many cells that they cannot even be listed: they are counted, not made."""
+    mappings, times = configuration.mappings(config["studies"][study]), len(repeats(config, study))
+    cells = sum(math.prod(map(len, mapping.values())) for mapping in mappings)
+    if cells * times > _MOST_RECORDS:
+        raise Problem(
+            f"studies.{study}.matrix: {cells:,} combinations, {times:,} times each, are more than"
+            f" {_MOST_RECORDS:,} records; take fewer levels or repeats"
+        )
+
+
+def _check_left(config: dict, study: str, cells: list[Cell], omitted: dict[str, Omitted]) -> None:
+    """Refuse a matrix of which nothing is left, and a baseline of which nothing is left."""
+    reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
+    if not cells:
+        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
+    section = config["studies"][study]
+    # The levels of imported results are in their files.
+    for comparison in [] if section.get("imports") else section["compare"]:
+        factor, baseline = comparison["factor"], str(comparison["baseline"])
+        if not any(cell.levels[factor] == baseline for cell in cells):
+            raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({reasons})")
+
+
+def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
+    """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected."""
+    return [
+        cell
+        for cell in cells
+        if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
+    ]
+
+
+def order(config: dict, study: str, cells: list[Cell]) -> dict[tuple[str, int], int]:
+    """Return the position (0, 1, …) at which each (cell name, repeat) is measured.
+
+    A repeat is a block: all cells once, in a random order that the seed and the repeat decide (METHOD 2). Where one
+    measurement leaves its traces in the next, as credits of a volume do, the order is that of the matrix.
+    """
+    positions = {}
+    for repeat in repeats(config, study):
+        names = [cell.name for cell in cells]
+        if not configuration.is_series(study):
+            names.sort()
+            random.Random(f"{config['seed']} {study} {repeat}").shuffle(names)
+        for name in names:
+            positions[name, repeat] = len(positions)
+    return positions
+
+
+def repeats(config: dict, study: str) -> range:
+    """Return the repeats of a study, from 1: those of the run, or the batteries where these are its unit."""
+    return range(1, config["studies"][study].get("batteries", config["repeats"]) + 1)
+
+
+def digest(value: object) -> str:
+    """Return 10 hexadecimal digits of the sha256 of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def datasets(cells: list[Cell]) -> dict[str, dict]:
+    """Return the data sets that the cells read: id -> settings of the generator."""
+    return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
+
+
+def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, dict], twin_of: str) -> Cell:
+    section = config["studies"][study]
+    levels = {**levels, "control": "twin" if twin_of else ""}
+    settings = {
+        "study": study,
+        "cell": levels,
+        "seed": config["seed"],
+        **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
+    }
+    dataset = ""
+    if "data" in section:
+        data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
+        data = {key: _for_level(value, data_levels) for key, value in section["data"].items()}
+        settings["data"] = data | {**data_levels, "seed": config["seed"]}
+        dataset = "-".join([study, *data_levels.values(), digest(settings["data"])])
+    for factor, part in factors.items():
+        if names := part.get("x-names"):
+            settings[factor] = config[names][levels[factor]]
+        if pattern := part.get("x-file"):
+            settings[factor] = configuration.file_of(pattern, levels[factor])
+    settings = studies.of(study).complete(settings, config)
+    readable = "_".join([*(_short(factor, level) for factor, level in levels.items() if level)])
+    return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
+
+
+def _for_level(value: object, data_levels: dict[str, str]) -> object:
+    """A setting of the data may be a mapping from the levels of a factor that describes them."""
+    if not isinstance(value, dict):
+        return value
+    return next(value[level] for level in data_levels.values() if level in value)
+
+
+def _short(factor: str, level: str) -> str:
+    """A level in a folder's name: numbers say what they count."""
+    text = f"{_SHORT.get(factor, '')}{level}"
+    return re.sub(r"[^A-Za-z0-9.-]", "-", text)
+
+
+def _without_control(levels: dict[str, str]) -> dict[str, str]:
+    return {factor: level for factor, level in levels.items() if factor != "control"}

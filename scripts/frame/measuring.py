@@ -1,0 +1,259 @@
+"""One cell, measured once: the server, the measuring program, the window, the verdict on what was done, the record."""
+
+import argparse
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from scripts.frame import records, studies
+from scripts.lib import cache, host, provenance
+from scripts.lib.processes import owned
+from scripts.lib.program import Problem, read_json
+from scripts.stores import servers, serving
+
+_POLL_S = 1.0
+# What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
+_NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+# A study without a library under test is measured with the workflow's own interpreter; one without data has none.
+_OWN = {"python": sys.executable, "lock_sha256": None, "build": None}
+_NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
+
+
+def require(path: Path) -> dict:
+    """Return an artefact that a step needs.
+
+    Raises:
+        Problem: it has failed; the line gives its reasons.
+    """
+    artefact = read_json(path)
+    if artefact.get("status") != "done":
+        raise Problem(f"{path} failed: {'; '.join(artefact.get('reasons', ['no reason given']))}")
+    return artefact
+
+
+def failed_base(arguments: argparse.Namespace) -> dict:
+    """Return what a record holds even if its cell failed."""
+    plan = read_json(arguments.plan)
+    cell = plan["cells"][arguments.cell]
+    return {
+        "record": 1,
+        "run": plan["run"],
+        "study": plan["study"],
+        "name": arguments.cell,
+        "cell": cell["settings"]["cell"],
+        "repeat": arguments.repeat,
+        "session": arguments.session,
+        "valid": False,
+    }
+
+
+def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
+    """Measure one cell once and write its record; one that was measured before stays as it is."""
+    if _measured(arguments.out):
+        print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
+        return
+    began = time.monotonic()
+    base = failed_base(arguments)
+    plan = read_json(arguments.plan)
+    cell = plan["cells"][arguments.cell]
+    settings, study = cell["settings"], studies.of(plan["study"])
+    environment = require(arguments.environment) if arguments.environment else _OWN
+    provision = require(arguments.provision) if arguments.provision else _NO_DATA
+    manifest = read_json(provision["manifest"]) if provision["manifest"] else {}
+    files = [Path(name) for name in provision["local_files"]]
+    if missing := [str(file) for file in files if not file.exists()]:
+        raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    facts = host.facts(files[0] if files else settings["store"].get("path", "."))
+    with contextlib.ExitStack() as stack:
+        served, location, env = serving.serve(
+            stack, settings["store"], provision, inherited(), arguments.servers, servers_log
+        )
+        job = {
+            "settings": settings,
+            "run": plan["run"],
+            "repeat": arguments.repeat,
+            "manifest": provision["manifest"],
+            "location": location,
+            "local_files": provision["local_files"],
+            "time_limit_s": cell["time_limit_s"],
+            "scratch": str(_scratch(stack, arguments.out)),
+        }
+        child = _Child(stack, environment["python"], settings["study"], job, env, log)
+        window = Window(settings["cell"].get("cache", "any"), files, served)
+        record = child.converse(window, served, cell["time_limit_s"])
+    record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
+    facts["load_after"] = list(os.getloadavg())
+    failed = study.failures(record, settings, manifest)
+    if failed:
+        raise Problem("; ".join(failed))
+    faults, modules = study.faults(record, settings), record.pop("modules")
+    records.write(
+        arguments.out,
+        {
+            **base,
+            "status": "done",
+            "settings": settings,
+            "position": cell["positions"][str(arguments.repeat)],
+            "seed": settings["seed"],
+            "started_utc": started,
+            "step_seconds": time.monotonic() - began,
+            **record,
+            "host": facts,
+            "provenance": {
+                **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
+                "data_sha256": provision["data_sha256"],
+                "account_url": provision.get("account_url"),
+                "lock_sha256": environment["lock_sha256"],
+                "build": environment["build"],
+            },
+            "valid": not faults,
+            "reasons": faults,
+        },
+    )
+
+
+def _measured(record: Path) -> bool:
+    with contextlib.suppress(Problem):
+        return read_json(record).get("status") == "done"
+    return False
+
+
+def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
+    """Return a folder for what the measuring program leaves behind, which is removed with the step."""
+    folder = out.with_name(f".{out.stem}.scratch")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder.absolute()
+
+
+def inherited() -> dict[str, str]:
+    """Return the user's environment without what would change a measurement unseen.
+
+    AWS's files hold settings beside credentials; those of a store are found by the step (`scripts.stores.serving`).
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
+    nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)
+    return env | nothing | {"AWS_EC2_METADATA_DISABLED": "true"}
+
+
+class Window:
+    """The timed window as seen from outside: the page cache before and after, and the requests in between."""
+
+    def __init__(self, state: str, files: list[Path], served: servers.Served | None) -> None:
+        """Say in which `state` the page cache should be for `files`, and whose requests are counted."""
+        self._state, self._files, self._served = state, files, served
+        self.cache: dict = {}
+        self.requests: dict = {}
+
+    def open(self, *, sets_cache: bool) -> None:
+        """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
+        os.sync()
+        if not sets_cache:
+            self.cache = cache.prepare(self._state, self._files) if self._files else _uncontrolled(self._state)
+        if self._served:
+            self._served.open_window()
+
+    def close(self) -> None:
+        """End: the readers are gone."""
+        if self._served:
+            self.requests = self._served.close_window()
+        self.cache["resident_after"] = cache.resident(self._files) if self._files else None
+
+
+def _uncontrolled(asked: str) -> dict:
+    return {"asked": asked, "state": "unverified", "resident_before": None}
+
+
+class _Child:
+    """The measuring program and the conversation with it (see scripts.lib.window)."""
+
+    def __init__(
+        self, stack: contextlib.ExitStack, python: str, study: str, job: dict, env: dict, log: IO[str]
+    ) -> None:
+        self._name, self._log = f"studies.{study}.measure", log
+        command = [python, "-sE", "-m", f"scripts.{self._name}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        try:
+            self._process = stack.enter_context(owned(command, log, env, **pipes))
+        except OSError as error:
+            raise Problem(
+                f"{python} does not start ({error.strerror}); remove the library's artefact and run again"
+            ) from error
+        self._say(job)
+
+    def converse(self, window: Window, served: servers.Served | None, limit_s: float) -> dict:
+        """Answer the program until it hands over its record.
+
+        Raises:
+            Problem: it or its server ended before, or the time limit has passed.
+        """
+        passed = Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
+        with _time_limit(limit_s, passed), selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while True:
+                if served and served.dead():
+                    raise Problem(f"{' and '.join(served.dead())} ended while the cell was measured")
+                if not selector.select(_POLL_S):
+                    continue
+                line = self._process.stdout.readline()
+                if not line:
+                    status = self._process.wait()
+                    if served and served.dead():
+                        continue
+                    self._log.flush()
+                    raise Problem(ending(self._name, status, Path(self._log.name)))
+                message = json.loads(line)
+                if message["event"] == "record":
+                    return message["record"]
+                if message["event"] == "open":
+                    window.open(sets_cache=message["sets_cache"])
+                else:
+                    window.close()
+                self._say({})
+
+    def _say(self, message: dict) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float, passed: Problem) -> Iterator[None]:
+    """Raise `passed` after so many seconds of a `with` block, even where it waits for a server that hangs."""
+
+    def stop(signal_number: int, frame: object) -> None:
+        raise passed
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def ending(name: str, status: int, log: Path) -> str:
+    """Return how a program ended that has failed: by a signal from outside, or by itself, in its own last words."""
+    if status == -signal.SIGKILL:
+        return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
+    how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
+    return f"{name} ended {how}: {last_words(log)}"
+
+
+def last_words(log: Path) -> str:
+    """Return the last line of a program's log that says what went wrong."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
+    return (problems or lines or ["it said nothing"])[-1]

@@ -1,0 +1,1 @@
+"""From tables and facts to pages, whatever the study."""

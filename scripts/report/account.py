@@ -1,0 +1,90 @@
+"""What every report gives account of: failed and invalid cells, what was left out, earlier attempts, the machine."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from scripts.report.page import Table
+from scripts.statistics.tables import factors, without_doubles
+
+
+def troubled(cells: pd.DataFrame, levels: Callable[[pd.DataFrame], pd.DataFrame], noun: str = "Repeats") -> Table:
+    """Return the cells with failed or invalid repeats, and why; `levels` gives the columns that tell cells apart."""
+    if len(cells):
+        cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
+    if cells.empty:
+        return Table("failed-and-invalid", "", pd.DataFrame())
+    frame = levels(cells)
+    frame.insert(0, "", [mark(cell) for cell in cells.to_dict("records")])
+    for column in ("failed", "invalid", "n", "reasons"):
+        frame["valid" if column == "n" else column] = cells[column]
+    return Table(
+        "failed-and-invalid",
+        f"{noun} that failed, and {noun.lower()} that broke a rule of measuring ([INVALID]) or are no longer what was "
+        "written ([EDITED]): shown, and in no verdict.",
+        frame,
+        over={"": cells["invalid"] > 0},
+        meaning="invalid",
+    )
+
+
+def mark(cell: dict) -> str:
+    """Return what stands beside a cell with failed or invalid repeats (METHOD 23)."""
+    if not cell["invalid"]:
+        return "failed"
+    marks = ["[INVALID]"] * (cell["invalid"] > cell["edited"]) + ["[EDITED]"] * (cell["edited"] > 0)
+    return " ".join(marks)
+
+
+def omitted(matrix: pd.DataFrame) -> Table:
+    """Return the combinations of levels that were not measured, and why."""
+    if matrix.empty or "omitted" not in matrix:
+        return Table("omitted", "", pd.DataFrame())
+    matrix = without_doubles(matrix)
+    matrix = matrix[matrix["omitted"] != ""].reset_index(drop=True)
+    frame = matrix[[name for name in factors(matrix) if name != "control" and (matrix[name] != "").any()]]
+    frame = frame.rename(columns=plain_name).assign(reason=matrix["omitted"])
+    return Table("omitted", "Combinations that the matrix names and that were not measured.", frame)
+
+
+def attempts(facts: dict) -> Table:
+    """Return earlier attempts that failed and were repeated."""
+    rows = []
+    for attempt in facts.get("failed_attempts") or []:
+        told = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
+        reasons = told.get("reasons") or []
+        shown = {key: value for key, value in told.items() if isinstance(value, (str, int, float)) and key != "reasons"}
+        rows.append({**shown, "reasons": "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)})
+    return Table("failed-attempts", "Earlier attempts that failed; each was measured again.", pd.DataFrame(rows))
+
+
+def machine(facts: dict) -> Table:
+    """Return the facts of the machine; a column each where several measured."""
+    hosts = facts.get("machines") or [facts.get("machine") or {}]
+    keys = list(dict.fromkeys(key for host in hosts for key in host))
+    frame = pd.DataFrame({"": [plain_name(key) for key in keys]})
+    for number, host in enumerate(hosts, 1):
+        name = f"machine {number}" if len(hosts) > 1 else "value"
+        frame[name] = [fact(host.get(key), key) for key in keys]
+    return Table("machine", "What measured.", frame[(frame.iloc[:, 1:] != "").any(axis=1)])
+
+
+def fact(value: object, key: str = "") -> str:
+    """Return one fact as a cell of a table has it."""
+    if value is None:
+        return ""
+    if key.endswith("_bytes") and isinstance(value, (int, float)):
+        return f"{value / 2**30:.1f} GiB"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def plain_name(name: str) -> str:
+    """Return a factor's or key's name as people read it."""
+    return name.replace("_", " ")
+
+
+def without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without the columns that hold nothing."""
+    return frame.loc[:, [(frame[column].notna() & (frame[column] != "")).any() for column in frame]]

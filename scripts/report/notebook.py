@@ -1,0 +1,149 @@
+"""Executes a notebook on a study's tables and writes one self-contained HTML page and Markdown with SVG."""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts.lib.program import Problem, write_text
+
+TEMPLATES = Path("notebooks/templates")
+# Cells with these tags hold paths of this call: the same tables give the same page wherever it is built.
+NOT_SHOWN = {"parameters", "injected-parameters"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the page `--out`, beside it the same as Markdown, a folder of pictures and numbers, and the answers."""
+    given = _arguments(argv)
+    if given.index:
+        parameters = {"answers": [str(path) for path in given.answers]}
+    else:
+        parameters = {"tables": str(given.tables), "facts": str(given.facts or ""), "study": given.study}
+    build(given.notebook, parameters, given.out.resolve())
+    return 0
+
+
+def build(notebook: Path, parameters: dict, out: Path) -> None:
+    """Write `out` (HTML), its Markdown, `<stem>_files/` and, where the notebook leaves answers, `<stem>_answers.json`.
+
+    All of it is built aside and moved into place at the end, so a failure leaves an earlier report as it was.
+
+    Raises:
+        Problem: the notebook is missing, does not know a parameter, or one of its cells fails.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.stem}.", dir=out.parent) as work:
+        files = Path(work) / f"{out.stem}_files"
+        files.mkdir()
+        executed = _execute(notebook, parameters | {"files": str(files)})
+        page, text = _html(executed, out.stem), _markdown(executed)
+        answers = files / "answers.json"
+        if answers.exists():
+            write_text(out.with_name(f"{out.stem}_answers.json"), answers.read_text(encoding="utf-8"))
+            answers.unlink()
+        _replace_folder(files, out.parent / files.name)
+        write_text(out.with_suffix(".md"), text)
+        write_text(out, page)
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.report", description=__doc__)
+    parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
+    parser.add_argument("--out", type=Path, required=True, help="the HTML page; everything else is named after it")
+    parser.add_argument("--study", default="", help="the study's name, as headings give it")
+    parser.add_argument("--tables", type=Path, help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
+    parser.add_argument("--facts", type=Path, help="JSON: run, machine, libraries, stores, settings, question, limits")
+    parser.add_argument("--index", action="store_true", help="build the page that opens with all studies' answers")
+    parser.add_argument("--answers", type=Path, nargs="+", default=[], help="with --index: a JSON a study")
+    given = parser.parse_args(argv)
+    if given.index and not given.answers:
+        parser.error("--index needs --answers")
+    if not given.index and not given.tables:
+        parser.error("--tables is missing")
+    return given
+
+
+def _execute(notebook: Path, parameters: dict):
+    """Return the executed notebook; its kernel sees no configuration of the user."""
+    if not notebook.is_file():
+        raise Problem(f"{notebook} does not exist; name a notebook of notebooks/")
+    # A folder in the system's own, short place: the names of the kernel's sockets have a limit of 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="report.") as work:
+        return _papermill(notebook, parameters, Path(work))
+
+
+def _papermill(notebook: Path, parameters: dict, work: Path):
+    os.environ |= {
+        "IPYTHONDIR": str(work / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(work / "config"),
+        "JUPYTER_RUNTIME_DIR": str(work / "runtime"),
+        "JUPYTER_NO_CONFIG": "1",
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "PYTHONNOUSERSITE": "1",
+        "BOKEH_SIMPLE_IDS": "yes",
+    }
+    os.environ.pop("PYTHONPATH", None)
+    # Jupyter reads these variables when it is imported.
+    import papermill
+    from nbconvert.filters import strip_ansi
+    from traitlets.config import Config
+
+    known = papermill.inspect_notebook(str(notebook))
+    if unknown := sorted(parameters.keys() - known.keys()):
+        raise Problem(f"{notebook}: unknown parameter {unknown[0]}; known: {', '.join(known)}")
+    try:
+        return papermill.execute_notebook(
+            str(notebook),
+            str(work / "executed.ipynb"),
+            parameters,
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=str(Path.cwd()),
+            config=Config(KernelManager={"transport": "ipc"}),
+            # At its end the kernel is interrupted, which is no error to tell of.
+            extra_arguments=["--log-level=CRITICAL"],
+        )
+    except papermill.PapermillExecutionError as error:
+        if error.ename == Problem.__name__:
+            raise Problem(error.evalue) from error
+        print(strip_ansi("\n".join(error.traceback)), file=sys.stderr)
+        raise Problem(f"{notebook}: cell {error.cell_index} failed: {error.ename}: {error.evalue}") from error
+
+
+def _shown(notebook):
+    cells = [cell for cell in notebook.cells if not NOT_SHOWN & set(cell.metadata.get("tags", []))]
+    return type(notebook)({**notebook, "cells": cells})
+
+
+def _html(notebook, stem: str) -> str:
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(
+        template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())], exclude_anchor_links=True
+    )
+    text, _ = exporter.from_notebook_node(_shown(notebook), {"metadata": {"name": stem}})
+    return text
+
+
+def _markdown(notebook) -> str:
+    from nbconvert import MarkdownExporter
+    from traitlets.config import Config
+
+    priority = {"display_data_priority": ["text/markdown", "text/plain"]}
+    exporter = MarkdownExporter(exclude_input=True, config=Config(NbConvertBase=priority))
+    text, _ = exporter.from_notebook_node(_shown(notebook))
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
+    return "\n".join(kept).strip() + "\n"
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Put `new` where `old` is: what an earlier report left there and this one lacks must not stay."""
+    aside = new.with_name("old")
+    if old.exists():
+        old.rename(aside)
+    if any(new.iterdir()):
+        shutil.move(new, old)

@@ -1,0 +1,194 @@
+"""What a notebook's cells call to show something, once for the HTML page and once for Markdown.
+
+All text that it is given is plain but for the marks of `scripts.report.markup`, which escapes it.
+
+Figures and tables leave their numbers as CSV in the report's folder of files, and figures an SVG for Markdown.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from IPython.display import display
+
+from scripts.lib.program import write_json, write_text
+from scripts.report import plot_html, plot_svg
+from scripts.report.markup import heading, html, html_line, link, markdown, markdown_cell, markdown_line
+from scripts.report.plot import Figure, legible
+
+# Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
+_AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
+MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
+ROWS_IN_MARKDOWN = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as people read it.
+
+    `frame` holds the numbers as they are, `formats` what to make of a column, `over` (column -> a bool or the name of a
+    colour a row) which cells are coloured, and `meaning` says why. `numbers` is what the CSV has where the frame holds
+    texts.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    formats: Mapping[str, Callable] = field(default_factory=dict)
+    over: Mapping[str, Iterable] = field(default_factory=dict)
+    meaning: str = ""
+    numbers: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture that is no plot: an SVG document, and in `numbers` what it shows."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    numbers: pd.DataFrame
+
+
+class Page:
+    """The report that is being written; `files` is its folder of pictures and numbers."""
+
+    def __init__(self, files: Path | str) -> None:
+        """Show figures and tables with their files in `files`."""
+        self.files = Path(files)
+        self._loader = plot_html.loader()
+
+    def text(self, *lines: str) -> None:
+        """Show paragraphs, and what else `scripts.report.markup` makes of text."""
+        if any(lines):
+            _show(html=html(*lines), markdown=markdown(*lines))
+
+    def section(self, title: str, text: str) -> None:
+        """Show text under a heading of its own; without text there is no heading either."""
+        if text:
+            self.text(heading(3, title), text)
+
+    def figure(self, figure: Figure) -> None:
+        """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
+        if not figure.panels:
+            return self.text(figure.caption and f"{figure.title}: {figure.caption}")
+        figure = legible(figure)
+        self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure))
+        # Once is enough for a page, and a page without figures needs none.
+        self._loader = ""
+
+    def drawing(self, drawing: Drawing) -> None:
+        """Show a drawing with its caption and a link to its numbers; without any numbers there is none."""
+        if len(drawing.numbers):
+            self._picture(drawing, drawing.svg, f'<div style="overflow-x: auto">{drawing.svg}</div>')
+
+    def _picture(self, shown: Figure | Drawing, svg: str, drawn: str) -> None:
+        picture = self._path(shown.name, "svg")
+        write_text(self.files / picture.name, svg)
+        title, caption = f"{shown.title}.", f"{shown.caption} {self._numbers(shown.name, shown.numbers)}"
+        _show(
+            html=f"<figure>{drawn}<figcaption><b>{html_line(title)}</b> {html_line(caption)}</figcaption></figure>",
+            markdown=f"!{markdown_line(link(shown.title, str(picture)))}\n\n"
+            f"*{markdown_line(title)}* {markdown_line(caption)}",
+        )
+
+    def table(self, table: Table, otherwise: str = "Nothing to list.") -> None:
+        """Show a table with its caption and a link to its numbers; one without rows leaves a sentence."""
+        if table.frame.empty:
+            return self.text(otherwise)
+        numbers = self._numbers(table.name, table.frame if table.numbers is None else table.numbers)
+        colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
+        limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
+        mark = MARKS["over"] if "over" in colours else ""
+        marked = f" Marked{mark}: {table.meaning}." if colours & MARKS.keys() else ""
+        texts = _formatted(table)
+        caption = f"<figcaption>{html_line(f'{table.caption}{limit} {numbers}')}</figcaption>"
+        _show(
+            html=f'<figure><div class="scroll">{_html(texts, table)}</div>{caption}</figure>',
+            markdown=f"{_markdown(texts, table)}\n\n{markdown_line(f'{table.caption}{marked} {numbers}')}",
+        )
+
+    def answers(self, answers: dict) -> None:
+        """Leave the study's answers for the index."""
+        write_json(self.files / "answers.json", answers)
+
+    def _numbers(self, name: str, numbers: pd.DataFrame) -> str:
+        path = self._path(name, "csv")
+        write_text(self.files / path.name, numbers.to_csv(index=False, lineterminator="\n"))
+        return link("Numbers (CSV)", str(path))
+
+    def _path(self, name: str, suffix: str) -> Path:
+        """Where a file lies, seen from the page; names of jobs from elsewhere are parts of some names."""
+        clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
+        told = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return Path(self.files.name, f"{told}.{suffix}")
+
+
+def _show(**forms: str) -> None:
+    display({f"text/{form}": text for form, text in forms.items()}, raw=True)
+
+
+def _formatted(table: Table) -> pd.DataFrame:
+    texts = {}
+    for column in table.frame:
+        form = table.formats.get(column, str)
+        texts[column] = ["" if pd.isna(value) else form(value) for value in table.frame[column]]
+    return pd.DataFrame(texts, dtype=str)
+
+
+def _colours(flags: Iterable) -> list[str]:
+    return [flag if isinstance(flag, str) else "over" if flag else "" for flag in flags]
+
+
+def _numeric(texts: pd.DataFrame, table: Table) -> set[str]:
+    """Return the columns of numbers, and those whose texts are a number with its interval."""
+
+    def is_number(column: str) -> bool:
+        found = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
+        with_intervals = all(found) and any(match[1] for match in found)
+        return pd.api.types.is_numeric_dtype(table.frame[column]) or with_intervals
+
+    return {column for column in texts if is_number(column)}
+
+
+def _html(texts: pd.DataFrame, table: Table) -> str:
+    numeric = _numeric(texts, table)
+    over = {column: _colours(flags) for column, flags in table.over.items()}
+    # The rarer kind of column is named in its cells, which saves a part of a long table's bytes.
+    mostly = len(numeric) > len(texts.columns) / 2
+    kinds = {column: ([] if mostly else ["n"]) if column in numeric else ["t"] if mostly else [] for column in texts}
+    head = "".join(f"<th{_classes(kinds[column])}>{html_line(column)}</th>" for column in texts)
+    rows = []
+    for row, values in enumerate(texts.itertuples(index=False, name=None)):
+        cells = []
+        for column, value in zip(texts, values, strict=True):
+            colour = [over[column][row]] if column in over and over[column][row] else []
+            cells.append(f"<td{_classes(kinds[column] + colour)}>{html_line(value)}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f"<table{_classes(['numbers'] * mostly)}>{body}</table>"
+
+
+def _classes(names: list[str]) -> str:
+    return f' class="{" ".join(names)}"' if len(names) > 1 else f" class={names[0]}" if names else ""
+
+
+def _markdown(texts: pd.DataFrame, table: Table) -> str:
+    numeric = _numeric(texts, table)
+    marks = {column: [MARKS.get(name, "") for name in _colours(flags)] for column, flags in table.over.items()}
+    lines = [
+        "| " + " | ".join(map(markdown_cell, texts.columns)) + " |",
+        "|" + "|".join("---:" if column in numeric else "---" for column in texts) + "|",
+    ]
+    for row, values in enumerate(texts.head(ROWS_IN_MARKDOWN).itertuples(index=False, name=None)):
+        cells = [
+            markdown_cell(value) + (marks[column][row] if column in marks else "")
+            for column, value in zip(texts, values, strict=True)
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    left = len(texts) - ROWS_IN_MARKDOWN
+    return "\n".join(lines) + (f"\n\n{left} more rows are in the numbers." if left > 0 else "")

@@ -1,0 +1,78 @@
+"""Numbers and lists as people read them in a report, whatever the study."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import numpy as np
+
+from scripts.report.markup import bold, bullets, paragraph
+
+
+def number(value: float) -> str:
+    """Return a ratio or a time with three significant digits, never with an exponent."""
+    if not np.isfinite(value):
+        return "unknown"
+    rounded = float(f"{value:.3g}")
+    digits = 2 if rounded == 0 else max(0, 2 - int(np.floor(np.log10(abs(rounded)))))
+    return f"{value:.{digits}f}"
+
+
+def ratio(value: float) -> str:
+    """Return a ratio with as many digits as tell it from 1: two decimals from 0.1 on."""
+    return f"{value:.2f}" if 0.1 <= value < 10 else number(value)
+
+
+def span(values: Iterable[float], text=ratio) -> str:
+    """Return "1.12 to 1.34", or the one number where all read the same."""
+    values = [value for value in values if np.isfinite(value)]
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def listing(parts: Iterable[str], last: str = "and") -> str:
+    """Return "a, b and c"."""
+    parts = list(parts)
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def count(number_of: int, noun: str) -> str:
+    """Return "1 block", "6 blocks"."""
+    return f"{number_of} {noun}" if number_of == 1 else f"{number_of} {noun}s"
+
+
+def capital(text: str) -> str:
+    """Return `text` with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def outline(found: Iterable[object], otherwise: str) -> str:
+    """Return sentences as a list, by what is compared and by place, or `otherwise` where there is none.
+
+    Each of `found` has `factor`, `where` and `text`, as a data class or as a mapping.
+    """
+    rows = [one if isinstance(one, dict) else asdict(one) for one in found]
+    blocks = []
+    for factor in dict.fromkeys(row["factor"] for row in rows):
+        chosen = [row for row in rows if row["factor"] == factor]
+        if len(chosen) < len(rows):
+            blocks.append(paragraph(bold(capital(factor.replace("_", " ")))))
+        for where in dict.fromkeys(row["where"] for row in chosen):
+            texts = [row["text"] for row in chosen if row["where"] == where]
+            if len(texts) == 1:
+                blocks.append(bullets([f"{capital(where)}, {texts[0]}"]))
+            else:
+                blocks.append(bullets([f"{capital(where)}:"]) + bullets(texts, level=2))
+    return "".join(blocks) or otherwise
+
+
+def provenance(facts: dict) -> str:
+    """Return which code measured, from which state of the project, in how many sessions; "" where nothing did."""
+    codes, commits = facts.get("code") or [], facts.get("git") or []
+    if not codes:
+        return ""
+    dirty = ", with uncommitted changes" if facts.get("dirty") else ""
+    sessions = f" in {count(len(facts['sessions']), 'session')}" if facts.get("sessions") else ""
+    return (
+        f"Measured{sessions} by code {', '.join(code[:12] for code in codes)} "
+        f"(commit {', '.join(commit[:12] for commit in commits) or 'unknown'}{dirty})."
+    )

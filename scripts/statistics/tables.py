@@ -1,0 +1,236 @@
+"""Records to data frames: runs, samples and cells of any study.
+
+Nothing here knows a study. Factors are the columns of matrix.csv beside `cell`, `omitted` and `twin_of`; metrics are
+the keys of a record's `seconds`; samples carry their final column names. Levels are text throughout ("3.10" stays
+"3.10"). Rows stand in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.frame import records
+from scripts.lib.program import Problem, write_text
+from scripts.statistics import stats
+
+# What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
+OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
+# The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
+METRICS = ("total", "open", "first", "rest")
+MIB = 2**20
+_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
+_OF_EVERY_RECORD = ("cell", "repeat", "status", "ok", "edited", "reasons")
+_FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
+
+
+def read_matrix(path: Path | str) -> pd.DataFrame:
+    """Return the cells of matrix.csv that are not left out: cell, factors…, twin_of, all of it text.
+
+    Raises:
+        Problem: the file is missing or is no matrix.
+    """
+    try:
+        matrix = without_doubles(pd.read_csv(path, dtype=str, keep_default_na=False))
+        return matrix[matrix["omitted"] == ""][["cell", *factors(matrix), "twin_of"]].reset_index(drop=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Problem(f"{path} is no matrix of cells ({error}); remove it and run again") from error
+
+
+def without_doubles(matrix: pd.DataFrame) -> pd.DataFrame:
+    """Return a matrix in which each cell stands once; a row that names it again is omitted, with that as the reason."""
+    doubled = (matrix["cell"] != "") & matrix["cell"].duplicated()
+    reason = "another row of matrix.csv is of the same cell: " + matrix["cell"]
+    return matrix.assign(omitted=matrix["omitted"].mask(doubled, reason), cell=matrix["cell"].mask(doubled, ""))
+
+
+def factors(matrix: pd.DataFrame) -> list[str]:
+    """Return the factors of a matrix in its order."""
+    return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
+
+
+def read_records(folder: Path | str, matrix: pd.DataFrame, run: str, study: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return (runs, samples) of the records `folder`/<cell>/repeat=<n>.json of the matrix's cells.
+
+    Returns:
+        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons,
+            `seconds <name>`, work, requests, facts, and the hashes `code` and `data` of what measured and was read.
+        samples: samples.csv, a row a sample: its own columns, then cell, factors…, repeat, status, valid.
+
+    A record that cannot be read, or that is not that of its place or label, is named on standard error and counts as
+    failed. Records of cells that are no longer in the matrix are left out, which one line says.
+    """
+    rows, of_records = [], []
+    names = factors(matrix)
+    for cell, *levels in matrix[["cell", *names]].itertuples(index=False):
+        label = dict(zip(names, levels, strict=True))
+        for repeat, path in records.repeats(Path(folder, cell)):
+            summary, samples = _read(path, label, run, study)
+            of_records.append({"cell": cell, "repeat": repeat, **summary})
+            place = {"cell": cell, **label, "repeat": repeat, "status": summary["status"], "valid": summary["ok"]}
+            rows += [{**sample, **place} for sample in samples]
+    strange = {path.name for path in Path(folder).glob("*/") if path.name not in set(matrix["cell"])}
+    if strange:
+        print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
+    empty = ["cell", *names, "repeat", "status", "valid"]
+    return (
+        pd.DataFrame(of_records, columns=None if of_records else [*_OF_EVERY_RECORD]),
+        pd.DataFrame(rows, columns=None if rows else empty),
+    )
+
+
+def metrics(runs: pd.DataFrame) -> list[str]:
+    """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
+    measured = {column.removeprefix("seconds ") for column in runs if column.startswith("seconds ")}
+    found = (measured or set(METRICS)) - set(OVERHEAD)
+    return [name for name in METRICS if name in found] + sorted(found - set(METRICS))
+
+
+def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return cells.csv: one row per cell, summarised over its valid repeats, with failed and invalid ones counted.
+
+    Edited records are among the invalid ones.
+
+    Times: medians in seconds, metrics with the interval of `stats.median`. Throughput (MiB/s) and amplification are
+    totals over totals. Counts and bytes: medians; requests_spread is the largest minus the smallest, which should be 0.
+    A fact that differs between repeats has all its values, joined by " | ".
+    """
+    timed = metrics(runs)
+    overhead = [name for name in OVERHEAD if f"seconds {name}" in runs] or list(OVERHEAD[:4])
+    parts = dict(list(runs.groupby("cell", sort=False)))
+    rows = []
+    for cell in matrix[["cell", *factors(matrix)]].to_dict("records"):
+        part = parts.get(cell["cell"], runs.iloc[:0])
+        wrong = part[~part["ok"].astype(bool)]
+        counted = {"n": len(part) - len(wrong), "failed": int((wrong["status"] != "done").sum())}
+        counted |= {"invalid": len(wrong) - counted["failed"], "edited": int(wrong["edited"].sum())}
+        summary = _summary(part[part["ok"].astype(bool)], timed, overhead)
+        rows.append({**cell, **counted, **summary, "reasons": _reasons(wrong)})
+    return pd.DataFrame(rows, dtype=object).infer_objects()
+
+
+def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
+    """Write a table as CSV, whole or not at all.
+
+    Numbers have so many significant digits, or the fewest that read back as the same double. What was measured is
+    written in full; what was computed from it with 12 digits: the last bits of a logarithm depend on the processor.
+    """
+    write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
+
+
+def _read(path: Path, label: dict[str, str], run: str, study: str) -> tuple[dict, list[dict]]:
+    try:
+        record = records.read(path, run, study, label)
+        return _run(record), record.get("samples", [])
+    except Problem as problem:
+        print(f"left out: {problem}", file=sys.stderr)
+        return {"status": "failed", "ok": False, "edited": False, "reasons": [str(problem)]}, []
+
+
+def _run(record: dict) -> dict:
+    done = record["status"] == "done"
+    faults = records.faults(record)
+    run = {"status": record["status"], "ok": done and not faults, "edited": records.edited(record), "reasons": faults}
+    if not done:
+        return run
+    work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
+    requests = record.get("requests", {}).values()
+    facts = {**cache, **(record.get("effective") or {}), "cache_state": cache.get("state")}
+    return {
+        **run,
+        **{f"seconds {name}": _float(value) for name, value in record["seconds"].items()},
+        "read": json.dumps(record.get("read")),
+        "logical_bytes": _float(work.get("logical_bytes")),
+        "tasks": _float(work.get("tasks_done")),
+        "requests": _sum(requests, "count"),
+        "bytes_offered": _sum(requests, "bytes_offered"),
+        "bytes_delivered": _sum(requests, "bytes_delivered"),
+        **{name: facts.get(name) for name in _FACTS},
+        "resident_before": _float(facts.get("resident_before")),
+        "resident_after": _float(facts.get("resident_after")),
+        "code": provenance.get("code_sha256", ""),
+        "data": provenance.get("data_sha256", ""),
+        "packages": provenance.get("lock_sha256", ""),
+        "machine": json.dumps([record.get("host", {}).get(key) for key in ("cpu", "affinity", "kernel")]),
+    }
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _sum(requests: Iterable[dict], key: str) -> float:
+    """NaN where the store is not embedded, or where bytes were offered whose delivery was not measured."""
+    if not requests:
+        return math.nan
+    return sum(_float(method.get(key) if method.get("bytes_offered") else method.get(key) or 0) for method in requests)
+
+
+def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
+    summary: dict = {}
+    for name in timed:
+        middle = stats.median(_column(good, f"seconds {name}"))
+        summary |= {f"{name}_s": middle.value, f"{name}_s_low": middle.low, f"{name}_s_high": middle.high}
+    summary |= {f"{name}_s": _median(good, f"seconds {name}") for name in overhead}
+    logical = _column(good, "logical_bytes")
+    summary["throughput_mib_s"] = stats.rate(logical / MIB, _column(good, "seconds total"))
+    for name in _COUNTS:
+        summary[name] = _whole(_median(good, name))
+        if name == "requests":
+            summary["requests_spread"] = _whole(_spread_of_like(good, name))
+    moved = _column(good, "bytes_delivered").fillna(_column(good, "bytes_offered"))
+    summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
+    summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
+    summary |= {name: _median(good, name) for name in ("resident_before", "resident_after")}
+    summary["outlying_repeats"] = _outlying(good)
+    return summary | {"cache_state": _one(_column(good, "cache_state"))}
+
+
+def _outlying(good: pd.DataFrame, least: int = 6) -> str:
+    """The repeats whose total lies outside Tukey's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
+
+    They are flagged, not removed: every figure and verdict has them.
+    """
+    total = _column(good, "seconds total")
+    if len(total) < least:
+        return ""
+    low, high = total.quantile([0.25, 0.75])
+    reach = 1.5 * (high - low)
+    return " ".join(str(repeat) for repeat in good["repeat"][(total < low - reach) | (total > high + reach)])
+
+
+def _spread_of_like(rows: pd.DataFrame, name: str) -> float:
+    """The largest difference between repeats that read the same objects; NaN where no two did."""
+    like = _column(rows, name).groupby(_column(rows, "read")).agg(["min", "max", "count"])
+    several = like[like["count"] > 1]
+    return float((several["max"] - several["min"]).max()) if len(several) else math.nan
+
+
+def _column(rows: pd.DataFrame, name: str) -> pd.Series:
+    return rows[name] if name in rows else pd.Series(math.nan, index=rows.index, dtype=float)
+
+
+def _median(rows: pd.DataFrame, name: str) -> float:
+    return stats.median(_column(rows, name)).value
+
+
+def _whole(value: float) -> int | float | None:
+    """A count as an integer; medians of an even number of counts may lie between two."""
+    return None if math.isnan(value) else int(value) if value == int(value) else value
+
+
+def _one(values: pd.Series) -> object:
+    found = sorted({value.item() if hasattr(value, "item") else value for value in values.dropna()}, key=str)
+    whole = [int(value) if isinstance(value, float) and value == int(value) else value for value in found]
+    return whole[0] if len(whole) == 1 else " | ".join(map(str, whole)) or None
+
+
+def _reasons(wrong: pd.DataFrame) -> str:
+    repeats: dict[str, list[str]] = {}
+    for repeat, reasons in zip(wrong["repeat"], wrong["reasons"], strict=True):
+        for reason in reasons:
+            repeats.setdefault(" ".join(str(reason).split()), []).append(str(repeat))
+    return "; ".join(f"repeat{'s' * (len(some) > 1)} {', '.join(some)}: {reason}" for reason, some in repeats.items())

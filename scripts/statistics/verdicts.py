@@ -1,0 +1,241 @@
+"""Runs to verdicts: which arm is faster, by how much, and where an arm stops scaling (METHOD 6, 7, 17, 19)."""
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from scripts.lib.program import Problem
+from scripts.statistics import stats
+from scripts.statistics.tables import factors, metrics
+
+# Families whose baseline and contender are cells, not levels of a factor.
+CONTEST, CONTROL = "contest", "control"
+OF_CELLS = (CONTEST, CONTROL)
+# What has to be alike in both arms of a block.
+_SAME = {
+    "code": "the measuring code differs",
+    "data": "the data differ",
+    "logical_bytes": "the amount of data differs",
+    "packages": "the Python packages differ",
+    "machine": "the machine differs",
+}
+_JUDGEMENT = (
+    *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "verdict"),
+    *("detectable_ratio", "note"),
+)
+Pair = tuple[dict, dict]
+
+
+def verdicts_table(
+    matrix: pd.DataFrame,
+    runs: pd.DataFrame,
+    compare: Sequence[dict],
+    equivalence_percent: float = 5,
+    seed: int = 1,
+    contest: Callable[[dict], Hashable | None] = lambda cell: None,
+) -> pd.DataFrame:
+    """Return verdicts.csv: a row a comparison and metric, in the order of `compare`, then of the matrix.
+
+    A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
+    comparisons of a factor on `total` are one family, whose p are adjusted jointly (`stats.judge`). The other metrics
+    are secondary: each of their rows is a family of its own, so that its p is adjusted for nothing.
+
+    Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
+    name, on `total` alone, all contests together. Factor `control`, the A/A control: a cell and its twin; twins enter
+    no other comparison.
+
+    A block counts where both arms have a valid record. Arms that differ in a block in measuring code, data or amount of
+    data are `not comparable`, have no ratio and enter no family.
+
+    Args:
+        matrix: see `tables.read_matrix`.
+        runs: see `tables.read_records`.
+        compare: mappings with `factor` and `baseline`, its level.
+        equivalence_percent: differences inside are `same`.
+        seed: of the sign flips beyond 12 blocks.
+        contest: which contest a cell is in, by its levels; None: in none.
+
+    Raises:
+        Problem: `compare` names a factor, or a level, that no cell has.
+    """
+    families: dict[str, list[Pair]] = {}
+    for entry in compare:
+        families.setdefault(entry["factor"], []).extend(_pairs(matrix, entry["factor"], str(entry["baseline"])))
+    named = {frozenset((base["cell"], other["cell"])) for pairs in families.values() for base, other in pairs}
+    families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
+    cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
+    families[CONTROL] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
+    names = metrics(runs)
+    columns = ["status", *(f"seconds {name}" for name in names), *_SAME]
+    blocks = np.sort(runs["repeat"].unique())
+    wide = {column: _by_block(runs, column).reindex(blocks) for column in columns}
+    rows = []
+    for factor, pairs in families.items():
+        arms = {column: _arms(table, pairs) for column, table in wide.items()}
+        differing = _differing(arms, blocks)
+        wanted = [name for name in names if name == "total" or factor != CONTEST]
+        judged = {name: _judge(name, arms, blocks, differing, equivalence_percent, seed) for name in wanted}
+        for number, (base, other) in enumerate(pairs):
+            level = "cell" if factor in OF_CELLS else factor
+            head = {"factor": factor, "baseline": base[level], "contender": other[level]}
+            alike = [name for name in factors(matrix) if factor == CONTROL or base[name] == other[name]]
+            head |= {name: base[name] if name in alike else "" for name in factors(matrix)}
+            for name, judgements in judged.items():
+                role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
+                rows.append({**head, "metric": name, "role": role, **judgements[number]})
+    columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def stops_scaling(
+    runs: pd.DataFrame, arm: Sequence[str], time: str = "total_s", equivalence_percent: float = 5
+) -> pd.DataFrame:
+    """Return where each arm stops scaling: the workers beyond which no larger number is shown to take less time.
+
+    Less time: over complete blocks, the interval of the ratio of total times (`stats.bootstrap_interval`) lies below 1
+    and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
+
+    Args:
+        runs: a row a valid record (or several that are alike): `arm`, workers (whole numbers), repeat and `time`.
+        arm: the factors that tell arms apart, `workers` not among them.
+        time: the column of the total time in seconds.
+        equivalence_percent: differences inside are none.
+
+    Returns:
+        A row an arm, in order of appearance: its levels, base_workers and base_s (the fewest workers and their median
+        time, METHOD 19), stops_at (NA where the most workers measured still reduce the time, or blocks are too few to
+        tell), next_workers, ratio, ratio_low, ratio_high (time at the next number / at stops_at), words.
+    """
+    rows = []
+    for levels, part in runs.groupby(list(arm), sort=False, observed=True):
+        part = part.assign(workers=part["workers"].astype(int))
+        totals = part.pivot_table(index="repeat", columns="workers", values=time, aggfunc="first")
+        rows.append({**dict(zip(arm, levels, strict=True)), **_scaling(totals, equivalence_percent)})
+    columns = [*arm, "base_workers", "base_s", "stops_at", "next_workers", "ratio", "ratio_low", "ratio_high", "words"]
+    return pd.DataFrame(rows, columns=columns).astype({"stops_at": "Int64", "next_workers": "Int64"})
+
+
+def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
+    known = [name for name in factors(matrix) if name != "control"]
+    cells = matrix[matrix["twin_of"] == ""].to_dict("records")
+    if factor not in known:
+        raise Problem(f"compare: {factor} is no factor of this study; name one of {', '.join(known)}")
+    levels = dict.fromkeys(cell[factor] for cell in cells)
+    if cells and baseline not in levels:
+        raise Problem(f"compare: no cell has the baseline {factor} {baseline}; name one of {', '.join(levels)}")
+    others = [name for name in known if name != factor]
+    bases = {tuple(cell[name] for name in others): cell for cell in cells if cell[factor] == baseline}
+    places = [(bases.get(tuple(cell[name] for name in others)), cell) for cell in cells if cell[factor] != baseline]
+    return [(base, cell) for base, cell in places if base]
+
+
+def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
+    """All pairs of cells of one contest, in the order of the matrix; twins are in none."""
+    found: dict[Hashable, list[dict]] = {}
+    for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
+        found.setdefault(contest(cell), []).append(cell)
+    return [pair for one, cells in found.items() if one is not None for pair in itertools.combinations(cells, 2)]
+
+
+def _by_block(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A column of the runs as a table of blocks and cells, missing where there is no record, or no valid one."""
+    rows = runs if column == "status" else runs[runs["ok"].astype(bool)]
+    rows = rows if column in rows else rows.assign(**{column: math.nan})
+    return rows.pivot(index="repeat", columns="cell", values=column)
+
+
+def _arms(table: pd.DataFrame, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
+    """The table's values for all baselines and for all contenders, each by block and comparison."""
+    cells = ([pair[arm]["cell"] for pair in pairs] for arm in (0, 1))
+    return tuple(table.reindex(columns=names).to_numpy() for names in cells)
+
+
+def _judge(
+    name: str, arms: dict[str, tuple], blocks: np.ndarray, differing: list[str], equivalence_percent: float, seed: int
+) -> list[dict]:
+    """The judgement of each comparison of a factor, on one metric."""
+    base, other = (table.astype(float) for table in arms[f"seconds {name}"])
+    complete = np.logical_and.reduce([(table > 0) & (table < math.inf) for table in (base, other)])
+    base, other = (np.where(complete, table, math.nan) for table in (base, other))
+    lost = ~complete & (pd.notna(arms["status"][0]) | pd.notna(arms["status"][1]))
+    d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
+    numbers = range(len(differing))
+    families = [list(numbers)] if name == "total" else [[number] for number in numbers]
+    found = [verdict for family in families for verdict in stats.judge(d[:, family], equivalence_percent, seed)]
+    judgements = []
+    for number, verdict in enumerate(found):
+        gone = blocks[lost[:, number]]
+        notes = (
+            differing[number] or _note(verdict),
+            f"{_blocks(gone)} failed, invalid or missing in an arm" if len(gone) else "",
+        )
+        values = (
+            *(int(complete[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
+            *(verdict.ratio, verdict.low, verdict.high, verdict.p),
+            *("not comparable" if differing[number] else verdict.verdict, verdict.detectable_ratio),
+            "; ".join(filter(None, notes)),
+        )
+        judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
+    return judgements
+
+
+def _differing(arms: dict[str, tuple], blocks: np.ndarray) -> list[str]:
+    """In words, what differs between the arms of each comparison in a block that both have; "" if nothing does."""
+    told: list[list[str]] = [[] for _ in range(arms["status"][0].shape[1])]
+    for column, what in _SAME.items():
+        base, other = arms[column]
+        differs = pd.notna(base) & pd.notna(other) & (base != other)
+        for number in np.flatnonzero(differs.any(axis=0)):
+            told[number].append(f"{what} between the arms in {_blocks(blocks[differs[:, number]])}")
+    return ["; ".join(parts) for parts in told]
+
+
+def _note(found: stats.Verdict) -> str:
+    if found.verdict == "too few repeats":
+        return f"{found.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
+    if found.verdict != "no evidence":
+        return ""
+    outside = found.low > 1 or found.high < 1
+    if outside and found.p > stats.LEVEL:
+        return "the interval excludes 1, but p > 0.05"
+    return "p <= 0.05, but the interval includes 1" if found.p <= stats.LEVEL else ""
+
+
+def _blocks(blocks: Iterable[int]) -> str:
+    numbers = [str(block) for block in sorted(blocks)]
+    return f"block{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def _scaling(totals: pd.DataFrame, equivalence_percent: float) -> dict:
+    counts = list(totals.columns)
+    found = {"base_workers": counts[0], "base_s": float(totals[counts[0]].median())}
+    if len(counts) == 1:
+        return found | {"words": f"only {_workers(counts[0])} measured"}
+    bound = math.log1p(equivalence_percent / 100)
+    logs = np.log(totals.to_numpy(dtype=float))
+    for place, count in enumerate(counts[:-1]):
+        d = logs[:, place + 1 :] - logs[:, [place]]
+        low, high = stats.bootstrap_interval(d)
+        if ((high < 0) & (low < -bound)).any():
+            continue
+        if np.isnan(high).any():
+            few = f"fewer than {stats.MIN_BLOCKS} complete repeats"
+            return found | {"words": f"{few}: where more workers stop to help is not decided"}
+        ratio, least, most = np.exp([np.nanmedian(d[:, 0]), low[0], high[0]]).tolist()
+        shown = f"{counts[place + 1]} take {ratio:.2f} ({least:.2f} to {most:.2f}) times as long"
+        return found | {
+            "stops_at": count,
+            "next_workers": counts[place + 1],
+            "ratio": ratio,
+            "ratio_low": least,
+            "ratio_high": most,
+            "words": f"beyond {_workers(count)} no less time is shown: {shown}",
+        }
+    return found | {"words": f"still less time at {_workers(counts[-1])}, the most measured"}
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'s' * (count != 1)}"

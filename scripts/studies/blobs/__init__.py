@@ -1,0 +1,1 @@
+"""Parallel input from object stores and file systems (MPI)."""

@@ -1,0 +1,70 @@
+"""The page cache before every iteration of a cell (METHOD 8)."""
+
+import os
+import socket
+import time
+from pathlib import Path
+
+from scripts.lib import cache
+from scripts.studies.blobs.patterns import Plan
+
+_TRIES, _PAUSE_S = 10, 0.02
+
+
+def files(job: dict, plan: Plan) -> list[Path]:
+    """Return the files on this machine that hold what a cell reads.
+
+    On a file system, and of the S3 server, an object is a file; Azurite's extents cannot be told apart, so it is all.
+    """
+    local = [Path(file) for file in job["local_files"]]
+    return local[: plan.objects] if job["settings"]["store"]["kind"] in ("posix", "s3") else local
+
+
+def ready(asked: str, files: list[Path]) -> dict | None:
+    """Bring files into the state that a cell asks for; those that are in the cache already are not read once more.
+
+    Returns:
+        As `scripts.lib.cache.prepare`; None where no file of the store is on this machine.
+    """
+    if not files:
+        return None
+    if asked == "warm":
+        fraction = cache.resident(files)
+        if fraction is not None and fraction >= cache.WARM_AT_LEAST:
+            return {"asked": asked, "state": cache.verified_state(fraction), "resident_before": fraction}
+    state = cache.prepare(asked, files)
+    for _ in range(_TRIES):
+        if asked not in ("cold", "direct") or state["state"] in ("cold", "unverified"):
+            break
+        _let_go_of_sent_pages()
+        time.sleep(_PAUSE_S)
+        state = cache.prepare(asked, files)
+    return state
+
+
+def _let_go_of_sent_pages() -> None:
+    """Let every core free what it has received: it holds pages of files that a server has sent without copying them.
+
+    Linux frees them when the core next handles a packet, which on a core that idles is never (skb_defer_free_flush).
+    """
+    cores = os.sched_getaffinity(0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
+        packets.bind(("127.0.0.1", 0))
+        try:
+            for core in cores:
+                os.sched_setaffinity(0, {core})
+                packets.sendto(b"", packets.getsockname())
+                packets.recv(1)
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+def fault(state: dict, host: str, iteration: int) -> str | None:
+    """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault."""
+    wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
+    if wanted == "any" or state["state"] in (wanted, "unverified"):
+        return None
+    return (
+        f"the page cache of {host} was {state['state']} ({state['resident_before']:.1%} resident) before iteration"
+        f" {iteration}, {wanted} was asked"
+    )

@@ -1,0 +1,139 @@
+"""How the bytes of one iteration get from the store into the buffers of all MPI processes.
+
+Whoever waits for rank 0 to read waits patiently, and begins the collective call when rank 0 is about to: MPICH's own
+waiting would take the cores from rank 0 and from a server on the same machine.
+"""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from mpi4py import MPI
+
+from scripts.readers import Changed, Identity, Reader
+from scripts.studies.blobs.mpi import patiently
+from scripts.studies.blobs.patterns import Operation, Plan
+
+Check = Callable[[Operation, memoryview], None]
+
+
+class Independent:
+    """Each process reads what it gets."""
+
+    def __init__(self, comm: MPI.Comm, plan: Plan, reader: Reader, names: list[str], view: memoryview) -> None:
+        """Take what stays the same in all iterations; `view` is the process's buffer."""
+        self.comm, self.plan, self.reader, self.names, self.view = comm, plan, reader, names, view
+        self.gets, self.fetches = plan.operations(comm.rank), plan.fetched(comm.rank)
+        self.identities: dict[int, Identity] = {}
+
+    def identify(self) -> dict[int, Identity]:
+        """Find out what the objects are that this process reads, by number, and keep it for all iterations."""
+        self.identities = {number: self.reader.identify(self.names[number]) for number in self.numbers()}
+        return self.identities
+
+    def close(self) -> None:
+        """Let go of what all processes hold together; called by all of them."""
+
+    def read_with(self, reader: Reader) -> None:
+        """Read with another reader from now on."""
+        self.reader = reader
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of the objects that this process reads."""
+        return {one.object for one in self.fetches}
+
+    def without_bytes(self) -> "Independent":
+        """Return the same delivery of no bytes, operation by operation: what is left of its time is the harness's."""
+        empty = copy.copy(self)
+        empty.gets, empty.fetches = ([Operation(one.object, ()) for one in some] for some in (self.gets, self.fetches))
+        return empty
+
+    def iterate(self, check: Check | None = None) -> int:
+        """Bring all operations into the buffer, one after the other; returns the bytes that this process got.
+
+        Raises:
+            Changed: in all processes that cannot go on.
+        """
+        done = 0
+        for one in self.gets:
+            self._fetch(one)
+            done += self._got(one, check)
+        return done
+
+    def hints(self) -> dict[str, str] | None:
+        """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
+        return None
+
+    def _fetch(self, one: Operation) -> None:
+        self.reader.read(self.names[one.object], one.extents, self.view[: one.bytes], self.identities[one.object])
+
+    def _got(self, one: Operation, check: Check | None) -> int:
+        if check:
+            check(one, self.view[: one.bytes])
+        return one.bytes
+
+
+class _FromOne(Independent, ABC):
+    """Rank 0 reads operation after operation, and each one is passed on before the next is read."""
+
+    def iterate(self, check: Check | None = None) -> int:
+        """Read and pass on; see `Independent.iterate`."""
+        done = 0
+        for number, one in enumerate(self.gets):
+            self._await(number)
+            self._pass_on(number, one)
+            done += self._got(one, check)
+        return done
+
+    def _await(self, number: int) -> None:
+        """Return when rank 0 has read an operation; all hear of it if it cannot."""
+        token = bytearray(b"\1")
+        if self.comm.rank:
+            patiently(self.comm.Irecv([token, MPI.BYTE], 0))
+            if not token[0]:
+                raise Changed("")
+            return
+        try:
+            self._fetch(self.fetches[number])
+        except Changed:
+            token[0] = 0
+            raise
+        finally:
+            for rank in range(1, self.comm.size):
+                self.comm.Send([token, MPI.BYTE], rank)
+
+    @abstractmethod
+    def _pass_on(self, number: int, one: Operation) -> None:
+        """Let every process have its part of an operation that rank 0 has read."""
+
+
+class Broadcast(_FromOne):
+    """MPI_Bcast gives every process all of it."""
+
+    def _pass_on(self, number: int, one: Operation) -> None:
+        self.comm.Bcast([self.view[: one.bytes], MPI.BYTE])
+
+
+class Scatter(_FromOne):
+    """MPI_Scatterv gives each process its section of every operation; rank 0's is where it was read."""
+
+    def __init__(self, *arguments) -> None:
+        """See `Independent`."""
+        super().__init__(*arguments)
+        everybody = [self.plan.operations(rank) for rank in range(self.comm.size)]
+        self._counts = [[one.bytes for one in together] for together in zip(*everybody, strict=True)]
+
+    def without_bytes(self) -> "Scatter":
+        """See `Independent`."""
+        empty = super().without_bytes()
+        empty._counts = [[0] * len(counts) for counts in self._counts]
+        return empty
+
+    def _pass_on(self, number: int, one: Operation) -> None:
+        if self.comm.rank:
+            self.comm.Scatterv(None, [self.view[: one.bytes], MPI.BYTE])
+            return
+        counts = self._counts[number]
+        starts = [sum(counts[:rank]) for rank in range(len(counts))]
+        whole = self.view[: self.fetches[number].bytes]
+        self.comm.Scatterv([whole, counts, starts, MPI.BYTE], MPI.IN_PLACE)

@@ -1,0 +1,209 @@
+"""Measures one cell of the blobs study once: MPI processes read objects again and again, between barriers.
+
+Started by scripts.step with the workflow's interpreter; see scripts.lib.window for the conversation. The processes are
+scripts.studies.blobs.read; after the window, when they are gone, the store's own ceiling is measured from here.
+"""
+
+import argparse
+import signal
+import statistics
+import subprocess
+from collections import Counter
+from http.client import HTTPException
+from types import FrameType
+
+from scripts.lib import cache, host, memory, provenance
+from scripts.lib.program import Problem, read_json, run
+from scripts.lib.window import Step, run_measurement
+from scripts.readers import bare
+from scripts.studies.blobs import caches, ceiling, mpi, patterns, verify
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    signal.signal(signal.SIGTERM, _ended)
+    return run_measurement(measure)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
+    plan = patterns.of(settings, manifest)
+    with mpi.ranks(settings["mpi"], plan.processes) as ranks:
+        ranks.say(step.job)
+        facts = ranks.hear("started")["facts"]
+        started = ranks.seconds()
+        ranks.hear("ready")
+        step.open_window(sets_cache=True)
+        ranks.say({})
+        ranks.hear("read")
+        step.close_window()
+        ranks.say({})
+        done = ranks.hear("done")
+        ranks.end()
+    found = done["found"]
+    reads, faults = _rows(found)
+    work = ceiling.shares(plan)
+    names = [entry["name"] for entry in manifest["files"]]
+    rounds, problem = ([], None) if found["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
+    return {
+        "samples": reads + rounds,
+        "seconds": {**_seconds(reads), **found["seconds"], "ranks_start": started},
+        "work": _work(plan, found, settings["iterations"], manifest["files"]),
+        "effective": _effective(step.job, plan, facts, found, ranks.launcher),
+        "memory": _memory(plan, found["ranks"]),
+        "retries": found["retries"],
+        "attempts": found["attempts"],
+        "verified": found["verified"],
+        "faults": [*found["changed"], *faults, *_wrong(found)],
+        "cache": _cache(settings["cell"]["cache"], reads),
+        "ceiling": {
+            "threads": len(work),
+            "requests": sum(map(len, work)),
+            "bytes_a_round": sum(length for share in work for _, _, length in share),
+            "problem": problem,
+        },
+        "modules": sorted({*found["modules"], *provenance.package("readers")}),
+    }
+
+
+def _rows(found: dict) -> tuple[list[dict], list[str]]:
+    """Return the iterations' samples and what their page caches were not; one line speaks for all iterations."""
+    lines = [line for row in found["samples"] for line in row.pop("not_as_asked")]
+    more = f"; so were {len(lines) - 1} other states" if len(lines) > 1 else ""
+    return found["samples"], [lines[0] + more] if lines else []
+
+
+def _seconds(reads: list[dict]) -> dict:
+    """Return the seconds of all iterations; None where none was finished."""
+    latencies = [row["latency_s"] for row in reads]
+    later = latencies[1:] or latencies
+    return {
+        "total": sum(latencies),
+        "first": latencies[0] if latencies else None,
+        "rest": sum(latencies[1:]) if latencies else None,
+        "latency": statistics.median(later) if later else None,
+    }
+
+
+def _work(plan: patterns.Plan, found: dict, iterations: int, files: list[dict]) -> dict:
+    """Return what was asked and what was done, counted by the processes that did it (METHOD 9)."""
+    everybody = range(plan.processes)
+    busy = sum(1 for rank in everybody if plan.delivered(rank))
+    passes = iterations if found["verified"] == "after every iteration" else 1
+    blocks = [block for rank in everybody for block in plan.blocks_of(rank)]
+    return {
+        "tasks_asked": iterations * busy,
+        "tasks_done": found["tasks"],
+        "logical_bytes_asked": iterations * sum(map(plan.delivered, everybody)),
+        "logical_bytes": found["bytes"],
+        "blocks_asked": passes * len(blocks),
+        "blocks_verified": found["blocks_verified"],
+        "blocks_wrong": found["blocks_wrong"],
+        "checksum_asked": verify.checksum(verify.expected(files, plan.block, set(blocks))),
+        "checksum": found["checksum"],
+    }
+
+
+def _effective(job: dict, plan: patterns.Plan, facts: list[dict], found: dict, launcher: str) -> dict:
+    """Return the settings that held (METHOD 10, 12)."""
+    cell = job["settings"]["cell"]
+    hosts = Counter(one["host"] for one in facts)
+    cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
+    machines = {one["host"]: one["machine"] for one in facts if one["machine"]}
+    return {
+        "processes_asked": plan.processes,
+        "processes": len(facts),
+        "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
+        "usable_cores": sum(cores.values()),
+        "oversubscribed": any(count > cores[name] for name, count in hosts.items()),
+        "idle_processes": sum(1 for rank in range(plan.processes) if not plan.delivered(rank)),
+        "mpi": facts[0]["mpi"],
+        "launcher": launcher,
+        "client": facts[0]["client"],
+        "object_bytes": plan.size,
+        "block_bytes": plan.block,
+        "chunk_bytes": plan.largest_request,
+        "concurrency": plan.at_once,
+        "operation_bytes": plan.operation_bytes,
+        "operations": found["operations"],
+        "verified": found["verified"],
+        "direct": cell["cache"] == "direct",
+        "stripe": _stripe(job),
+        "mpi_io_hints": found["mpi_io_hints"],
+    }
+
+
+def _stripe(job: dict) -> dict[str, str] | None:
+    """Return how Lustre stripes the first object, None on other file systems."""
+    file = next(iter(job["local_files"]), None)
+    if job["settings"]["store"]["kind"] != "posix" or not file or host.mount(file)["file_system"] != "lustre":
+        return None
+    return stripe(file)
+
+
+def stripe(file: str) -> dict[str, str]:
+    """Return what `lfs getstripe` says of a file: count, size and offset of its stripes, or why it says nothing."""
+    command = ["lfs", "getstripe", "-c", "-S", "-i", file]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"unknown": f"lfs getstripe says nothing of {file} ({type(error).__name__}); put lfs on the path"}
+    pairs = [line.split(":", 1) for line in done.stdout.splitlines() if ":" in line]
+    return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
+
+
+def _cache(asked: str, reads: list[dict]) -> dict:
+    """Return the state of the page cache that was furthest from the one that was asked for, of all iterations.
+
+    After: the mean of the iterations. What one of them lost is there again before the next.
+    """
+    before, after = (
+        [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
+    )
+    worst = (min if asked == "warm" else max)(before, default=None)
+    state = {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst}
+    return state | {"resident_after": statistics.fmean(after) if after else None}
+
+
+def _ceiling(
+    job: dict, plan: patterns.Plan, work: list[ceiling.Share], names: list[str], addresses: dict
+) -> tuple[list[dict], str | None]:
+    """Measure the store's ceiling with the page cache as the cell has it.
+
+    Returns:
+        The rounds, and why there are none where bare requests are refused: what was measured before them stays.
+    """
+    cell = job["settings"]["cell"]
+    if not (rounds := job["settings"]["ceiling_rounds"]):
+        return [], None
+    if "problem" in addresses:
+        return [], addresses["problem"]
+    files = caches.files(job, plan)
+    connect = bare.of(job["location"], addresses["of"], cell["cache"] == "direct")
+    try:
+        return ceiling.measure(work, names, connect, rounds, lambda: caches.ready(cell["cache"], files)), None
+    except (Problem, OSError, RuntimeError, HTTPException) as problem:
+        return [], str(problem)
+
+
+def _memory(plan: patterns.Plan, ranks: list[dict]) -> dict:
+    return {
+        "allowed_bytes": plan.operation_bytes + memory.SPARE,
+        "ranks": ranks,
+        "growth_bytes": max(one["peak_bytes"] - one["start_bytes"] for one in ranks),
+    }
+
+
+def _wrong(found: dict) -> list[str]:
+    wrong = found["blocks_wrong"]
+    return [f"{wrong} blocks were read that do not have the checksum of the manifest"] if wrong else []
+
+
+def _ended(signal_number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signal_number)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,236 @@
+"""Starts the MPI processes of a cell and talks to rank 0 over its standard input and output.
+
+On one machine they are started by the `mpiexec.gforker` of the workflow's own MPICH, which opens no socket. With a
+hostfile it is the bundled Hydra, over several machines; a cluster's own launcher is used as it is named.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.lib.processes import owned
+from scripts.lib.program import Problem
+from scripts.studies.blobs import segments
+
+PROGRAM = "scripts.studies.blobs.read"
+_PYTHON = [sys.executable, "-sE", "-m", "scripts.studies.blobs.start_rank", "-m"]
+# MPICH's own transport within a machine: without these it listens on every network.
+WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
+_PATIENCE_S = 10.0
+_SOON_S = 2e-4
+_SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
+_PROBLEM, _ABORTED = "problem: ", "Abort("
+# What gforker sends to the others when one has ended.
+_SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")
+
+
+class Ranks:
+    """The MPI processes and the line to rank 0.
+
+    Attributes:
+        launcher: what started them, in words.
+    """
+
+    def __init__(self, process: subprocess.Popen, command: list[str], count: int) -> None:
+        """Listen to what the processes say on standard error, which goes on to this program's."""
+        self._process, self._count, self._began = process, count, time.perf_counter()
+        self.launcher = " ".join([Path(command[0]).name, *command[1 : command.index("-n")]])
+        self._words: list[str] = []
+        self._last = ""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def seconds(self) -> float:
+        """Return the seconds since the processes were started."""
+        return time.perf_counter() - self._began
+
+    def say(self, message: dict) -> None:
+        """Send rank 0 a line."""
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(message), file=self._process.stdin, flush=True)
+
+    def hear(self, event: str) -> dict:
+        """Return what rank 0 says with the name `event`.
+
+        Raises:
+            Problem: the processes have ended instead; the line is the one of the process that was the reason.
+        """
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                message = json.loads(line)
+                if message["event"] != event:
+                    raise Problem(f"rank 0 said {message['event']} where {event} was expected; report this")
+                return message
+            if '{"event": ' in line:
+                # The line itself may hold signed addresses.
+                raise Problem("the MPI launcher adds words to what process 0 says; leave its option for labels out")
+            print(line, end="", file=sys.stderr, flush=True)
+        status = self._process.wait()
+        self._listener.join(_PATIENCE_S)
+        raise Problem(self._reason(status))
+
+    def end(self) -> None:
+        """Let the processes go once rank 0 has said its last word, which is after MPI_Finalize."""
+        # What they found is known already, so that they do not end well makes nothing invalid.
+        with contextlib.suppress(Problem):
+            self.hear("ended")
+        if self.launcher.startswith("mpiexec.gforker"):
+            # It would wait for two seconds before it ends by itself; all that it would wait for is done, once the
+            # others have left MPI_Finalize too, in which one of them removes their shared memory.
+            deadline = time.monotonic() + _PATIENCE_S
+            while _living_children(self._process.pid) and time.monotonic() < deadline:
+                time.sleep(0.002)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE_S)
+
+    def _listen(self) -> None:
+        for line in self._process.stderr:
+            words = _decoded(line)
+            print(words, end="", file=sys.stderr, flush=True)
+            if words.strip() and not words.startswith(_ABORTED):
+                self._last = words.strip()
+            if words.startswith(_PROBLEM) or _SIGNALLED.match(words.strip()):
+                self._words.append(words.strip())
+
+    def _reason(self, status: int) -> str:
+        problems = [line.removeprefix(_PROBLEM) for line in self._words if line.startswith(_PROBLEM)]
+        if problems:
+            return problems[0]
+        ended = [match.groups() for line in self._words if (match := _SIGNALLED.match(line))]
+        ended.sort(key=lambda one: one[1] in _SENT_BY_LAUNCHER)
+        for rank, words in ended[:1]:
+            return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
+        if status < 0:
+            return f"{self.launcher} was ended by signal {-status} ({signal.strsignal(-status)})"
+        return f"{self.launcher} ended with status {status} before all was read: {self._last or 'it said nothing'}"
+
+
+def say_problem(line: str) -> None:
+    """Say on a process's standard error why it ends; gforker drops what is no ASCII, so it is written as JSON."""
+    print(f"{_PROBLEM}{json.dumps(line)}", file=sys.stderr, flush=True)
+
+
+def _decoded(line: str) -> str:
+    """Return a line of a process; that of `say_problem` as it was meant."""
+    with contextlib.suppress(ValueError):
+        if line.startswith(f'{_PROBLEM}"'):
+            return f"{_PROBLEM}{json.loads(line.removeprefix(_PROBLEM))}\n"
+    return line
+
+
+def _living_children(pid: int) -> bool:
+    """Say whether a process has children that have not ended (proc(5): children, stat)."""
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace")
+                if stat.rpartition(")")[2].split()[0] != "Z":
+                    return True
+    return False
+
+
+@contextlib.contextmanager
+def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
+    """Start `count` MPI processes for the length of a `with` block; none of them lives longer.
+
+    Args:
+        mpi: {"launcher": [words], "hostfile": path or None, "library": path or None}.
+        count: how many.
+
+    Raises:
+        Problem: there is no such launcher, or the hostfile has too few slots.
+    """
+    command = [*_launcher(mpi, count), "-n", str(count), *_PYTHON, PROGRAM]
+    env = dict(os.environ)
+    if not mpi["launcher"] and not mpi["hostfile"]:
+        env |= WITHIN_A_MACHINE
+        segments.sweep()
+    if mpi["library"]:
+        env["MPI4PY_LIBMPI"] = mpi["library"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with contextlib.ExitStack() as stack:
+        try:
+            process = stack.enter_context(owned(command, sys.stderr, env, text=True, errors="replace", **pipes))
+        except OSError as error:
+            raise Problem(f"{command[0]} does not start ({error.strerror}); correct launcher under mpi") from error
+        yield Ranks(process, command, count)
+
+
+def _launcher(mpi: dict, count: int) -> list[str]:
+    if mpi["hostfile"] and (there := slots(Path(mpi["hostfile"]))) < count:
+        raise Problem(
+            f"{mpi['hostfile']} has {there} slots for {count} processes; add hosts (name:slots, a line each),"
+            " or ask for fewer processes"
+        )
+    if mpi["launcher"]:
+        return list(mpi["launcher"])
+    bundled = Path(sys.executable).parent
+    if mpi["hostfile"]:
+        return [str(bundled / "mpiexec"), "-f", mpi["hostfile"]]
+    return [str(bundled / "mpiexec.gforker")]
+
+
+def slots(hostfile: Path) -> int:
+    """Return how many processes a hostfile has room for: lines of "host:slots", one where nothing is said.
+
+    Raises:
+        Problem: it cannot be read or understood.
+    """
+    hosts = hosts_of(hostfile)
+    counts = [host.partition(":")[2] or "1" for host in hosts]
+    if wrong := [host for host, many in zip(hosts, counts, strict=True) if not (many.isascii() and many.isdigit())]:
+        raise Problem(f"{hostfile}: {wrong[0]!r} is no host:slots")
+    return sum(map(int, counts))
+
+
+def hosts_of(hostfile: Path) -> list[str]:
+    """Return the entries of a hostfile, without comments.
+
+    Raises:
+        Problem: it cannot be read.
+    """
+    try:
+        lines = hostfile.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise Problem(f"{hostfile} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Problem(f"{hostfile} is not in UTF-8: byte {error.start + 1}; save it as that") from error
+    return [words[0] for line in lines if (words := line.partition("#")[0].split())]
+
+
+def patiently(request, pause_s: float = 5e-5) -> None:
+    """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
+    soon = time.perf_counter() + _SOON_S
+    while not request.Test():
+        # A sleep takes longer than what most waits are for; who else can run may.
+        if time.perf_counter() < soon:
+            os.sched_yield()
+        else:
+            time.sleep(pause_s)
+
+
+def span(rows: list[dict]) -> tuple[float, float]:
+    """Return the seconds of an iteration, and those until the first process that had something to read was done.
+
+    Each row has `host`, `times` (began, ended) and `bytes` of a process.
+    They count from when the first process of a machine begins: one that gets no core until others are done begins late
+    and is quick by its own clock. Machines have no common clock, so it is the longest of any.
+    """
+    longest, first_done = 0.0, math.inf
+    for name in {row["host"] for row in rows}:
+        here = [row for row in rows if row["host"] == name]
+        start = min(row["times"][0] for row in here)
+        longest = max(longest, max(row["times"][1] for row in here) - start)
+        first_done = min([first_done, *(row["times"][1] - start for row in here if row["bytes"])])
+    return longest, first_done if first_done < math.inf else 0.0

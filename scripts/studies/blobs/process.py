@@ -1,0 +1,288 @@
+"""One MPI process of a cell of the blobs study: what it reads between barriers, and what it finds."""
+
+import mmap
+import os
+import re
+import time
+from collections import Counter
+
+from mpi4py import MPI
+
+from scripts import readers
+from scripts.lib import cache, host, memory, sizes
+from scripts.lib.program import Problem
+from scripts.readers import Access, Changed, bare
+from scripts.studies.blobs import caches, patterns, verify
+from scripts.studies.blobs.delivery import Broadcast, Independent, Scatter
+from scripts.studies.blobs.mpi import patiently, span
+from scripts.studies.blobs.mpi_io import MpiIo
+
+_FIRST_BROADCAST = 2**20
+_ANOTHER = bytes([*range(1, 256), 0])
+
+
+class Process:
+    """What this process reads, and what it finds."""
+
+    def __init__(self, comm: MPI.Comm, job: dict) -> None:
+        """Take the job; ask the store nothing yet."""
+        self._comm, self._job = comm, job
+        settings, manifest = job["settings"], job["manifest"]
+        self._cell, self._files = settings["cell"], manifest["files"]
+        self._plan = patterns.of(settings, manifest)
+        self._iterations = settings["iterations"]
+        self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._host = MPI.Get_processor_name()
+        chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
+        self._access = Access(chunk, concurrency, self._cell["cache"] == "direct")
+        self._reader = readers.of(settings["store"], job["location"], self._access)
+        self._changed: list[str] = []
+        self._samples: list[dict] = []
+        self._local = caches.files(job, self._plan)
+        self._done = Counter()
+
+    def facts(self) -> dict:
+        """Return where this process runs and what it is to read."""
+        file = next(iter(self._job["local_files"]), self._job["settings"]["store"].get("path", "."))
+        masks = self._neighbours.gather(os.sched_getaffinity(0))
+        return {
+            "host": self._host,
+            "cores": host.usable_cores(set().union(*masks)) if masks else 0,
+            "machine": host.facts(file) if masks else None,
+            "mpi": _library(),
+            "client": f"MPI-IO of {_library()}" if self._plan.pattern.startswith("mpi-io") else self._reader.client,
+        }
+
+    def prepare(self) -> None:
+        """Connect, identify the objects, take the buffer, and measure what costs apart from reading."""
+        self._fits()
+        first = bytearray(_FIRST_BROADCAST)
+        self._comm.Barrier()
+        began = time.perf_counter()
+        self._comm.Bcast([first, MPI.BYTE])
+        self._first_broadcast = time.perf_counter() - began
+        del first
+        names = [entry["name"] for entry in self._files]
+        length = self._plan.buffer_bytes(self._comm.rank)
+        # Pages are there only once they are written, so what is resident now is all but the buffer.
+        self._buffer = mmap.mmap(-1, max(1, length))
+        view = memoryview(self._buffer)[:length]
+        self._delivery = _delivery_of(self._plan)(self._comm, self._plan, self._reader, names, view)
+        self._identify()
+        self._null = self._empty_iterations()
+        memory.forget_peak()
+        self._start = memory.resident()
+        pages = memoryview(self._buffer)[:: mmap.PAGESIZE]
+        pages[:] = bytes(len(pages))
+        self._several = self._comm.allreduce(len(self._delivery.gets), MPI.MAX) > 1
+        self._spot = verify.Verifier(self._files, self._plan.block)
+        self._verify_s = 0.0
+
+    def _identify(self) -> None:
+        """Find out what the objects are; a size that is not the manifest's, and two answers, are changes."""
+        try:
+            found = self._delivery.identify()
+        except Changed as changed:
+            found, self._changed = {}, [str(changed)]
+        everybody = self._comm.allgather(found)
+        for number, entry in enumerate(self._files):
+            answers = {one[number] for one in everybody if number in one}
+            if len(answers) > 1:
+                self._changed.append(f"{entry['name']} was replaced while the cell began")
+            for answer in answers:
+                if answer.size != entry["bytes"]:
+                    self._changed.append(f"{entry['name']} has {answer.size} bytes, the manifest says {entry['bytes']}")
+        self._agree()
+
+    def _agree(self) -> None:
+        """Let all processes know what any of them has seen change, so that all stop together."""
+        lines = {line for lines in self._comm.allgather(self._changed) for line in lines if line}
+        self._changed = sorted(lines)
+
+    def _fits(self) -> None:
+        """See that the buffers of all processes of this machine fit into its memory.
+
+        Raises:
+            Problem: they don't; the arithmetic is in it.
+        """
+        buffers = self._neighbours.allgather(self._plan.buffer_bytes(self._comm.rank))
+        free = memory.available() if self._neighbours.rank == 0 else 0
+        needed = sum(buffers) + len(buffers) * memory.SPARE
+        if self._neighbours.rank == 0 and needed > free:
+            alike = "=" if len(set(buffers)) == 1 else "at most, together"
+            raise Problem(
+                f"{len(buffers)} processes × ({sizes.text(max(buffers))} + {sizes.text(memory.SPARE)}) {alike}"
+                f" {sizes.text(needed)} do not fit into the {sizes.text(free)} of free memory of host {self._host};"
+                " choose a smaller operation_size, or fewer processes"
+            )
+        self._neighbours.Barrier()
+
+    def measure(self) -> None:
+        """Read as often as asked; stop when an object is not the one that it was. Then the connections are closed."""
+        self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
+        for number in range(1, self._iterations + 1):
+            if self._changed:
+                break
+            state = self._set_cache()
+            before = self._reader.retries
+            times, count = self._between(lambda: self._read(self._delivery))
+            self._check_last(count)
+            row = {
+                "times": times,
+                "bytes": count,
+                "retries": self._reader.retries - before,
+                "cache": state and state | {"resident_after": cache.resident(self._local)},
+                "host": self._host,
+            }
+            patiently(self._comm.Ibarrier())
+            self._agree()
+            rows = self._comm.gather(row)
+            if not self._changed:
+                self._done.update(bytes=count, tasks=bool(count))
+                self._samples += [_sample(number, rows)] if rows else []
+        self._done.update(attempts=self._reader.attempts, retries=self._reader.retries)
+        self._hints = self._delivery.hints()
+        self._reader.close()
+
+    def _set_cache(self) -> dict | None:
+        """Bring the page cache of this host into the state that is asked for (METHOD 8)."""
+        return None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
+
+    def _between(self, work) -> tuple[tuple[float, float], object]:
+        """Do something between barriers; returns when this process began and ended, and what `work` returns."""
+        patiently(self._comm.Ibarrier())
+        self._comm.Barrier()
+        began = time.perf_counter()
+        result = work()
+        ended = time.perf_counter()
+        patiently(self._comm.Ibarrier())
+        return (began, ended), result
+
+    def _empty_iterations(self) -> float:
+        """Return the seconds of as many iterations without bytes: the harness's part of the time (METHOD 13)."""
+        if self._changed:
+            return 0.0
+        empty, seconds = self._delivery.without_bytes(), 0.0
+        for _ in range(self._iterations):
+            times, _count = self._between(lambda: self._read(empty))
+            rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
+            seconds += span(rows)[0] if rows else 0.0
+        self._agree()
+        return seconds
+
+    def _read(self, delivered: Independent) -> int:
+        try:
+            return delivered.iterate()
+        except Changed as changed:
+            self._changed = [str(changed)]
+            return 0
+
+    def _check_last(self, count: int) -> None:
+        """Check what the buffer holds: all that was read, or the last operation of it.
+
+        Then a byte of each of its pages is changed: what the next iteration does not bring cannot pass for brought.
+        """
+        if count:
+            began = time.perf_counter()
+            last = self._delivery.gets[-1]
+            self._spot.check(last, self._delivery.view[: last.bytes])
+            pages = memoryview(self._buffer)[:: mmap.PAGESIZE]
+            pages[:] = bytes(pages).translate(_ANOTHER)
+            self._verify_s += time.perf_counter() - began
+
+    def finish(self) -> dict | None:
+        """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
+        found = self._spot
+        if self._several and not self._changed:
+            found = self._verify_all()
+        self._delivery.close()
+        mine = {
+            "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
+            "operations": len(self._delivery.gets),
+            "verify_s": self._verify_s,
+            "null_s": self._null,
+            "first_broadcast_s": self._first_broadcast,
+            "blocks_verified": found.right,
+            "blocks_wrong": found.wrong + (self._spot.wrong if found is not self._spot else 0),
+            "lines": found.lines,
+            **self._done,
+        }
+        gathered = self._comm.gather(mine)
+        return self._result(gathered) if gathered else None
+
+    def addresses(self) -> dict:
+        """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
+        names = [entry["name"] for entry in self._files[: self._plan.objects]]
+        try:
+            return {"of": bare.addresses(self._job["settings"]["store"], self._job["location"], names)}
+        except Problem as problem:
+            return {"problem": str(problem)}
+
+    def _verify_all(self) -> verify.Verifier:
+        """Read everything once more, untimed, over new connections, and check all of it."""
+        found = verify.Verifier(self._files, self._plan.block)
+        reader = readers.of(self._job["settings"]["store"], self._job["location"], self._access)
+        began = time.perf_counter()
+        try:
+            self._delivery.read_with(reader)
+            self._delivery.iterate(found.check)
+        except Changed as changed:
+            self._changed = [str(changed)]
+        finally:
+            reader.close()
+        self._verify_s += time.perf_counter() - began
+        patiently(self._comm.Ibarrier())
+        self._agree()
+        return found
+
+    def _result(self, gathered: list[dict]) -> dict:
+        def total(key: str) -> int:
+            return sum(one.get(key, 0) for one in gathered)
+
+        lines = {line for one in gathered for line in one["lines"]}
+        return {
+            "samples": self._samples,
+            "changed": self._changed,
+            "verified": "in a pass of its own" if self._several else "after every iteration",
+            "checksum": verify.checksum(lines) if lines else None,
+            "ranks": [one["rank"] for one in gathered],
+            "operations": max(one["operations"] for one in gathered),
+            "seconds": {key: max(one[f"{key}_s"] for one in gathered) for key in ("verify", "null", "first_broadcast")},
+            "mpi_io_hints": self._hints,
+            **{key: total(key) for key in ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")},
+        }
+
+
+def _sample(number: int, rows: list[dict]) -> dict:
+    """Return the row of an iteration."""
+    latency, first_done = span(rows)
+    states = [{**row["cache"], "host": row["host"]} for row in rows if row["cache"]]
+    fractions = [state["resident_before"] for state in states if state["resident_before"] is not None]
+    after = [state["resident_after"] for state in states if state["resident_after"] is not None]
+    worst = min if states and states[0]["asked"] == "warm" else max
+    return {
+        "iteration": number,
+        "phase": "read",
+        "latency_s": latency,
+        "first_done_s": first_done,
+        "bytes": sum(row["bytes"] for row in rows),
+        "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
+        "resident_before": worst(fractions) if fractions else None,
+        "retries": sum(row["retries"] for row in rows),
+        "resident_after": min(after, default=None),
+        "not_as_asked": [line for one in states if (line := caches.fault(one, one["host"], number))],
+    }
+
+
+def _library() -> str:
+    """Return the name and version of the MPI library, such as "MPICH 5.0.2"."""
+    line = MPI.Get_library_version().splitlines()[0]
+    match = re.match(r"(.+?) Version:\s+(\S+)", line)
+    return " ".join(match.groups()) if match else line.split(",")[0].strip()
+
+
+def _delivery_of(plan: patterns.Plan) -> type[Independent]:
+    """Return how the bytes of a pattern get to the processes."""
+    if plan.pattern.startswith("mpi-io"):
+        return MpiIo
+    return dict(zip(patterns.FROM_ONE, (Broadcast, Scatter), strict=True)).get(plan.pattern, Independent)

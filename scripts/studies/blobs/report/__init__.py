@@ -1,0 +1,1 @@
+"""What the report of the study `blobs` shows and says."""

@@ -1,0 +1,62 @@
+"""Compares what a process has read with the checksums of the manifest, block by block."""
+
+import hashlib
+import zlib
+from collections.abc import Iterable
+
+from scripts.studies.blobs.patterns import Operation
+
+
+class Verifier:
+    """Checks blocks as operations bring them; a block may come in several operations, one after the other."""
+
+    def __init__(self, files: list[dict], block: int) -> None:
+        """Take the manifest's entries of the objects."""
+        self._files, self._block = files, block
+        self._running: dict[tuple[int, int], int] = {}
+        self.right = self.wrong = 0
+        self.lines: set[tuple[int, int, int, int]] = set()
+
+    def check(self, operation: Operation, view: memoryview) -> None:
+        """Check the blocks of an operation whose bytes are in `view`; a block without its beginning is left out."""
+        at = 0
+        for offset, length in operation.extents:
+            end = offset + length
+            while offset < end:
+                offset, at = self._part(operation.object, offset, end, view, at)
+
+    def _part(self, number: int, offset: int, end: int, view: memoryview, at: int) -> tuple[int, int]:
+        """Check what [offset, end) has of one block; returns where the next one begins, in the object and in `view`."""
+        entry = self._files[number]
+        block = offset // self._block
+        start, stop = block * self._block, min((block + 1) * self._block, entry["bytes"])
+        count = min(stop, end) - offset
+        known = self._running.pop((number, block), 0 if offset == start else None)
+        if known is not None:
+            checksum = zlib.crc32(view[at : at + count], known)
+            if offset + count < stop:
+                self._running[number, block] = checksum
+            else:
+                self._done(number, block, stop - start, checksum)
+        return offset + count, at + count
+
+    def _done(self, number: int, block: int, count: int, checksum: int) -> None:
+        self.lines.add((number, block, count, checksum))
+        if checksum == self._files[number]["crc32"][block]:
+            self.right += 1
+        else:
+            self.wrong += 1
+
+
+def expected(files: list[dict], block: int, numbers: Iterable[tuple[int, int]]) -> set[tuple[int, int, int, int]]:
+    """Return the lines of the manifest for (object, block)."""
+    return {
+        (number, one, min(block, files[number]["bytes"] - one * block), files[number]["crc32"][one])
+        for number, one in numbers
+    }
+
+
+def checksum(lines: Iterable[tuple[int, int, int, int]]) -> str:
+    """Return the sha256 over the distinct lines "object block bytes crc32", sorted: processes do not matter."""
+    text = "\n".join(sorted({"{} {} {} {}".format(*line) for line in lines}))
+    return hashlib.sha256(text.encode()).hexdigest()

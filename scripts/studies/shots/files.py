@@ -1,0 +1,173 @@
+"""Read shot files, whoever wrote them: what a signal consists of, and what the files are, for a data set's manifest.
+
+The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
+"""
+
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from scripts.lib.program import Problem
+from scripts.studies.shots.signals import ordered_pairs
+
+SMALL = 8000  # bytes; data sets above it are compressed
+
+
+def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
+    """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
+    return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
+
+
+def fingerprint(values: object) -> tuple[int, int]:
+    """Return (bytes in memory, crc32) of what `dataset[()]` gave, in C order and native byte order.
+
+    Elements of variable length count with a NUL behind each; a data set without values has no bytes.
+    """
+    values = np.empty(0) if isinstance(values, h5py.Empty) else np.asarray(values)
+    if values.dtype.hasobject:
+        data = b"".join(_encoded(value) + b"\0" for value in values.ravel())
+    else:
+        data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")).reshape(-1).view(np.uint8)
+    return len(data), zlib.crc32(data)
+
+
+def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
+    """Return the (first, behind last) byte in the file of each piece of a data set's raw data, ascending."""
+    found = []
+    if dataset.chunks:
+        dataset.id.chunk_iter(lambda chunk: found.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
+    elif (offset := dataset.id.get_offset()) is not None:
+        found.append((offset, offset + dataset.id.get_storage_size()))
+    return sorted(found)
+
+
+def reason(error: Exception) -> str:
+    """Return what HDF5 says in one line: the system's message where there is one."""
+    number = re.search(r"errno = (\d+)", str(error))
+    return os.strerror(int(number[1])) if number else " ".join(str(error).split())
+
+
+def describe(paths: Iterable[Path]) -> dict:
+    """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
+
+    One data set at a time is in memory. In `layout`, `paged`, `page_size` and `deflate` are None where files or data
+    sets differ, and `page_size` where there are no pages.
+
+    Raises:
+        Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
+    """
+    files, objects, facts, orders = [], {}, set(), []
+    levels = set()
+    for path in paths:
+        held, order, space, deflate = _examine(path)
+        for shot, signals in held.items():
+            if twice := objects.setdefault(shot, {}).keys() & signals.keys():
+                raise Problem(f"{path} holds shot {shot}, signal {min(twice)} again; name one file for each only")
+            objects[shot].update(signals)
+        files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
+        facts.add(space)
+        orders.append((len(held), order))
+        levels |= deflate
+    if not objects:
+        raise Problem("no HDF5 file with shots is there; name some, or a folder that holds them")
+    paged = {space is not None for space in facts}
+    pairs = [parts_of["datasets"] for signals in objects.values() for parts_of in signals.values()]
+    return {
+        "files": files,
+        "layout": {
+            "layout": _layout(orders),
+            "paged": paged.pop() if len(paged) == 1 else None,
+            "page_size": facts.pop() if len(facts) == 1 else None,
+            "deflate": levels.pop() if len(levels) == 1 else None,
+            "files": len(files),
+            "shots": len(objects),
+            "signals": len({signal for signals in objects.values() for signal in signals}),
+            "pairs": len(pairs),
+            "dataset_reads": sum(map(len, pairs)),
+        },
+        "shots": sorted(objects),
+        "signals": sorted({signal for signals in objects.values() for signal in signals}),
+        "objects": {shot: objects[shot] for shot in sorted(objects)},
+    }
+
+
+def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
+    """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels."""
+    objects, places, levels, known = {}, {}, set(), {}
+    try:
+        with h5py.File(path, "r") as file:
+            creation = file.id.get_create_plist()
+            paged = creation.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
+            page_size = creation.get_file_space_page_size() if paged else None
+            for shot, signal, dataset in _signals(path, file):
+                lines = []
+                for member in parts(dataset):
+                    # A scale's name costs a search of the file, its address does not.
+                    address = h5py.h5o.get_info(member.id).addr
+                    if address not in known:
+                        known[address] = [member.name, *fingerprint(member[()])]
+                        places[member.name] = extents(member)
+                        if known[address][1] > SMALL:
+                            levels.add((member.compression == "gzip" and member.compression_opts) or 0)
+                    lines.append(known[address])
+                objects.setdefault(shot, {})[signal] = {"file": path.name, "datasets": lines}
+    except (OSError, RuntimeError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
+    return objects, _order(objects, places), page_size, levels
+
+
+def _signals(path: Path, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
+    """Yield shot, signal and data set of all signals in a file."""
+    if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
+        raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
+    for shot, group in file["shots"].items():
+        if not isinstance(group, h5py.Group) or not isinstance(group.get("signals"), h5py.Group):
+            raise Problem(f"{path} has no group /shots/{shot}/signals; is it another kind of HDF5 file?")
+        for signal, dataset in group["signals"].items():
+            if isinstance(dataset, h5py.Dataset):
+                yield shot, signal, dataset
+
+
+def _order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
+    """Return the layout that a file's offsets show: whose bytes lie together, one shot's or one signal's, ascending.
+
+    A shared scale belongs to the first signal that uses it.
+    """
+    for layout, leader in (("shot-major", 0), ("signal-major", 1)):
+        spans: dict[str, list[int]] = {}
+        seen = set()
+        for pair in ordered_pairs(layout, objects):
+            for name, *_ in objects[pair[0]][pair[1]]["datasets"]:
+                if name not in seen:
+                    seen.add(name)
+                    spans.setdefault(pair[leader], []).extend(byte for piece in places[name] for byte in piece)
+        bounds = [edge for span in spans.values() if span for edge in (min(span), max(span))]
+        if bounds == sorted(bounds):
+            return layout
+    return "mixed"
+
+
+def _layout(orders: list[tuple[int, str]]) -> str:
+    """Return the layout of all files, each given as its number of shots and its order."""
+    if all(shots == 1 for shots, _ in orders):
+        return "single-shot"
+    found = {order for _, order in orders}
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+def _encoded(value: object) -> bytes:
+    """Return the bytes of one element of variable length."""
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else np.asarray(value).tobytes()
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

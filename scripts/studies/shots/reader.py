@@ -1,0 +1,104 @@
+"""The Dask task of the shots study: opens files, reads signals with their scales, and accounts for what it did."""
+
+import os
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from scripts.lib import hdf5
+from scripts.studies.shots.files import fingerprint
+
+_lines: list[str] = []
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one task reads: its files one after the other, opening each.
+
+    Attributes:
+        number: index of the batch within its object, from 1.
+        object_id: the shot or the signal.
+        files: (address, paths of the data sets) in the order of reading; scales follow their signal.
+        units: shots or files that the batch stands for, which `wrkr-num-objs` reports.
+        access: how files are opened.
+        verify: stop the clock after each data set and checksum it.
+    """
+
+    number: int
+    object_id: str
+    files: tuple[tuple[str, tuple[str, ...]], ...]
+    units: int
+    access: hdf5.Access
+    verify: bool
+
+
+def nothing(batch: Batch) -> int:
+    """Do nothing with a batch: what is left is the harness's own cost (METHOD 13)."""
+    return batch.number
+
+
+def read(batch: Batch) -> dict:
+    """Read a batch and return its row of the samples.
+
+    Times in seconds. `seconds` is all of the task but the checksums: opening, reading, closing. The checksum of a data
+    set is kept in this process until `lines` fetches it, so that it does not travel in the timed window.
+    """
+    clock = time.perf_counter
+    opens: list[float] = []
+    first = rest = verify = 0.0
+    count = logical = 0
+    facts: list[dict] = []
+    start = clock()
+    for address, paths in batch.files:
+        before = clock()
+        plist = hdf5.access_list(batch.access)
+        with hdf5.open_file(address, plist) as file:
+            opened = clock()
+            opens.append(opened - before)
+            facts.append(hdf5.effective(file))
+            for path in paths:
+                began = clock()
+                values = file[path][()]
+                ended = clock()
+                count += 1
+                if count == 1:
+                    first = ended - began
+                else:
+                    rest += ended - began
+                logical += values.nbytes
+                if batch.verify:
+                    _keep(batch.object_id, path, values)
+                    verify += clock() - ended
+                del values
+    seconds = clock() - start - verify
+    return {
+        "number": batch.number,
+        "object_id": batch.object_id,
+        "seconds": seconds,
+        "units": batch.units,
+        "datasets": count,
+        "opens": opens,
+        "first": first,
+        "rest": rest,
+        "verify": verify,
+        "bytes": logical,
+        "effective": facts,
+        "pid": os.getpid(),
+    }
+
+
+def lines() -> list[str]:
+    """Return and forget the checksum lines of the data sets that this process has read."""
+    taken = list(_lines)
+    _lines.clear()
+    return taken
+
+
+def line(object_id: str, path: str, nbytes: int, crc32: int) -> str:
+    """Return the line that stands for one data set in a record's checksum (METHOD 9)."""
+    return f"{object_id}\t{path}\t{nbytes}\t{crc32:08x}"
+
+
+def _keep(object_id: str, path: str, values: np.ndarray) -> None:
+    _lines.append(line(object_id, path, *fingerprint(values)))

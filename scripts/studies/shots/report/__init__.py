@@ -1,0 +1,1 @@
+"""What the report of the study `shots` shows and says."""

@@ -1,0 +1,1 @@
+"""fdatasync latency of block volumes under load, by fio."""

@@ -1,0 +1,201 @@
+"""Volumes against one another, and with a second job against without: differences in percent with intervals.
+
+What is compared are two batteries, not repeated blocks (METHOD 17 does not apply): one battery a volume, one after the
+other, so that a difference between volumes and one between two hours, hosts or volumes of a type cannot be told apart.
+An interval here speaks of these batteries, with jobs as the unit; the jobs of both are resampled independently.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from scripts.lib.program import Problem
+from scripts.statistics import histograms, resampling
+from scripts.studies.volumes.changes import Segment
+from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, PERCENTILES, Series, histograms_of
+
+METRICS = ("p50", "p99", "p99.9", "mean", "iops")
+COLUMNS = (
+    *("factor", "baseline", "contender", *FACTORS, "operation", "metric", "phase", "percent", "low", "high"),
+    *("baseline_value", "contender_value", "n_baseline", "n_contender", "verdict", "method"),
+)
+_JOBS = "bootstrap of the jobs of one battery a side: the volume, the host and the hour cannot be told apart"
+_MERGED = f"ratio of merged percentiles, {_JOBS}"
+_MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
+_TOTALS = f"ratio of totals over totals, {_JOBS}"
+_METHODS = {"mean": _TOTALS, "iops": _TOTALS}
+
+
+def comparisons(
+    series: Sequence[Series],
+    segments: dict[tuple, list[Segment]],
+    compare: Sequence[dict],
+    equivalence_percent: float = 5,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Return a row a comparison, phase and metric, in the order of `compare`, then of the series.
+
+    The arms of a comparison are the jobs at the baseline's and at another level of a factor, at the same levels of the
+    others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
+    arm; those from the last change of either on. `percent` is 100 (contender / baseline - 1).
+
+    A percentile here is a bin of fio's, so that intervals of ratios of percentiles are widened by a bin (1.6 %).
+
+    Verdicts: `same` if the interval lies inside ±`equivalence_percent` (taken as 1 / 1.05 … 1.05), else `higher` or
+    `lower` if it excludes 0, else `no evidence`; `too few jobs` below 6 in an arm.
+
+    Args:
+        series: all of a run.
+        segments: of each series' jobs, by its levels.
+        compare: mappings of `factor` and `baseline`, its level.
+        equivalence_percent: differences inside are `same`.
+        seed: of the bootstrap.
+
+    Raises:
+        Problem: `compare` names something that is no factor.
+    """
+    bound = 1 + equivalence_percent / 100
+    figures = _Figures(seed)
+    rows = []
+    for entry in compare:
+        if entry["factor"] not in FACTORS:
+            raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
+        for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
+            if arms[0][0].operation == arms[1][0].operation:
+                rows += [{**head, **row} for row in _compare(arms, segments, bound, figures)]
+    return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def _arms(
+    series: Sequence[Series], factor: str, baseline: str
+) -> Iterator[tuple[dict, tuple[list[Series], list[Series]]]]:
+    fixed = [name for name in FACTORS if name not in (factor, "host")]
+    places: dict[tuple, dict[str, list[Series]]] = {}
+    for one in series:
+        if len(one.jobs):
+            place = tuple(one.head[name] for name in fixed)
+            places.setdefault(place, {}).setdefault(one.head[factor], []).append(one)
+    for place, by_level in places.items():
+        for level, arm in by_level.items():
+            if baseline in by_level and level != baseline:
+                arms = by_level[baseline], arm
+                hosts = {one.head["host"] for one in (*arms[0], *arm)}
+                where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
+                levels = {**dict(zip(fixed, place, strict=True)), factor: "", "host": where}
+                yield {"factor": factor, "baseline": baseline, "contender": level, **levels}, arms
+
+
+def _compare(
+    arms: tuple[list[Series], list[Series]], segments: dict, bound: float, figures: "_Figures"
+) -> Iterator[dict]:
+    for phase, numbers in _phases(arms, segments).items():
+        found = [figures.of(arm, numbers, place) for place, arm in enumerate(arms)]
+        for metric in METRICS:
+            # A merged percentile is compared with a merged one only: that of the jobs is something else.
+            for name, method in ((metric, _METHODS.get(metric, _MERGED)), (f"{metric} of jobs", _MEDIANS)):
+                if all(name in one for one in found):
+                    told = {"operation": arms[0][0].operation, "metric": metric, "phase": phase}
+                    yield told | _judge(*(one[name] for one in found), metric, bound) | {"method": method}
+                    break
+
+
+def _phases(arms: tuple[list[Series], list[Series]], segments: dict) -> dict[str, tuple[float, float]]:
+    """The numbers (from, to) of the jobs of each phase."""
+    changes = [
+        int(one.jobs["number"].iloc[segment.first])
+        for one in (*arms[0], *arms[1])
+        for segment in segments[one.levels]
+        if not math.isnan(segment.jump)
+    ]
+    phases = {"all": (0, math.inf)}
+    if changes:
+        phases |= {"before the first change": (0, min(changes) - 1), "after the last change": (max(changes), math.inf)}
+    return phases
+
+
+def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float) -> dict:
+    ratio, counts = contender.value / baseline.value, [baseline.jobs, contender.jobs]
+    few = min(counts) < resampling.LEAST
+    low, high = resampling.interval(contender.draws / baseline.draws, max(min(counts), resampling.LEAST))
+    widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
+    low, high = float(low) / widened, float(high) * widened
+    return {
+        "percent": 100 * (ratio - 1),
+        "low": math.nan if few else 100 * (low - 1),
+        "high": math.nan if few else 100 * (high - 1),
+        "baseline_value": baseline.value,
+        "contender_value": contender.value,
+        "n_baseline": counts[0],
+        "n_contender": counts[1],
+        "verdict": "too few jobs" if few else _decide(low, high, bound),
+    }
+
+
+def _decide(low: float, high: float, bound: float) -> str:
+    if 1 / bound <= low and high <= bound:
+        return "same"
+    if low > 1:
+        return "higher"
+    return "lower" if high < 1 else "no evidence"
+
+
+class _Figure(NamedTuple):
+    """One metric of some jobs, and what resampling the jobs makes of it."""
+
+    value: float
+    draws: np.ndarray
+    jobs: int
+
+
+class _Figures:
+    """The metrics of jobs of some series; each is made once, as one baseline is compared with many contenders.
+
+    A percentile stands there as "p99", merged from bins, and as "p99 of jobs", the median of the jobs' own.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._known: dict[tuple, dict[str, _Figure]] = {}
+
+    def of(self, series: list[Series], numbers: tuple[float, float], arm: int) -> dict[str, _Figure]:
+        """Return the metrics that there are of the jobs with these numbers, drawn as arm 0 or 1."""
+        key = (tuple(one.levels for one in series), numbers, arm)
+        if key not in self._known:
+            jobs = pd.concat([one.jobs for one in series], ignore_index=True)
+            self._known[key] = self._make(jobs[jobs["number"].between(*numbers)], arm)
+        return self._known[key]
+
+    def _make(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
+        if jobs.empty:
+            return {}
+        weights = jobs["N"].astype(float)
+        weights = weights if weights.notna().all() else pd.Series(1.0, index=jobs.index)
+        found = {
+            "mean": self._total(jobs["mean_ms"] * weights, weights, arm),
+            "iops": self._total(jobs["ios"].astype(float), jobs["seconds"].astype(float), arm),
+        }
+        return {name: one for name, one in found.items() if 0 < one.value < math.inf} | self._percentiles(jobs, arm)
+
+    def _total(self, amounts: pd.Series, weights: pd.Series, arm: int) -> _Figure:
+        value = float(amounts.sum(skipna=False) / weights.sum(skipna=False))
+        return _Figure(value, resampling.resampled_totals(amounts, weights, self._seed, arm), len(amounts))
+
+    def _percentiles(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
+        n = float(jobs["N"].astype(float).sum(skipna=False))
+        asked = [p for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(n, p)]
+        own = {p: jobs[f"p{p:g}_ms"].dropna().to_numpy(float) for p in asked}
+        found = {
+            f"p{p:g} of jobs": _Figure(
+                float(np.median(one)), histograms.resampled_medians(one, self._seed, arm), len(one)
+            )
+            for p, one in own.items()
+            if len(one)
+        }
+        if merged := histograms_of(jobs):
+            values, draws = histograms.resampled(merged, asked, self._seed, arm)
+            for p, value, drawn in zip(asked, values, draws.T, strict=True):
+                found[f"p{p:g}"] = _Figure(value, drawn, len(jobs))
+        return found

@@ -1,0 +1,264 @@
+"""Ceilings of volumes, and when a volume's burst credits run out (AWS EBS; the facts: config/facts/volume_types.yaml).
+
+gp2: a bucket of 5.4 million I/O credits fills at the baseline rate and empties at the rate of the I/Os. While there are
+credits, the volume does up to 3,000 I/Os a second, without them only the baseline. A credit is an I/O of the device: a
+forced write of a file is more than one (data, journal, metadata), `ios_per_write`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from scripts.lib.program import Problem
+from scripts.studies.volumes.changes import Segment
+from scripts.studies.volumes.series import Battery, Series
+from scripts.studies.volumes.study import VOLUME_TYPES
+
+# Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
+COLLAPSE = 1.5
+_GIB_PER_TIB = 1024
+
+
+class Volume(NamedTuple):
+    """What a volume promises; NaN where its type or size is not known, `credits` NaN where it has none to spend."""
+
+    type: str
+    size_gib: float
+    baseline_iops: float
+    burst_iops: float
+    credits: float
+    ceiling_mib_s: float
+    note: str
+
+    @property
+    def ceiling_iops(self) -> float:
+        """The most I/Os a second that it ever does."""
+        return self.burst_iops
+
+
+class Amplification(NamedTuple):
+    """I/Os of the device for each write of fio, and where the figure is from."""
+
+    value: float
+    source: str
+
+
+class Spent(NamedTuple):
+    """A modelled job: credits before and after it, how long it takes, I/Os of the device a second, and allowed ones."""
+
+    start: float
+    end: float
+    seconds: float
+    iops: float
+    allowed: float
+
+
+class History(NamedTuple):
+    """One battery on a volume of a known type: what the model says, and what was seen.
+
+    `spent` is empty where the volume has no credits to spend, or where it is not known what the jobs asked for.
+    `carried`: the credits at the start are those that the battery before has left. `predicted` and `observed` are
+    places in `jobs`: of the job in which the credits run out, and of the first job of the collapse.
+    """
+
+    series: Series
+    jobs: pd.DataFrame
+    volume: Volume
+    each: Amplification
+    spent: tuple[Spent, ...]
+    carried: bool
+    started: datetime | None
+    predicted: int | None
+    observed: int | None
+
+
+def describe(volume: dict) -> Volume:
+    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises.
+
+    Raises:
+        Problem: the type is not in config/facts/volume_types.yaml, or a figure is no number.
+    """
+    if not volume.get("type"):
+        return Volume("", *[math.nan] * 5, "")
+    known = _types()
+    if volume["type"] not in known["types"]:
+        raise Problem(f"volume: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(known['types'])}")
+    facts = known["types"][volume["type"]]
+    try:
+        size, iops, throughput = (_float(volume.get(key)) for key in ("size_gib", "iops", "throughput_mib_s"))
+    except (TypeError, ValueError) as error:
+        raise Problem(f"volume: {volume} holds something that is no number ({error})") from error
+    baseline, burst = _iops(facts["iops"], size, iops)
+    bucket = math.nan if baseline >= burst else facts["iops"].get("credits", math.nan)
+    least, most = facts["size_gib"]
+    notes = []
+    if not (math.isnan(size) or least <= size <= most):
+        notes.append(f"{volume['type']} had {least} to {most:,} GiB in {known['as_of']}, this one has {size:g}")
+    if "burst_per_tib" in facts["throughput_mib_s"]:
+        notes.append(f"the throughput of {volume['type']} bursts on credits, which are not modelled")
+    ceiling = throughput if throughput == throughput else _throughput(facts["throughput_mib_s"], size, baseline)
+    return Volume(volume["type"], size, baseline, burst, bucket, ceiling, "; ".join(notes))
+
+
+def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> list[History]:
+    """Return what the model says of each battery on a volume of a known type, in the order of the series.
+
+    Credits carry over from one battery of a volume (store and host) to the next. The first is taken to begin with a
+    full bucket, and so is one whose start is not known, or before which a battery failed.
+
+    Args:
+        series: all of a run.
+        segments: of each series' jobs, by its levels.
+    """
+    batteries = [(one, battery) for one in series for battery in one.batteries]
+    last: dict[tuple, History] = {}
+    found: dict[tuple, History] = {}
+    for one, battery in sorted(batteries, key=lambda each: each[1].started_utc):
+        place = one.levels[0], one.levels[3]
+        history = _history(one, battery, segments[one.levels], last.pop(place, None))
+        if history:
+            found[one.levels, battery.repeat] = history
+        if history and history.spent:
+            last[place] = history
+    keys = [(one.levels, battery.repeat) for one, battery in batteries]
+    return [found[key] for key in keys if key in found]
+
+
+def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
+    """Return the first segment whose mean latency (median of its jobs) is 1.5 times that of the one before."""
+    middles = [jobs["mean_ms"].iloc[one.first : one.last].median() for one in segments]
+    steps = zip(middles, middles[1:], segments[1:], strict=False)
+    return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
+
+
+def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> Amplification:
+    """Return how many I/Os of the device a write is.
+
+    As counted by the device, total over total, where the samples have it. Else from the jobs that the volume seems to
+    have throttled (`slow`, empty where there are none): there it does its baseline, and what it earns in the pauses, so
+    that baseline × time with pauses / writes is the figure; the first of them, which began with credits, is left out.
+    That is hindsight: it takes its scale from the collapse that it explains. Else 1, which is the least.
+    """
+    counted = jobs[jobs["device_writes"].astype(float).notna() & (jobs["writes"].astype(float) > 0)]
+    if len(counted):
+        value = float(counted["device_writes"].sum() / counted["writes"].sum())
+        return Amplification(value, "counted by the device")
+    slow = slow.iloc[1:] if len(slow) > 1 else slow
+    writes = float(slow["writes"].sum(skipna=False))
+    time = float((slow["seconds"] + slow["pause_s"]).sum(skipna=False))
+    if writes > 0 and volume.baseline_iops * time / writes >= 1:
+        return Amplification(volume.baseline_iops * time / writes, "throttled segment (hindsight)")
+    return Amplification(1.0, "assumed (the least there is)")
+
+
+def model(
+    jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
+) -> list[Spent]:
+    """Return a battery's jobs as the credits allow them.
+
+    A job asks for its writes × `each`, and its reads, in the time that it took; from the job on at which the series
+    collapsed (place `collapsed`), in the median time of those before, which is what a volume with credits would have
+    taken. So the jobs after a collapse, which the missing credits made slow, do not tell the model when it was.
+
+    Args:
+        jobs: of one battery, see `series.Series.jobs`.
+        volume: with credits.
+        each: I/Os of the device a write.
+        collapsed: see above.
+        start: credits at the beginning; a full bucket where that is not known.
+    """
+    asked = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
+    seconds = jobs["seconds"].to_numpy(float).copy()
+    if collapsed:
+        seconds[collapsed:] = np.median(seconds[:collapsed])
+    left = volume.credits if start is None else min(start, volume.credits)
+    found = []
+    for ios, wanted, pause in zip(asked, seconds, jobs["pause_s"].to_numpy(float), strict=True):
+        found.append(_spend(left, ios, wanted, volume))
+        left = min(found[-1].end + volume.baseline_iops * pause, volume.credits)
+    return found
+
+
+def _history(one: Series, battery: Battery, segments: list[Segment], before: History | None) -> History | None:
+    volume = describe(one.volume)
+    places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.ok and volume.type else []
+    if not len(places):
+        return None
+    jobs = one.jobs.iloc[places]
+    begin, end = int(places[0]), int(places[-1]) + 1
+    fall = collapse(one.jobs, [part for part in segments if begin <= part.first < end])
+    slow = one.jobs.iloc[fall.first : fall.last] if fall else jobs.iloc[:0]
+    each = amplification(jobs, slow, volume)
+    observed = fall.first - begin if fall else None
+    start, started = None, _moment(battery.started_utc)
+    if before and started and before.started:
+        start = _left(before, (started - before.started).total_seconds())
+    known = np.isfinite(jobs[["writes", "reads", "seconds"]].to_numpy(float)).all()
+    known = known and math.isfinite(volume.credits + volume.baseline_iops)
+    spent = model(jobs, volume, each.value, observed, start) if known else []
+    predicted = next((place for place, job in enumerate(spent) if job.end <= 0), None)
+    return History(one, jobs, volume, each, tuple(spent), start is not None, started, predicted, observed)
+
+
+def _left(before: History, seconds: float) -> float:
+    """The credits so many seconds after a battery began, when it is over."""
+    busy = float(before.jobs["start_s"].iloc[-1] + before.jobs["seconds"].iloc[-1])
+    return before.spent[-1].end + before.volume.baseline_iops * max(seconds - busy, 0)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _spend(left: float, ios: float, wanted: float, volume: Volume) -> Spent:
+    rate = min(ios / wanted, volume.burst_iops) if wanted > 0 else math.nan
+    if not rate > volume.baseline_iops:
+        seconds = ios / rate if rate > 0 else wanted
+        gained = (volume.baseline_iops - rate) * seconds
+        return Spent(left, min(left + gained, volume.credits), seconds, rate, volume.burst_iops)
+    lasting = left / (rate - volume.baseline_iops)
+    if ios / rate < lasting:
+        seconds = ios / rate
+        return Spent(left, left - (rate - volume.baseline_iops) * seconds, seconds, rate, volume.burst_iops)
+    seconds = lasting + (ios - rate * lasting) / volume.baseline_iops
+    return Spent(left, 0.0, seconds, ios / seconds, volume.baseline_iops)
+
+
+def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
+    """The I/Os a second that a volume always does, and does on credits."""
+    if "per_gib" in facts:
+        baseline = float(np.clip(facts["per_gib"] * size, facts["least"], facts["most"]))
+        return baseline, max(baseline, facts["burst"])
+    baseline = provisioned if provisioned == provisioned else float(facts.get("included", math.nan))
+    return baseline, baseline
+
+
+def _throughput(facts: dict, size: float, iops: float) -> float:
+    """The most MiB/s that a volume ever moves; NaN where what it depends on is not known."""
+    if "included" in facts:
+        return float(facts["included"])
+    if "up_to_170_gib" in facts:
+        return math.nan if math.isnan(size) else float(facts["up_to_170_gib" if size <= 170 else "beyond"])
+    if "burst_per_tib" in facts:
+        return math.nan if math.isnan(size) else min(facts["burst_per_tib"] * size / _GIB_PER_TIB, facts["most"])
+    plain = min(facts["per_iops"] * iops, facts["most"])
+    return max(plain, min(facts.get("per_iops_beyond", 0) * iops, facts.get("most_beyond", 0)))
+
+
+@cache
+def _types() -> dict:
+    return yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))
+
+
+def _float(value: object) -> float:
+    return math.nan if value is None else float(value)

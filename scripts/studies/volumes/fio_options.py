@@ -1,0 +1,185 @@
+"""The options of a job of fio, as its own output lists them: which jobs are the same, their names, what they ask."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from scripts.lib.program import Problem
+from scripts.studies.volumes import fio_jobs
+
+# `fio --cmdhelp=<option>` names the alias; fio's output has the name.
+_ALIASES = {
+    "blocksize": "bs",
+    "blocksize_range": "bsrange",
+    "fileoffset": "offset",
+    "fill_fs": "fill_device",
+    "io_limit": "io_size",
+    "iomem": "mem",
+    "iodepth_batch_submit": "iodepth_batch",
+    "nr_files": "nrfiles",
+    "readwrite": "rw",
+    "ss": "steadystate",
+    "ss_dur": "steadystate_duration",
+    "ss_ramp": "steadystate_ramp_time",
+    "timeout": "runtime",
+}
+# Options that may be given without a value; fio's output leaves them out where they were, so they tell no jobs apart.
+_FLAGS = (
+    "blocksize_unaligned|bs_unaligned|exitall|exitall_on_error|group_reporting|new_group|norandommap|refill_buffers|"
+    "stonewall|thread|time_based|verify_only|wait_for_previous|zero_buffers"
+)
+# Names, places and reporting: a job with others of these is the same job.
+_NO_MATTER = re.compile(
+    f"{_FLAGS}|(all)?randrepeat|randseed|description|directory|disk_util|exec_(pre|post)run|filename(_format)?|name|"
+    "unique_filename|unlink|percentile_list|[cs]?lat_percentiles|unified_rw_reporting|status_interval|log_.*|write_.*_log"
+)
+_DEFAULTS = {"rw": "read", "bs": "4096", "ioengine": "psync", "iodepth": "1", "numjobs": "1", "direct": "0"}
+_SIZES = frozenset(("bs", "filesize", "io_size", "offset", "size"))
+_TIMES = frozenset(("ramp_time", "runtime", "startdelay"))
+# With one of these a job ends elsewhere than at its size, or its output counts more or less than that.
+_ENDS_ELSEWHERE = (
+    *("bsrange", "bssplit", "fill_device", "flow", "number_ios", "ramp_time"),
+    *("read_iolog", "runtime", "steadystate", "verify", "zonemode"),
+)
+
+
+def canonical(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
+
+    Sizes are in bytes, times in seconds. Options without a value (time_based …) are not among them: fio's output
+    leaves them out.
+    """
+    found = dict(_DEFAULTS)
+    for key, value in options.items():
+        name = _ALIASES.get(_name(key), _name(key))
+        if name == "buffered":
+            found["direct"] = "0" if value == "1" else "1"
+        elif not _NO_MATTER.fullmatch(name):
+            found[name] = _spelled(name, value)
+    if found["rw"] == "readwrite":
+        found["rw"] = "rw"
+    return dict(sorted(found.items()))
+
+
+def same(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
+    """Return whether two jobs do the same, wherever they do it and whatever they are called."""
+    return canonical(first) == canonical(second)
+
+
+def signature(options: Mapping[str, str]) -> str:
+    """Return a short readable name: `write-2300-sync-fdatasync`, `randread-16k-libaio-qd16x4` (depth × jobs)."""
+    if all(_NO_MATTER.fullmatch(_name(key)) for key in options):
+        return "unknown"
+    asked = canonical(options)
+    block = "-".join(map(_readable, asked["bs"].split(",")))
+    words = [_readable(asked["rw"]), block, _readable(asked["ioengine"].rpartition("/")[2])]
+    words += [
+        name if asked[name] == "1" else f"{name}{_readable(asked[name])}"
+        for name in ("fdatasync", "fsync")
+        if asked.get(name, "0") != "0"
+    ]
+    if (asked["iodepth"], asked["numjobs"]) != ("1", "1"):
+        words.append(f"qd{_readable(asked['iodepth'])}x{_readable(asked['numjobs'])}")
+    return "-".join(words)
+
+
+def job_name(options: Mapping[str, str], known: Mapping[str, str]) -> str:
+    """Return the name of the job file that has the same options, else their signature.
+
+    Args:
+        options: a job's options, as fio's output lists them.
+        known: name -> text of job files (config/fio); what is no job file of one job is passed over.
+    """
+    for name, text in sorted(known.items()):
+        try:
+            alike = same(fio_jobs.options(text), options)
+        except Problem:
+            continue
+        if alike:
+            return name
+    return signature(options)
+
+
+def names(jobs: Sequence[Mapping[str, str]], known: Mapping[str, str]) -> list[str]:
+    """Return the name of each job (see `job_name`); of jobs that are not the same but would share it, what differs."""
+    asked = [canonical(options) for options in jobs]
+    short = {tuple(one.items()): job_name(options, known) for one, options in zip(asked, jobs, strict=True)}
+    told = {}
+    for one, name in short.items():
+        alike = [other for other, theirs in short.items() if theirs == name]
+        differing = sorted({key for other in alike for key, _ in set(other) ^ set(one)})
+        parts = [f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing]
+        told[one] = "-".join([name, *parts])
+    return [told[tuple(one.items())] for one in asked]
+
+
+def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the bytes that a job with all its processes reads and writes, and how many it may be away from that.
+
+    Files that are no multiple of the block end with their last whole block. None: its size does not say when it ends.
+    """
+    asked = canonical(options)
+    if "trim" in asked["rw"] or any(asked.get(key, "0") != "0" for key in _ENDS_ELSEWHERE):
+        return None
+    try:
+        size = fio_jobs.size_in_bytes(asked.get("io_size") or asked.get("size", ""))
+        block = max(map(fio_jobs.size_in_bytes, asked["bs"].split(",")))
+    except (Problem, ValueError):
+        return None
+    files, loops, processes = (_small(asked.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
+    rounds = loops * processes
+    return (size * rounds, block * files * rounds) if size and files and rounds else None
+
+
+def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | None:
+    """Return how often a job that writes so often forces them to the disk, and how many it may be away from that.
+
+    None: it does not, or it also reads: then fio syncs after reads as well.
+    """
+    asked = canonical(options)
+    every = [_small(asked[key]) for key in ("fdatasync", "fsync") if asked.get(key, "0") != "0"]
+    processes = _small(asked["numjobs"])
+    other = any(asked.get(key, "0") != "0" for key in ("sync_file_range", "verify"))
+    if len(every) != 1 or not every[0] or not processes or other or _direction(asked) not in ("write", "randwrite"):
+        return None
+    last = sum(asked.get(key, "0") != "0" for key in ("end_fsync", "fsync_on_close"))
+    return writes / every[0], processes * (1 + last)
+
+
+def syncs(options: Mapping[str, str]) -> bool:
+    """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
+    asked = canonical(options)
+    writes = _direction(asked) not in ("read", "randread")
+    return writes and any(asked.get(key, "0") != "0" for key in ("fdatasync", "fsync"))
+
+
+def _direction(asked: Mapping[str, str]) -> str:
+    return asked["rw"].partition(":")[0]
+
+
+def _small(text: str) -> int:
+    """Return a number of at most nine digits, 0 for anything else."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+
+
+def _name(key: str) -> str:
+    return key.lower().replace("-", "_")
+
+
+def _spelled(name: str, value: str) -> str:
+    try:
+        if name in _SIZES:
+            return ",".join(str(fio_jobs.size_in_bytes(part)) if part else "" for part in value.split(","))
+        if name in _TIMES:
+            return f"{fio_jobs.seconds(value):g}"
+    except (Problem, ValueError):
+        pass
+    return value.strip()
+
+
+def _readable(value: str) -> str:
+    """A number of bytes that is whole in KiB, MiB or GiB is written so; what no name of a folder has becomes a dash."""
+    if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
+        for unit, letter in ((2**30, "g"), (2**20, "m"), (2**10, "k")):
+            if int(value) % unit == 0:
+                return f"{int(value) // unit}{letter}"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", value[:40]).strip("-")

@@ -1,0 +1,129 @@
+"""Limits of latency with their sources, and whether a series of jobs keeps them: meets, misses or undecided."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from scripts.lib.program import Problem
+from scripts.statistics import histograms, resampling
+from scripts.studies.volumes.changes import Segment
+from scripts.studies.volumes.series import histograms_of, percentiles
+from scripts.studies.volumes.study import LIMITS
+
+METRIC = "p99"
+_P = 99
+_COLUMN = "p99_ms"
+
+
+class Limit(NamedTuple):
+    """A p99 in ms that a latency must stay below, who says so, and of which operation; "" is of any."""
+
+    name: str
+    ms: float
+    source: str
+    operation: str = ""
+
+
+def read(asked: Sequence[str | dict]) -> list[Limit]:
+    """Return the limits of a configuration: names of config/facts/limits.yaml, or mappings of name, p99_ms and source.
+
+    Raises:
+        Problem: a name that is not there, or a limit without a name or a height.
+    """
+    known = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+    found = []
+    for one in asked:
+        if isinstance(one, str) and one not in known:
+            raise Problem(f"limits: {one!r} is not in {LIMITS}: {', '.join(known)}")
+        told = {"name": one, **known[one]} if isinstance(one, str) else one
+        try:
+            source = " ".join(told.get("source", "").split())
+            found.append(Limit(told["name"], float(told["p99_ms"]), source, told.get("operation", "")))
+        except (KeyError, TypeError, ValueError) as error:
+            raise Problem(f"limits: {one!r} is no limit; write {{name: mine, p99_ms: 5, source: …}}") from error
+    return found
+
+
+def p99(jobs: pd.DataFrame, seed: int = 1) -> histograms.Percentile:
+    """Return the p99 of jobs together with its interval (`series.percentiles`)."""
+    return percentiles(jobs, [_P], seed).get(_P, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
+
+
+def judge(found: histograms.Percentile, limit_ms: float) -> str:
+    """Return `meets` if the interval lies below the limit, `misses` if at it or above, else `undecided`."""
+    if found.high < limit_ms:
+        return "meets"
+    return "misses" if found.low >= limit_ms else "undecided"
+
+
+def verdicts(jobs: pd.DataFrame, segments: Sequence[Segment], limits: Sequence[Limit], seed: int = 1) -> list[dict]:
+    """Return a row a limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
+
+    The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
+    hour and slow ever after has a p99 between the two that it never showed. Its figures are of all jobs. `kept_s` is
+    the time from a battery's start until the first segment that does not meet the limit, the shortest of several
+    batteries, empty if all meet it.
+
+    Args:
+        jobs: see `series.Series.jobs`; several batteries stand one after the other.
+        segments: of the jobs, places in `jobs`.
+        limits: what they are held against.
+        seed: of the intervals.
+    """
+    parts = [jobs.iloc[one.first : one.last] for one in segments]
+    found = [p99(part, seed) for part in parts]
+    whole = p99(jobs, seed) if len(parts) != 1 else found[0]
+    rows = []
+    for limit in limits:
+        words = [judge(one, limit.ms) for one in found]
+        head = {"limit": limit.name, "metric": METRIC, "limit_ms": limit.ms, "source": limit.source}
+        rows.append({**head, "segment": "all", **_figures(jobs, whole, limit), **_whole(jobs, parts, words)})
+        for number, (part, one, word) in enumerate(zip(parts, found, words, strict=True), 1):
+            told = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, one, limit, word)}
+            rows.append({**head, "segment": str(number), **_figures(part, one, limit), **told})
+    return rows
+
+
+def _figures(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit) -> dict:
+    return {
+        "repeat": int(jobs["repeat"].iloc[0]) if jobs["repeat"].nunique() == 1 else None,
+        "first_job": jobs["job_Id"].iloc[0] if len(jobs) else "",
+        "last_job": jobs["job_Id"].iloc[-1] if len(jobs) else "",
+        "jobs": len(jobs),
+        "jobs_over": int((jobs[_COLUMN] >= limit.ms).sum()),
+        "value_ms": found.value,
+        "low_ms": found.low,
+        "high_ms": found.high,
+    }
+
+
+def _whole(jobs: pd.DataFrame, parts: list[pd.DataFrame], words: list[str]) -> dict:
+    if not parts:
+        return {"verdict": "undecided", "kept_s": math.nan, "reason": "no valid battery"}
+    word = next((word for word in ("misses", "undecided") if word in words), "meets")
+    kept = [float(part["start_s"].iloc[0]) for part, one in zip(parts, words, strict=True) if one != "meets"]
+    where = [
+        f"segment {number} ({part['job_Id'].iloc[0]} to {part['job_Id'].iloc[-1]})"
+        for number, (part, one) in enumerate(zip(parts, words, strict=True), 1)
+        if one == word
+    ]
+    reason = "every segment meets it" if word == "meets" else f"{' and '.join(where)}: {word}"
+    derived = "" if jobs["timed"].all() else "; times are derived from latencies and pauses"
+    kept_s = float(np.nanmin(kept)) if np.isfinite(kept).any() else math.nan
+    return {"verdict": word, "kept_s": kept_s, "reason": reason + (derived if kept else "")}
+
+
+def _reason(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit, word: str) -> str:
+    if found.reason:
+        return found.reason
+    told = {
+        "meets": f"at most {found.high:.3g} ms",
+        "misses": f"at least {found.low:.3g} ms",
+        "undecided": f"{limit.ms:g} ms lies in the interval",
+    }[word]
+    few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < resampling.LEAST else ""
+    return told + (few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge")

@@ -1,0 +1,179 @@
+"""Measures one cell of the volumes study once: a battery of fio's jobs on a volume, run by fio_battery.sh.
+
+Started by scripts.step with the workflow's interpreter; see scripts.lib.window for the conversation.
+"""
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from scripts.lib import host
+from scripts.lib.program import Problem, run
+from scripts.lib.window import Step, run_measurement
+from scripts.studies.volumes import fio, fio_jobs, fio_options, instance_volume
+
+_BATTERY = "scripts/studies/volumes/fio_battery.sh"
+# What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
+_MARGIN, _MARGIN_S = 0.1, 30.0
+# Sizes are told in rounded GiB.
+_ROUNDING = 1.01
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    signal.signal(signal.SIGTERM, _ended)
+    return run_measurement(measure)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    settings = step.job["settings"]
+    store = settings["store"]
+    volume = volume_of(store, step.job["run"])
+    confirm(step.job, volume)
+    command = battery(step.job)
+    step.open_window()
+    began = time.monotonic()
+    _run(command)
+    seconds = time.monotonic() - began
+    step.close_window()
+    found = fio.read_battery(next(Path(step.job["scratch"]).iterdir()))
+    for row in found["samples"]:
+        row["layout"] = settings["cell"]["store"]
+    return {
+        "samples": found["samples"],
+        "histograms": found["histograms"],
+        "fio": found["fio"],
+        "job_options": found["job_options"],
+        "battery": found["facts"],
+        "background": found["background"],
+        "volume": volume,
+        "work": {
+            "jobs_asked": settings["jobs"],
+            "jobs_done": int(found["facts"]["jobs_done"]),
+            "read_bytes": sum(row["read_bytes"] for row in found["samples"]),
+            "write_bytes": sum(row["write_bytes"] for row in found["samples"]),
+        },
+        "seconds": {"total": seconds},
+        "faults": [*found["faults"], *_faults(found, settings)],
+        "modules": [_BATTERY],
+    }
+
+
+def place_of(store: dict, run_name: str) -> Path:
+    """Return the folder, or the raw device, that a store names; without one, the folder of the run's results."""
+    if "device" in store:
+        return Path(store["device"])
+    return Path(store.get("path", Path("results", run_name)))
+
+
+def volume_of(store: dict, run_name: str) -> dict:
+    """Return what is known of a store's volume and who says so; {} where nobody does.
+
+    Raises:
+        Problem: the configuration says that the cloud knows, and it does not.
+    """
+    told = store.get("volume", {})
+    if told == "instance":
+        return instance_volume.volume_of(place_of(store, run_name))
+    return {**told, "source": "the configuration"} if told else {}
+
+
+def confirm(job: dict, volume: dict) -> None:
+    """See that the volumes are what their labels say, before hours are spent on them (METHOD 3).
+
+    Raises:
+        Problem: the file system is larger than its volume, or the other volume is the same one.
+    """
+    settings = job["settings"]
+    place = place_of(settings["store"], job["run"])
+    if "device" not in settings["store"] and place.is_dir() and volume.get("size_gib"):
+        size = shutil.disk_usage(place).total / 2**30
+        if size > volume["size_gib"] * _ROUNDING:
+            raise Problem(
+                f"{place}: a file system of {size:.1f} GiB is not on a volume of {volume['size_gib']:g} GiB;"
+                " correct the store's path or its volume"
+            )
+    if settings["cell"]["background"] == "other" and "device" not in settings["store"]:
+        other = place_of(settings["background"]["store"], job["run"])
+        if host.mount(other)["device"] == host.mount(place)["device"]:
+            raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
+
+
+def battery(job: dict) -> list[str]:
+    """Return the command that runs the battery of a step's job."""
+    settings, background = job["settings"], job["settings"]["background"]
+    store, limit = settings["store"], job["time_limit_s"]
+    options = {
+        "battery": f"b{job['repeat']}",
+        "cluster": settings["cell"]["store"],
+        "device" if "device" in store else "directory": place_of(store, job["run"]),
+        "job-name": settings["job"]["name"],
+        "job-text": settings["job"]["text"],
+        "jobs": settings["jobs"],
+        "pause": settings["pause_s"],
+        "time-limit": max(1, int(limit - min(_MARGIN_S, _MARGIN * limit))),
+        "out": job["scratch"],
+    }
+    if background:
+        options |= {
+            "background-name": background["job"]["name"],
+            "background-text": background["job"]["text"],
+            "background-directory": place_of(background["store"], job["run"]),
+        }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return ["sh", _BATTERY, "--watch-input", *(["--erase"] if store.get("erase") else []), *words]
+
+
+def _run(command: list[str]) -> None:
+    """Run a battery to its end.
+
+    It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
+    program is killed.
+
+    Raises:
+        Problem: it has not begun; the line says why.
+    """
+    words = ""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        for words in process.stderr:
+            print(words, end="", file=sys.stderr, flush=True)
+    finally:
+        process.stdin.close()
+        status = process.wait()
+    if status not in (0, 1):
+        raise Problem(words.strip().removeprefix("problem: ") or f"the battery ended with status {status}")
+
+
+def _faults(found: dict, settings: dict) -> list[str]:
+    """Return what is not as asked beside what the reader of results has found (METHOD 10)."""
+    faults = [f"{one['file']} {one['reason']}" for one in found["left_out"]]
+    asked = fio_jobs.options(settings["job"]["text"])
+    if found["samples"] and not fio_options.same(asked, found["job_options"]):
+        faults.append("fio's output has other options than the job file")
+    if settings["background"] and not found["background"]:
+        faults.append("the background load left no results")
+    return faults
+
+
+def _ended(signal_number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signal_number)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,333 @@
+"""Batteries of fio jobs as the analysis uses them: records read, jobs in time order, their histograms and times.
+
+A series is what was measured at one (store, job, background, host): its batteries, one after the other, each of many
+jobs. Latencies are in ms throughout.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from scripts.frame import records
+from scripts.lib.program import Problem, refuse_constant
+from scripts.statistics import histograms
+from scripts.statistics.tables import factors
+from scripts.studies.volumes import fio_jobs
+from scripts.studies.volumes.fio import operation_of
+from scripts.studies.volumes.fio_output import OPERATIONS
+
+FACTORS = ("store", "job", "background", "host")
+ALL_HOSTS = "all"
+PERCENTILES = (50, 99, 99.9, 99.99)
+# The pause of the published batteries, for results that say nothing of theirs.
+USUAL_PAUSE_S = 10.0
+_NS = 1e6
+
+
+@dataclass(frozen=True)
+class Battery:
+    """One record: a battery of jobs on one host, failed and invalid ones included.
+
+    `rows` are its samples as they are in the record; `histograms` are by job and operation, (bins, 2) of ms and count.
+    """
+
+    cell: str
+    levels: tuple[str, str, str, str]
+    repeat: int
+    status: str
+    ok: bool
+    reasons: tuple[str, ...] = ()
+    edited: bool = False
+    rows: list[dict] = field(default_factory=list)
+    histograms: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    pause_s: float = USUAL_PAUSE_S
+    started_utc: str = ""
+    volume: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Series:
+    """The batteries of one (store, job, background, host); `cell` is "" where several hosts are taken together."""
+
+    cell: str
+    levels: tuple[str, str, str, str]
+    batteries: tuple[Battery, ...]
+
+    @property
+    def head(self) -> dict[str, str]:
+        """The levels by factor, which every table has."""
+        return dict(zip(FACTORS, self.levels, strict=True))
+
+    @property
+    def good(self) -> list[Battery]:
+        """The valid batteries, the only ones that figures and verdicts are made of."""
+        return [battery for battery in self.batteries if battery.ok]
+
+    @cached_property
+    def operation(self) -> str:
+        """The operation whose latency the series is about (`fio.operation_of`, of all jobs together)."""
+        rows = [row for battery in self.good for row in battery.rows]
+        asked = ("sync_N", "sync_lat_mean_ms", "read_ios", "write_ios")
+        told = {name: [value for row in rows if (value := _number(row, name)) is not None] for name in asked}
+        return operation_of({name: sum(values) if values else None for name, values in told.items()}) if rows else ""
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        """A row a job of the valid batteries, in time order.
+
+        repeat, number, job_Id, N, mean_ms, stddev_ms, max_ms, p50_ms … p99.99_ms (its own percentiles), ios, bytes,
+        reads, writes, seconds, start_s (since its battery began), pause_s (until the next job), device_writes, bins
+        (histogram or None), and what had to be derived: `counted` and `timed` are False where N, or the times, are not
+        of the measurement (`_derived`).
+        """
+        parts = [_jobs(battery, self.operation) for battery in self.good] if self.operation else []
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
+
+    @property
+    def volume(self) -> dict:
+        """What is known of the volume: type, size_gib, iops, throughput_mib_s."""
+        return next((battery.volume for battery in self.batteries if battery.volume), {})
+
+
+_COLUMNS = (
+    *("repeat", "number", "job_Id", "N", "mean_ms", "stddev_ms", "max_ms", *(f"p{p:g}_ms" for p in PERCENTILES)),
+    *("ios", "bytes", "reads", "writes", "seconds", "start_s", "pause_s", "device_writes", "bins", "counted", "timed"),
+)
+
+
+def read(matrix: pd.DataFrame, folder: Path, run: str, imported: Path | None, stores: dict) -> list[Series]:
+    """Return the series of a run: the matrix's, with or without records, then the imported ones.
+
+    A record that cannot be read, or that is not that of its place or label, is named on standard error and counts as
+    failed. Twins of the matrix (controls) are left out. A volume that a record does not describe is the store's in
+    `stores`.
+    """
+    found: dict[tuple, Series] = {}
+    for row in matrix[matrix["twin_of"] == ""].to_dict("records"):
+        levels = _levels(row)
+        label = {name: row[name] for name in factors(matrix)}
+        paths = records.repeats(folder / row["cell"])
+        batteries = [_measured(path, repeat, row["cell"], label, run) for repeat, path in paths]
+        found[levels] = Series(row["cell"], levels, tuple(batteries))
+    for battery in _imported(imported) if imported else []:
+        known = found.get(battery.levels, Series(battery.cell, battery.levels, ()))
+        taken = [one.repeat for one in known.batteries]
+        battery = replace(battery, repeat=max(taken) + 1) if battery.repeat in taken else battery
+        found[battery.levels] = replace(known, batteries=(*known.batteries, battery))
+    return [_with_volume(series, stores) for series in found.values()]
+
+
+def together(series: Sequence[Series]) -> list[Series]:
+    """Return a series for each (store, job, background) that was measured on several hosts: all of them as one."""
+    places: dict[tuple, list[Series]] = {}
+    for one in series:
+        places.setdefault(one.levels[:3], []).append(one)
+    return [
+        Series("", (*place, ALL_HOSTS), tuple(battery for one in hosts for battery in one.batteries))
+        for place, hosts in places.items()
+        if sum(bool(one.good) for one in hosts) > 1
+    ]
+
+
+def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
+    """Return the jobs' histograms, or None where one has none: then nothing can be merged."""
+    bins = list(jobs["bins"])
+    return bins if bins and all(one is not None for one in bins) else None
+
+
+def percentiles(jobs: pd.DataFrame, asked: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
+    """Return percentiles of jobs together, by p: merged from their bins, or bounds of their own where one has none.
+
+    Without bins there are those that the samples have; a refused one is NaN with its reason.
+    """
+    if merged := histograms_of(jobs):
+        return dict(zip(asked, histograms.percentiles(merged, asked, seed), strict=True))
+    n = float(jobs["N"].astype(float).sum(skipna=False)) if len(jobs) else math.nan
+    found = {}
+    for p in asked:
+        own = jobs[f"p{p:g}_ms"] if f"p{p:g}_ms" in jobs else pd.Series(dtype=float)
+        if own.notna().any():
+            reason = histograms.refusal(n, p)
+            found[p] = (
+                histograms.Percentile(*[math.nan] * 3, n, reason) if reason else histograms.bounds(own)._replace(n=n)
+            )
+    return found
+
+
+def _levels(row: dict) -> tuple[str, str, str, str]:
+    return tuple(str(row.get(factor) or "") for factor in FACTORS)
+
+
+def _measured(path: Path, repeat: int, cell: str, label: dict[str, str], run: str) -> Battery:
+    levels = _levels(label)
+    try:
+        record = records.read(path, run, "volumes", label)
+        return _battery(record, cell, levels, repeat, str(path))
+    except Problem as problem:
+        return _unreadable(cell, levels, repeat, problem)
+
+
+def _unreadable(cell: str, levels: tuple[str, str, str, str], repeat: int, problem: Problem) -> Battery:
+    print(f"left out: {problem}", file=sys.stderr)
+    return Battery(cell, levels, repeat, "failed", False, (str(problem),))
+
+
+def _imported(path: Path) -> Iterable[Battery]:
+    try:
+        # As lists the histograms of thousands of jobs do not fit into memory.
+        text = path.read_text(encoding="utf-8")
+        artefact = json.loads(text, object_hook=_with_arrays, parse_constant=refuse_constant)
+        found = artefact.get("records", [])
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
+    if artefact.get("status") != "done":
+        print(f"{path}: nothing was imported: {'; '.join(artefact.get('reasons', []))}", file=sys.stderr)
+    for number, record in enumerate(found, 1):
+        name = f"{path}: record {number}"
+        try:
+            records.expect_sound(record, name)
+            yield _battery(record, record["name"], _levels(record["cell"]), record["repeat"], name)
+        except Problem as problem:
+            yield _unreadable("", (name, "", "", ""), 1, problem)
+
+
+def _with_arrays(found: dict) -> dict:
+    """A JSON object; one that maps operations to bins is turned into arrays."""
+    if found and found.keys() <= set(OPERATIONS):
+        return {name: np.asarray(bins, dtype=float) for name, bins in found.items()}
+    return found
+
+
+def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat: int, where: str) -> Battery:
+    done = record["status"] == "done"
+    facts, settings = record.get("battery") or {}, record.get("settings") or {}
+    pause = next((one["pause_s"] for one in (facts, settings) if one.get("pause_s") is not None), USUAL_PAUSE_S)
+    volume = record.get("volume")
+    faults = records.faults(record)
+    return Battery(
+        cell,
+        levels,
+        repeat,
+        record["status"],
+        done and not faults,
+        tuple(faults),
+        records.edited(record),
+        list(record.get("samples") or []) if done else [],
+        _histograms(record.get("histograms") or {}, where) if done else {},
+        {key: str(value) for key, value in (record.get("job_options") or {}).items()},
+        float(pause),
+        str(record.get("started_utc") or facts.get("started_utc") or ""),
+        volume if isinstance(volume, dict) else {},
+    )
+
+
+def _histograms(by_job: dict, where: str) -> dict[str, dict[str, np.ndarray]]:
+    """Histograms in ms, those without operations left out."""
+    try:
+        arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
+        bins = [one for found in arrays.values() for one in found.values() if len(one)]
+        if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
+            raise ValueError
+        return {
+            job: {name: bins / (_NS, 1) for name, bins in found.items() if len(bins) and bins[:, 1].sum()}
+            for job, found in arrays.items()
+        }
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise Problem(f"{where}: its histograms are not pairs of a latency and a count, both at least 0") from error
+
+
+def _with_volume(series: Series, stores: dict) -> Series:
+    volume = (stores.get(series.levels[0]) or {}).get("volume")
+    if series.volume or not isinstance(volume, dict):
+        return series
+    return replace(series, batteries=tuple(replace(one, volume=volume) for one in series.batteries))
+
+
+def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
+    derived = _derived(battery.options)
+    rows = [(row, battery.histograms.get(str(row.get("job_Id")), {}).get(operation)) for row in battery.rows]
+    found = [_job(row, bins, operation, derived) for row, bins in rows if not row.get("error")]
+    jobs = pd.DataFrame([job for job in found if not math.isnan(job["mean_ms"])], columns=[*_COLUMNS])
+    jobs["number"] = jobs["number"].astype(float).fillna(pd.Series(np.arange(1.0, len(jobs) + 1)))
+    jobs = jobs.assign(repeat=battery.repeat, number=jobs["number"].astype(int), job_Id=jobs["job_Id"].astype(str))
+    return _timed(jobs.sort_values("number", kind="stable", ignore_index=True), battery.pause_s)
+
+
+def _job(row: dict, bins: np.ndarray | None, operation: str, derived: dict) -> dict:
+    """One job; NaN where neither the sample, nor its histogram, nor the options tell."""
+    kind = "read" if operation == "read" else "write"
+    whole = histograms.moments(bins) if bins is not None else None
+    counted = _number(row, f"{operation}_N") or (whole and whole.n)
+    n = counted or derived.get("operations", math.nan)
+    mean = _float(row, f"{operation}_lat_mean_ms", whole.mean if whole else math.nan)
+    ios, amount, measured = (_number(row, name) for name in (f"{kind}_ios", f"{kind}_bytes", "runtime_s"))
+    ios = n if ios is None else ios
+    own = histograms.percentiles([bins], PERCENTILES) if bins is not None else [None] * len(PERCENTILES)
+    return {
+        "number": _float(row, "number"),
+        "job_Id": row.get("job_Id"),
+        "N": n,
+        "mean_ms": mean,
+        "stddev_ms": _float(row, f"{operation}_lat_stddev_ms", whole.stddev if whole else math.nan),
+        "max_ms": _float(row, f"{operation}_lat_max_ms", whole.largest if whole else math.nan),
+        **{
+            f"p{p:g}_ms": _float(row, f"{operation}_lat_p{p:g}_ms", one.value if one else math.nan)
+            for p, one in zip(PERCENTILES, own, strict=True)
+        },
+        "ios": ios,
+        "bytes": ios * derived.get("block", math.nan) if amount is None else amount,
+        "reads": _float(row, "read_ios", ios if kind == "read" else 0.0),
+        "writes": _float(row, "write_ios", ios if kind == "write" else 0.0),
+        "seconds": n * mean / 1000 if not measured and derived.get("one at a time") else measured or math.nan,
+        "start_s": _float(row, "started_s"),
+        "device_writes": _float(row, "device_write_ios"),
+        "bins": bins,
+        "counted": bool(counted),
+        "timed": bool(measured) and _number(row, "started_s") is not None,
+    }
+
+
+def _derived(options: dict[str, str]) -> dict:
+    """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
+
+    A job that writes a file of `size` once, block after block, does size / bs operations; where one is under way at a
+    time it takes as long as all their latencies together, but for the time between them.
+    """
+    try:
+        block, size = fio_jobs.block_bytes(options), fio_jobs.total_bytes(options)
+    except (Problem, ValueError):
+        return {}
+    if fio_jobs.runtime_s(options) or options.get("loops", "1") != "1":
+        return {"block": block}
+    alone = all(options.get(name, "1") == "1" for name in ("numjobs", "iodepth"))
+    each = options.get("fdatasync", options.get("fsync", "1")) in ("0", "1")
+    return {"block": block, "one at a time": alone and each, **({"operations": size // block} if each else {})}
+
+
+def _timed(jobs: pd.DataFrame, pause_s: float) -> pd.DataFrame:
+    """Fill in when jobs began and how long the pauses after them were: as measured, else one after the other."""
+    seconds, start = jobs["seconds"].to_numpy(float), jobs["start_s"].to_numpy(float)
+    if np.isnan(start).any():
+        start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
+    pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
+    return jobs.assign(start_s=start, pause_s=pauses)
+
+
+def _number(row: dict, *names: str) -> float | None:
+    """The first of the columns that holds a number."""
+    return next((row[name] for name in names if row.get(name) is not None and not math.isnan(row[name])), None)
+
+
+def _float(row: dict, name: str, otherwise: float = math.nan) -> float:
+    value = _number(row, name)
+    return otherwise if value is None else float(value)
