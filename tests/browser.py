@@ -16,19 +16,20 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0"),
-    *("--window-size=1300,900", "--host-resolver-rules=MAP * ~NOTFOUND"),
+    "--host-resolver-rules=MAP * ~NOTFOUND",
 )
-# Scrolls to each figure as a reader would, and waits for the browser's own frames until it is drawn.
+# Opens every chapter, and waits for the browser's own frames until all figures are drawn, wherever they are.
 READ_ON = """(async () => {
   const frame = () => new Promise((done) => requestAnimationFrame(done));
+  document.querySelectorAll("details").forEach((part) => (part.open = true));
   for (const panel of document.querySelectorAll("div.panel")) {
-    panel.scrollIntoView();
     for (let frames = 0; frames < 3000 && !panel.querySelector(".bk-Figure"); frames += 1) await frame();
   }
   await frame();
   const panels = [...document.querySelectorAll("div.panel > div")];
   return {panels: panels.length, drawn: panels.filter((one) => one.querySelector(".bk-Figure")).length,
-          tall: panels.every((one) => one.clientHeight > 50)};
+          tall: panels.every((one) => one.clientHeight > 50),
+          wide: Math.min(...panels.map((one) => one.clientWidth))};
 })()"""
 
 
@@ -47,11 +48,18 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def visit(page: Path, ask: str = "null") -> Visit:
-    """Open `page`, read it to its end, have `ask` (JavaScript) answered there and close the browser."""
+def visit(page: Path, ask: str = "null", width: int = 1300, media: str = "") -> Visit:
+    """Open `page`, have all of it drawn, have `ask` (JavaScript) answered there and close the browser.
+
+    Args:
+        page: to be opened.
+        ask: an expression, whose value is the answer; a promise is waited for.
+        width: of the window in pixels.
+        media: "print" to look at the page as paper has it.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [browser(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [browser(), *FLAGS, f"--window-size={width},900", f"--user-data-dir={profile}", "about:blank"],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -61,13 +69,15 @@ def visit(page: Path, ask: str = "null") -> Visit:
         try:
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
-            return asyncio.run(asyncio.wait_for(_read(address, page.resolve().as_uri(), ask), timeout=120))
+            return asyncio.run(
+                asyncio.wait_for(_read(address, page.resolve().as_uri(), ask, width, media), timeout=120)
+            )
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-async def _read(address: str, url: str, ask: str) -> Visit:
+async def _read(address: str, url: str, ask: str, width: int, media: str) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -87,12 +97,16 @@ async def _read(address: str, url: str, ask: str) -> Visit:
     session["sessionId"] = attached["sessionId"]
     for domain in ("Network", "Page", "Runtime", "Log"):
         await call(f"{domain}.enable")
+    # A window is at least 500 pixels wide, a screen need not be.
+    await call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     await call("Page.navigate", url=url)
     loaded = "new Promise((done) => document.readyState == 'complete' ? done() : addEventListener('load', done))"
     await call("Runtime.evaluate", expression=loaded, awaitPromise=True)
     answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
     found.seen = answer.get("result", {}).get("value", {})
-    asked = await call("Runtime.evaluate", expression=ask, returnByValue=True)
+    if media:
+        await call("Emulation.setEmulatedMedia", media=media)
+    asked = await call("Runtime.evaluate", expression=ask, awaitPromise=True, returnByValue=True)
     found.answer = asked.get("result", {}).get("value")
     socket.close()
     return found

@@ -35,6 +35,8 @@ class Links(HTMLParser):
         given = dict(attributes)
         if tag == "a":
             self.inside.append(given.get("href") or "")
+        elif tag == "img" and (given.get("src") or "").startswith("data:"):
+            pass
         elif tag == "link" or {"src", "href", "srcset", "data", "action"} & given.keys():
             self.elsewhere.append(self.get_starttag_text())
         self.panels += given.get("class") == "panel"

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from scripts.report import findings
 from scripts.statistics import verdicts
 from scripts.studies.blobs import study
-from scripts.studies.blobs.report import answers, caveats, comparisons, courses, curves, leaders, listings
+from scripts.studies.blobs.report import caveats, comparisons, curves, leaders, listings
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
@@ -57,9 +58,9 @@ def test_a_lost_repeat_makes_the_slowest_store_no_leader(tmp_path: Path):
         return None if (record["cell"]["store"], record["repeat"]) == ("azure", 3) else record
 
     run = load(build(tmp_path, cells(), change=without))
-    told = [answer.text for answer in answers.fastest(run)]
+    told = [leaders.in_words(lead, run)[1] for lead in leaders.find(run)]
     assert len(told) == 2
-    assert all(" fed the processes fastest; not judged: single-file from azure" in text for text in told)
+    assert all(" fed the processes fastest; not judged: single-file on Azurite on loopback" in text for text in told)
 
 
 def test_a_size_at_which_one_arm_alone_was_measured_keeps_those_around_it_apart(tmp_path: Path):
@@ -71,7 +72,7 @@ def test_a_size_at_which_one_arm_alone_was_measured_keeps_those_around_it_apart(
 def test_every_pair_of_arms_has_one_verdict_and_stands_in_the_table(tmp_path: Path):
     run = load(build(tmp_path, cells(pattern=("single-file", "multiple-files", "sections"), size=("16MiB",))))
     rows = run.verdicts[run.verdicts["metric"] == "total"]
-    pairs, asked = rows[rows["factor"] == verdicts.CONTEST], courses.rows_of(run)
+    pairs, asked = rows[rows["factor"] == verdicts.CONTEST], run.comparisons("total")
     # Six arms that get whole objects make 15 pairs, three that get sections 3 more.
     assert len(pairs) + len(asked) == 15 + 3
     assert len(pairs) > 0 < len(asked)
@@ -90,7 +91,7 @@ def test_arms_that_read_other_data_are_never_called_faster(tmp_path: Path):
         folder.mkdir()
         run = load(build(folder, cells(store=("disk", "s3")), compare=compare, change=other))
         assert {one.kind for one in leaders.find(run)} == {"apart"}
-        assert "the arms are not comparable" in answers.fastest(run)[0].text
+        assert "the arms are not comparable" in leaders.in_words(leaders.find(run)[0], run)[1]
 
 
 def test_noise_is_rarely_called_the_fastest_at_any_size():
@@ -124,9 +125,9 @@ def test_an_order_that_turns_only_by_the_first_iteration_is_said_to(tmp_path: Pa
         return record | {"samples": reads, "seconds": seconds, "work": work}
 
     run = load(build(tmp_path, cells(store=("disk", "s3")), iterations=40, change=shorter))
-    [answer] = answers.decided(run)
+    [answer] = [one for one in findings.find(run) if one.decided]
     assert "The order turns between 4 MiB and 16 MiB." in answer.text
-    assert "without the first of each record it is not shown" in answer.text
+    assert "in the time of the iterations after the first it is not shown" in answer.text
     told = " ".join(caveats.limits(run))
     assert "sizes are not read equally often" in told
     run = load(build(tmp_path, cells(store=("disk", "s3")), iterations=5))
@@ -135,7 +136,7 @@ def test_an_order_that_turns_only_by_the_first_iteration_is_said_to(tmp_path: Pa
 
 def test_an_order_that_turns_in_all_iterations_is_said_without_a_reserve(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3"))))
-    [answer] = answers.decided(run)
+    [answer] = [one for one in findings.find(run) if one.decided]
     assert "The order turns" in answer.text
     assert "is not shown" not in answer.text
 
@@ -162,7 +163,7 @@ def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(
     assert any("A repeat is a block" in line for line in caveats.method(run))
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
-    assert "3 repeats a cell at most" in caveats.exploratory(run)
+    assert "too few repeats" in leaders.headline(leaders.find(run), run)
     assert leaders.find(run)[0].kind == "few"
 
 
@@ -196,7 +197,7 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
 def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):
     spoilt = but({("disk", "4MiB"): {"valid": False, "reasons": ["changed"]}})
     run = load(build(tmp_path, cells(store=("disk",)), change=spoilt))
-    assert "18 valid repeats, 90 iterations in all" in caveats.question(run)
+    assert int(run.records[run.records["valid"]]["iterations"].sum()) == 90
 
 
 def test_the_limit_of_s3_is_the_product_that_its_source_names():

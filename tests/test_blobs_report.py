@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.program import Problem
+from scripts.report import findings, pages
 from scripts.report.markup import markdown_line
+from scripts.report.names import Names
 from scripts.studies.blobs.report import (
-    answers,
+    REPORT,
     caveats,
     conditions,
-    courses,
     curves,
     data,
     layout,
@@ -47,77 +48,74 @@ def page(report_of: Callable[[str], Path]) -> Path:
 
 
 def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(run: data.Results):
-    first, second, *_ = answers.fastest(run)
-    assert first.where == "where each process gets a whole object"
+    (where, first), (_, second), *_ = (leaders.in_words(lead, run) for lead in leaders.find(run))
+    assert where == "where each process gets a whole object, cold cache"
     cells = run.cells[(run.cells["control"] == "") & (run.cells["cache"] == "cold")].set_index(
         ["store", "pattern", "size", "processes"]
     )
     row = cells.loc[("s3", "broadcast", "64MiB", "4")]
     interval = f"[{words.rate(row['mib_s_low'])}, {words.rate(row['mib_s_high'])}]"
-    assert markdown_line(first.text).startswith("up to 16 MiB, **broadcast from disk** (")
-    assert markdown_line(second.text) == (
-        f"at 64 MiB, **broadcast from S3 (loopback)** ({words.rate(row['mib_s'])} {interval} MiB/s) fed the processes "
+    assert markdown_line(first).startswith("up to 16 MiB, **broadcast on disk** (")
+    assert markdown_line(second) == (
+        f"at 64 MiB, **broadcast on S3 on loopback** ({words.rate(row['mib_s'])} {interval} MiB/s) fed the processes "
         "fastest."
     )
 
 
 def test_what_was_measured_once_only_is_said_once(run: data.Results):
-    assert answers.conditions(run) == (
-        "Where nothing else is said: 4 processes, operations of 1 GiB, chunks of 4 MiB, 1 chunk at once, cold cache."
-    )
+    text = pages.unless_noted(run)
+    assert text.startswith("Unless noted: 4 processes, one object for all, operations of 1 GiB")
     rate = {levels: row.mib_s for levels, row in run.measured.set_index(["store", "processes"]).groupby(level=[0, 1])}
-    [told] = [answer for answer in answers.fastest(run) if "1 or 2 processes" in answer.where]
+    [told] = [
+        text for where, text in (leaders.in_words(lead, run) for lead in leaders.find(run)) if "1 process or" in where
+    ]
     low, high = (words.rate(rate["disk", processes].iloc[0]) for processes in "12")
     assert (
-        markdown_line(told.text)
-        == f"at 16 MiB, **multiple-files from disk** ({low} to {high} MiB/s) fed the processes fastest."
+        markdown_line(told)
+        == f"at 16 MiB, **multiple-files on disk** ({low} to {high} MiB/s) fed the processes fastest."
     )
 
 
 def test_the_order_turns_between_the_sizes_where_the_times_cross(run: data.Results):
-    [course] = [
+    [finding] = [
         one
-        for one in courses.find(run)
-        if (one.factor, one.contender, len(one.steps)) == ("store", "s3", 4)
+        for one in findings.find(run)
+        if (one.factor, one.rows["contender"].iloc[0]) == ("store", "s3")
         and "single-file" in set(one.rows["pattern"])
+        and one.rows["size"].nunique() == len(SIZES)
     ]
     known = {
         size: seconds({**cells(store=("s3",), size=(size,))[0]}) / seconds(cells(store=("disk",), size=(size,))[0])
         for size in SIZES
     }
-    assert [verdict for _, verdict in course.steps] == ["slower" if known[size] > 1 else "faster" for size in SIZES]
-    assert course.turns == [("4MiB", "16MiB")]
-    text = markdown_line(courses.sentence(course, run))
+    verdicts = finding.rows[finding.rows["pattern"] == "single-file"].set_index("size")["verdict"]
+    assert dict(verdicts) == {size: "slower" if known[size] > 1 else "faster" for size in SIZES}
+    text = markdown_line(finding.text)
     assert text.endswith("**The order turns between 4 MiB and 16 MiB.**")
-    assert re.search(r"up to 4 MiB \*\*[\d.]+ to [\d.]+ times slower\*\* than disk \(intervals within \[", text)
-    assert courses.where(course, run) == "with single-file or multiple-files"
+    assert re.search(r"up to 4 MiB \*\*took [\d.–]+× as long\*\* \[", text)
+    assert "with single-file or multiple-files" in text
 
 
 def test_contexts_that_came_out_alike_share_a_sentence_and_none_is_lost(run: data.Results):
-    rows = courses.rows_of(run)
-    found = courses.find(run)
-    assert sum(len(course.rows) for course in found) == len(rows)
+    rows, found = run.comparisons("total"), findings.find(run)
+    assert sum(len(one.rows) for one in found) == len(rows)
     assert len(found) < len(rows) / 2
-    for course in found:
-        levels = [set(dict(context).values()) for context in course.contexts]
-        assert len(levels) == len(course.contexts)
 
 
 def test_whole_objects_and_sections_are_not_compared(run: data.Results):
     mixed = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["verdict"] == "not comparable")]
     assert len(mixed) > 0
-    assert not any("comparable" in answer.text for answer in [*answers.decided(run), *answers.undecided(run)])
+    assert not any("comparable" in one.text for one in findings.find(run))
+    assert run.left_out > 0
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_few_repeats_give_no_verdict_and_say_so(repeats: int, tmp_path: Path):
     run = load(build(tmp_path, cells(), repeats=repeats))
-    assert {answer.verdict for answer in answers.fastest(run)} == {"few"}
-    assert answers.decided(run) == []
-    assert all("too few repeats" in answer.text for answer in answers.undecided(run))
-    assert f"{repeats} repeat" in caveats.exploratory(run)
-    assert answers.otherwise(run) == "Nothing was decided."
-    assert answers.as_json(run, "blobs", "")["answers"] == []
+    found = leaders.find(run)
+    assert {lead.kind for lead in found} == {"few"}
+    assert all("too few repeats" in one.text and not one.decided for one in findings.find(run))
+    assert markdown_line(leaders.headline(found, run)).startswith("**No store and pattern was shown")
 
 
 def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rule(tmp_path: Path):
@@ -147,28 +145,31 @@ def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: 
 
 def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",))))
-    assert answers.fastest(run) == []
-    assert answers.otherwise(run) == caveats.nothing_decided(run)
+    assert leaders.find(run) == []
     text = write("blobs", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "Bandwidth by size" in text
 
 
-def test_one_size_alone_is_not_called_up_to_or_from():
-    assert words.stretch(("1MiB",), SIZES) == "at 1 MiB"
-    assert words.stretch(("1MiB", "4MiB"), SIZES) == "up to 4 MiB"
-    assert words.stretch(("4MiB", "16MiB"), SIZES) == "from 4 MiB to 16 MiB"
-    assert words.stretch(("16MiB", "64MiB"), SIZES) == "from 16 MiB on"
-    assert words.stretch(SIZES, SIZES) == "at all sizes from 1 MiB to 64 MiB"
-    assert words.stretch(("1MiB", "64MiB"), ("1MiB", "64MiB")) == "at 1 MiB and at 64 MiB"
+def test_one_size_alone_is_not_called_up_to_or_from(run: data.Results):
+    def stretch(*levels: str, of: tuple[str, ...] = SIZES) -> str:
+        return findings.stretch([*levels], [*of], run)
+
+    assert stretch("1MiB") == "at 1 MiB"
+    assert stretch("1MiB", "4MiB") == "up to 4 MiB"
+    assert stretch("4MiB", "16MiB") == "from 4 MiB to 16 MiB"
+    assert stretch("16MiB", "64MiB") == "from 16 MiB on"
+    assert stretch(*SIZES) == "at all sizes from 1 MiB to 64 MiB"
+    assert stretch("1MiB", "64MiB", of=("1MiB", "64MiB")) == "at 1 MiB and at 64 MiB"
 
 
 def test_stores_are_called_by_what_stands_in_their_place():
-    told = {"stores": {"s3": {"kind": "s3"}, "a": {"kind": "azure-blob", "server": "embedded", "network": None}}}
-    assert words.source("s3", told) == "S3"
-    assert words.source("a", told) == "a (Azurite, loopback)"
-    told["stores"]["a"]["network"] = {"latency_ms": 20, "bandwidth_mib_s": 50.0}
-    assert words.source("a", told) == "a (Azurite, 20 ms, 50 MiB/s emulated)"
-    assert words.source("gone", told) == "gone"
+    stores = {"s3": {"kind": "s3"}, "a": {"kind": "azure-blob", "server": "embedded", "network": None}}
+    named = Names(REPORT, {"stores": stores})
+    assert [named.store(name) for name in ("s3", "a", "gone")] == ["S3", "Azurite on loopback", "gone"]
+    stores["a"]["network"] = {"latency_ms": 20, "bandwidth_mib_s": 50.0}
+    assert named.store("a") == "Azurite at 20 ms, 50 MiB/s"
+    stores["b"] = stores["a"]
+    assert named.store("a") == "Azurite at 20 ms, 50 MiB/s (a)", "two that look alike are told apart"
 
 
 # What is not there
@@ -189,14 +190,14 @@ def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
     tables = build(tmp_path / "tables", change=lambda record: failed(record, reason))
     page = write("blobs", tables, tmp_path / "blobs.html")
     text = page.with_suffix(".md").read_text(encoding="utf-8")
-    assert "Nothing was decided." in text
+    assert "No store and pattern was shown to feed the processes fastest." in text
     assert reason in text
 
 
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
     run = data.load(tables, tmp_path / "facts.json")
-    assert "**broadcast from s3**" in markdown_line(answers.fastest(run)[1].text)
+    assert "**broadcast on s3**" in markdown_line(leaders.in_words(leaders.find(run)[1], run)[1])
     assert listings.memory(run).frame.empty
     assert conditions.software(run).frame.empty
 
@@ -221,4 +222,4 @@ def test_many_cells_are_reported(tmp_path: Path):
     assert all(len(panel.x_ticks) <= curves.TICKS for panel in curves.against(run, "size").panels)
     assert replace(run, facts={}).cells["bytes"].max() == 2**30
     assert delivered(rows[-1]) == 4 * 2**30
-    assert len(answers.fastest(run)) <= 6
+    assert len(leaders.find(run)) <= 6

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from scripts import tables as tables_program
-from scripts.report import account, judgement
+from scripts.report import account, answer, findings, judgement, names, pages
 from scripts.report import comparisons as ratios
 from scripts.report.markup import markdown_line
-from scripts.report.plot import Look
-from scripts.studies.shots.report import answers, caveats, comparisons, listings, merging, phases, results, scaling
+from scripts.report.plot import COLOURS, Look
+from scripts.studies.shots.report import caveats, listings, phases, results, scaling
 from tests import records
 from tests.report_tables import build, default_cells
 
@@ -45,15 +45,19 @@ def changed(folder: Path, source: Path, table: str, change) -> results.Results:
 # What people read first
 
 
-def test_opening_gives_verdict_ratio_interval_and_blocks_of_the_tables(run: results.Results):
+def told(found: list[findings.Finding]) -> list[str]:
+    return [markdown_line(one.text) for one in found]
+
+
+def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: results.Results):
     opens = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "open")]
     slower = opens[opens["verdict"] == "slower"]
-    [answer] = [one for one in answers.secondary(run) if one.metric == "open"]
-    assert answer.comparisons == len(slower) == 8
-    ratios = f"{slower['ratio'].min():.2f} to {slower['ratio'].max():.2f}"
-    assert f"**{ratios} times slower** to open a file" in markdown_line(answer.text)
-    assert f"[{slower['ratio_low'].min():.2f}, {slower['ratio_high'].max():.2f}], 6 blocks each" in answer.text
-    assert answer.where == "from S3 (20 ms, 50 MiB/s emulated), cold cache"
+    [finding] = [one for one in findings.find(run, "open") if one.factor == "library" and one.verdict == "slower"]
+    assert len(finding.rows) == len(slower) == 8
+    effect = names.effect(slower["ratio"], slower["ratio_low"].min(), slower["ratio_high"].max())
+    assert effect.text in finding.text
+    assert f"{effect.interval} to open a file {effect.than} 1.14.6 (8 comparisons of 6 blocks)" in finding.text
+    assert finding.where == "from S3 at 20 ms, 50 MiB/s, cold cache"
 
 
 def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
@@ -64,65 +68,145 @@ def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
         lambda rows: rows[(rows["verdict"] == "slower") & (rows["metric"] == "total")].head(1),
     )
     row = run.verdicts.iloc[0]
-    [answer] = answers.decided(run)
-    assert markdown_line(answer.text) == (
-        f"HDF5 2.0.0 read all signals of a shot **{row.ratio:.2f} times slower** than 1.14.6 "
-        f"[{row.ratio_low:.2f}, {row.ratio_high:.2f}], 6 blocks."
-    )
+    percent = [f"{100 * (row[key] - 1):.0f}" for key in ("ratio", "ratio_low", "ratio_high")]
+    assert told(findings.find(run)) == [
+        f"HDF5 2.0.0 **took {percent[0]} % longer** [{percent[1]}, {percent[2]}] than 1.14.6 (6 blocks)."
+    ]
 
 
-def test_comparisons_that_came_out_alike_are_one_sentence(run: results.Results):
-    told = [one.text for one in answers.decided(run) if one.factor == "page_buffer"]
-    assert len(told) == 2
-    assert any("where access follows the layout, a 64 MiB page buffer was" in one and "faster" in one for one in told)
-    assert any("where access crosses the layout, a 64 MiB page buffer was" in one and "slower" in one for one in told)
+@pytest.mark.parametrize(
+    "ratios,ends,text,interval",
+    [
+        ([1.24], (1.21, 1.29), "took 24 % longer", "[21, 29]"),
+        ([0.7, 0.9], (0.65, 0.95), "took 10–30 % less time", "[5, 35]"),
+        ([1.8, 2.3], (1.66, 2.51), "took 1.8–2.3× as long", "[1.7, 2.5]"),
+        ([0.35], (0.25, 0.5), "was 2.9× as fast", "[2.0, 4.0]"),
+        ([0.1], (0.08, 12.5), "was 10× as fast", "[0.08, 12]"),
+    ],
+)
+def test_a_ratio_and_its_interval_are_turned_together(ratios, ends, text, interval):
+    assert names.effect(ratios, *ends)[:2] == (text, interval)
+
+
+def test_what_holds_under_the_same_conditions_is_one_sentence(run: results.Results):
+    buffers = [one for one in findings.find(run) if one.factor == "page_buffer" and one.decided]
+    assert sum(len(one.rows) for one in buffers) > len(buffers)
+    for one in buffers:
+        inside = run.comparisons("total")
+        inside = inside[(inside["factor"] == "page_buffer") & (inside["store"] == "s3")]
+        for factor, levels in one.conditions.items():
+            inside = inside[inside[factor].isin(levels)]
+        assert set(inside["verdict"]) == {one.verdict}, "the conditions hold of nothing else"
+        assert len(inside) == len(one.rows)
 
 
 def test_an_effect_that_only_one_level_has_is_told_apart(run: results.Results):
-    told = [one.text for one in answers.decided(run) if one.factor == "layout" and "all signals of a shot" in one.text]
-    assert len(told) == 2, "with the buffer six times, without five percent: not one range"
-    assert {("without a page buffer" in one, "with a 64 MiB page buffer" in one) for one in told} == {(1, 0), (0, 1)}
+    layouts = [
+        one for one in findings.find(run) if one.factor == "layout" and one.conditions.get("access") == ["shots"]
+    ]
+    assert len(layouts) == 2, "with the buffer six times, without five percent: not one range"
+    assert {tuple(one.conditions["page_buffer"]) for one in layouts} == {("0",), ("64MiB",)}
 
 
-def test_every_decided_comparison_is_in_one_sentence(run: results.Results):
-    rows = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["role"] == "decides")]
-    for verdict in ("faster", "slower", "same"):
-        told = sum(one.comparisons for one in answers.decided(run) if one.verdict == verdict)
-        assert told == (rows["verdict"] == verdict).sum()
-    others = rows[~rows["verdict"].isin(("faster", "slower", "same"))]
-    assert sum(one.comparisons for one in answers.undecided(run)) == len(others) > 0
+def test_every_comparison_is_in_one_sentence(run: results.Results):
+    rows = run.comparisons("total")
+    for verdict in rows["verdict"].unique():
+        found = [one for one in findings.find(run) if one.verdict == verdict]
+        assert sum(len(one.rows) for one in found) == (rows["verdict"] == verdict).sum() > 0
 
 
-def test_parts_without_a_common_name_stay_one_sentence():
+def test_parts_without_a_common_name_stay_one_sentence(run: results.Results):
     random = np.random.default_rng(1)
     cells = [cell for cell in default_cells() if cell["store"] == "s3" and not cell["control"]]
-    rows = pd.DataFrame([{**cell, "workers": str(n), "direction": ""} for cell in cells for n in range(8)])
+    rows = pd.DataFrame([{**cell, "workers": str(n)} for cell in cells for n in range(8)])
     rows["ratio"] = 1.1
     chosen = rows[random.random(len(rows)) < 0.5]
-    [(part, conditions)] = merging.parts(chosen, rows)
+    [(part, conditions)] = findings.parts(chosen, rows, run)
     assert len(part) == len(chosen)
     assert conditions is None
 
 
-def test_no_evidence_names_the_smallest_difference_that_could_be_seen(tables: Path, tmp_path: Path):
+def test_no_evidence_names_the_difference_that_could_be_detected_and_why_an_interval_does_not_decide(
+    tables: Path, tmp_path: Path
+):
     def doubt(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows[(rows["factor"] == "library") & (rows["metric"] == "total")].head(2)
-        return rows.assign(verdict="no evidence", detectable_ratio=["1.04", "1.09"])
+        ends = {"ratio": ["1.02", "1.03"], "ratio_low": ["1.01", "0.99"], "ratio_high": ["1.03", "1.07"]}
+        return rows.assign(verdict="no evidence", detectable_ratio=["1.04", "1.09"], **ends)
 
-    [answer] = answers.undecided(changed(tmp_path, tables, "verdicts.csv", doubt))
-    assert "**no evidence** that HDF5 2.0.0 and 1.14.6 differ" in markdown_line(answer.text)
-    assert "the smallest difference this run could have seen: 1.04 to 1.09 times" in answer.text
+    [text] = told(findings.find(changed(tmp_path, tables, "verdicts.csv", doubt)))
+    assert "**no evidence** that HDF5 2.0.0 and 1.14.6 differ: ratio 1.02 to 1.03" in text
+    assert "this run could have detected 1.04× to 1.09×" in text
+    assert "1 of 2 intervals excludes 1, but not after correction for all comparisons of this factor" in text
 
 
-def test_small_differences_of_parts_are_left_to_the_table(tables: Path, tmp_path: Path):
+def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Path, tmp_path: Path):
     def small(rows: pd.DataFrame) -> pd.DataFrame:
         opens = (rows["metric"] == "open") & (rows["factor"] == "library")
         rows.loc[opens, ["verdict", "ratio", "ratio_low", "ratio_high"]] = ["slower", "1.03", "1.01", "1.06"]
         return rows
 
     run = changed(tmp_path, tables, "verdicts.csv", small)
-    assert not [one for one in answers.secondary(run) if one.metric == "open"]
+    _, secondary = pages.of_run(run)
+    assert not [one for one in secondary if (one.metric, one.factor) == ("open", "library")]
+    assert not [one for one in secondary if "**" in markdown_line(one.text)], "they are of the second rank"
     assert (listings.glance(run).frame["one open"] == "1.03 slower").any()
+
+
+def test_the_headline_answers_by_the_factor_of_the_question(run: results.Results, tables: Path, tmp_path: Path):
+    found, secondary = pages.of_run(run)
+    text = markdown_line(answer.headline(run, found, secondary))
+    assert text.startswith("**From S3 at 20 ms, 50 MiB/s, cold cache, HDF5 2.0.0 took ")
+    assert "than 1.14.6" in text
+    assert "to open a file" in text
+    few = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats", blocks="3"))
+    assert (
+        answer.headline(few, *pages.of_run(few)).strip("\x01\x02")
+        == "No verdict: 3 complete repeats of the 6 that it takes."
+    )
+
+
+def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(run: results.Results):
+    picture, rest = ratios.deciding(run)
+    rows = run.comparisons("total")
+    assert len(picture.numbers) == ratios.ROWS
+    assert len(picture.numbers) + len(rest.numbers) == len(rows)
+    effects = np.abs(np.log(picture.numbers.loc[picture.numbers["factor"] != "library", "ratio"]))
+    assert effects.is_monotonic_decreasing
+
+
+def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: results.Results):
+    advice = [markdown_line(line) for line in answer.advice(run)]
+    assert [line.split(":")[0] for line in advice] == [
+        "Reading all signals of a shot",
+        "Reading one signal of all shots",
+    ]
+    assert all("× as fast**" in line for line in advice)
+
+
+def test_reasons_are_the_requests_and_bytes_of_both_sides(run: results.Results):
+    found, _ = pages.of_run(run)
+    lines = answer.reasons(run, found)
+    assert 0 < len(lines) <= answer.REASONS
+    assert all("request" in line and "MiB" in line for line in lines)
+
+
+def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: results.Results):
+    table = answer.best(run)
+    seconds = run.measured.set_index("cell")["total_s"]
+    for row in table.numbers.to_dict("records"):
+        alike = run.measured[
+            (run.measured[["store", "access", "layout"]] == [row["store"], row["access"], row["layout"]]).all(axis=1)
+        ]
+        assert row["total_s"] <= alike["total_s"].min() + 1e-9 or row["cell"] in seconds
+    assert {"shot-major", "signal-major"} <= set(table.numbers["layout"])
+
+
+def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
+    assert {one.where.split(", ")[-1] for one in findings.find(run)} == {"cache state unverified"}
+    warm = changed(tmp_path / "warm", tables, "cells.csv", lambda cells: cells.assign(cache_state="warm"))
+    assert "from memory (page cache of disk)" in {one.where for one in findings.find(warm)}
 
 
 def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
@@ -130,15 +214,15 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
         return rows
 
-    told = judgement.control(changed(tmp_path, tables, "verdicts.csv", alarm).verdicts)
-    assert "2 cells measured twice" in told
-    assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in told
+    text = judgement.control(changed(tmp_path, tables, "verdicts.csv", alarm).verdicts)
+    assert "2 cells measured twice" in text
+    assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in text
 
 
 def test_limits_say_what_was_emulated_and_what_is_missing(run: results.Results):
-    told = " ".join(caveats.limits(run))
+    text = " ".join(caveats.limits(run))
     for part in ("loopback, 20 ms emulated, no TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
-        assert part in told
+        assert part in text
 
 
 # Figures and tables
@@ -148,7 +232,7 @@ def test_lines_join_points_of_several_workers_only(run: results.Results):
     joined = [mark for panel in scaling.runtime_by_workers(run).panels for mark in panel.marks if mark.joined]
     assert {tuple(mark.points["n"]) for mark in joined} == {(6,), (6, 6)}
     rows = scaling.runtime_in_rows(run)
-    assert [panel.rows[0] for panel in rows.panels] == ["shot-major · by shot · buffer 0"]
+    assert [panel.rows[0] for panel in rows.panels] == ["shot-major · all signals of a shot · no page buffer"]
     assert not any(mark.joined for panel in rows.panels for mark in panel.marks)
 
 
@@ -182,13 +266,14 @@ def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: results.Result
 
 
 def test_forest_shows_each_comparison_by_its_verdict(run: results.Results):
-    figure = comparisons.comparisons(run, ["library"])
+    figure = ratios.by(run, ["library"])
     rows = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "total")]
     drawn = {mark.label: len(mark.points) for panel in figure.panels for mark in panel.marks if len(figure.panels)}
     assert set(drawn) == set(rows["verdict"])
     assert sum(len(panel.rows) for panel in figure.panels) == len(rows)
     assert all(panel.band == (1 / 1.05, 1.05) for panel in figure.panels)
     assert len({(look.colour, look.marker) for look in ratios.LOOKS.values()}) == len(ratios.LOOKS)
+    assert not {look.colour for look in ratios.LOOKS.values()} & set(COLOURS), "verdicts are no arms"
 
 
 def test_arms_differ_in_colour_and_in_marker():
@@ -248,7 +333,7 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     assert results.ABSENT[absent] in caveats.limits(run)
     shown = [show(run) for show in (scaling.runtime_by_workers, scaling.runtime_in_rows, scaling.speedup)]
     shown += [show(run) for show in (phases.object_times, phases.first_access, phases.opening)]
-    shown += [comparisons.comparisons(run, ["library"])]
+    shown += [ratios.by(run, ["library"])]
     assert sum(bool(figure.panels) for figure in shown) >= 4
     assert all(figure.panels or figure.numbers.empty for figure in shown)
     parts = (listings.glance, listings.described, listings.requests, listings.harness, listings.conditions)
@@ -258,13 +343,13 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
 def test_a_table_without_verdicts_has_no_marks(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats"))
     assert {colour for column in listings.glance(run).over.values() for colour in column} == {"unknown"}
-    assert answers.decided(run) == []
+    assert not any(one.decided for one in findings.find(run))
 
 
 def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
     run = results.load(tables, tmp_path / "facts.json")
-    assert answers.decided(run)[0].where == "from s3, by ros3, cold cache"
+    assert findings.find(run)[0].where == "from s3, cold cache"
     assert list(account.attempts(run.facts).frame["reasons"]) == ["a line"]
     assert account.machine(run.facts).frame.empty
 
@@ -277,7 +362,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     assert tables_program.main(["--run", "synthetic", "--study", "shots", "--config-study", study, *given]) == 0
     run = results.load(tmp_path)
     assert run.absent == ()
-    assert sum(one.comparisons for one in answers.decided(run) if one.verdict == "slower") == 24
+    assert sum(len(one.rows) for one in findings.find(run) if one.verdict == "slower") == 24
     assert len(scaling.where_it_stops(run)) >= 1
     assert len(scaling.runtime_by_workers(run).panels) == 4
     assert "1 cell measured twice" in judgement.control(run.verdicts)

@@ -16,6 +16,28 @@ from tests import browser
 from tests.pages import Links, write, write_index
 
 STUDIES = ("shots", "volumes", "blobs")
+# Closes all chapters, then follows each link of the contents bar: is its chapter open, and in sight?
+FOLLOW = """(async () => {
+  const found = {};
+  for (const link of document.querySelectorAll('nav a[href^="#"]')) {
+    document.querySelectorAll("details").forEach((part) => (part.open = false));
+    link.click();
+    await new Promise((done) => setTimeout(done, 50));
+    const target = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+    const top = target ? target.getBoundingClientRect().top : Infinity;
+    found[link.textContent] = Boolean(target && target.open && Math.abs(top) < innerHeight);
+  }
+  return found;
+})()"""
+# Figures, and how many of them are a picture that is seen.
+PICTURES = """(() => {
+  const figures = [...document.querySelectorAll("figure")].filter((one) => one.querySelector(".panels"));
+  const shown = figures.filter((one) => {
+    const picture = one.querySelector("img.paper");
+    return picture.naturalWidth > 100 && picture.getBoundingClientRect().width > 100;
+  });
+  return {figures: figures.length, shown: shown.length};
+})()"""
 
 
 class MarkdownFile(SingleFileSnapshotExtension):
@@ -48,6 +70,8 @@ def test_index_of_all_studies_is_as_it_was(report_of: Callable, tmp_path: Path, 
     for study in STUDIES:
         shutil.copytree(report_of(study).parent, tmp_path, dirs_exist_ok=True)
     index = write_index([tmp_path / f"{study}.html" for study in STUDIES])
+    words = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", index.with_suffix(".md").read_text(encoding="utf-8")).split()
+    assert len(words) <= 500
     assert index.with_suffix(".md").read_text(encoding="utf-8") == golden
 
 
@@ -61,8 +85,7 @@ def test_no_element_of_the_page_names_another_place(page: Path):
 
 
 def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
-    if not browser.browser():
-        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
+    expect_browser()
     seen = browser.visit(page)
     assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
     assert seen.errors == []
@@ -94,22 +117,53 @@ def test_same_tables_give_the_same_bytes(study: str, page: Path, synthetic: Call
     assert [name for name in before if before[name] != after[name]] == []
 
 
-def test_code_is_there_and_folded(page: Path):
+def test_code_is_there_and_shown_by_one_switch(page: Path):
     text = page.read_text(encoding="utf-8")
-    assert text.count('<details class="code">') > 20
-    assert "<details open" not in text
+    assert text.count('<pre class="code">') > 10
+    assert len(re.findall('<input[^>]* type="checkbox"', text)) == 1
     assert str(page.parent) not in text
+
+
+def test_only_the_page_s_own_scripts_may_run(page: Path):
+    policy = Links(page.read_text(encoding="utf-8")).policy
+    [scripts] = re.findall(r"script-src ([^;]*);", policy)
+    assert len(scripts.split()) >= 2
+    assert all(re.fullmatch(r"'sha256-[A-Za-z0-9+/=]{44}'", allowed) for allowed in scripts.split())
+
+
+def test_every_link_of_the_contents_bar_opens_its_chapter(page: Path):
+    expect_browser()
+    seen = browser.visit(page, FOLLOW)
+    assert len(seen.answer) > 5
+    assert [link for link, shown in seen.answer.items() if not shown] == []
+
+
+@pytest.mark.parametrize("width", [1300, 400])
+def test_no_page_scrolls_sideways_and_every_figure_has_room(page: Path, width: int):
+    expect_browser()
+    seen = browser.visit(page, "[document.documentElement.scrollWidth, innerWidth]", width)
+    assert seen.answer[0] <= seen.answer[1] == width
+    assert seen.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
+
+
+def test_paper_has_every_figure(page: Path):
+    expect_browser()
+    seen = browser.visit(page, PICTURES, media="print")
+    assert seen.answer["figures"] == seen.answer["shown"] > 5
+
+
+def expect_browser() -> None:
+    if not browser.browser():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed: only the page's text was checked")
 
 
 def test_index_opens_with_the_answers_and_leads_to_the_page(study: str, page: Path):
     index = page.with_name("index.html")
     text = index.with_suffix(".md").read_text(encoding="utf-8")
     left = json.loads(page.with_name(f"{study}_answers.json").read_text(encoding="utf-8"))
-    assert text.startswith(f"# What was found on laptop\n\n## {left['title']}\n\n> {left['question']}\n")
-    assert left.get("conditions", "") in text
-    assert all(markdown_line(answer["text"]) in text for answer in left["answers"][:12])
-    if len(left["answers"]) > 12:
-        assert f"and {len(left['answers']) - 12} more on [the study's page]({study}.html)" in text
+    assert text.startswith(f"# What was found on laptop\n\n[{left['title']}]({study}.html)\n")
+    assert markdown_line(left["headline"]) in text
+    assert f"![{left['title']}]({left['picture']})" in text
     assert f"{study}.html" in Links(index.read_text(encoding="utf-8")).inside
 
 

@@ -340,7 +340,7 @@ def test_comparisons_are_drawn_in_percent_on_an_axis_of_ratios(run: data.Results
     assert panel.x_log
     assert panel.band == (1 / 1.05, 1.05)
     assert dict(zip(panel.x_ticks, panel.x_tick_texts, strict=True))[1] == "0"
-    assert panel.row_notes[0] == "+75 % [+72 %, +78 %] higher"
+    assert panel.rows[0].startswith("+75 % [+72 %, +78 %] higher: ")
     assert sum(len(panel.rows) for panel in figure.panels) == len(run.comparisons)
 
 
@@ -468,7 +468,6 @@ def test_names_from_elsewhere_are_shown_as_they_are(tables: Path, tmp_path: Path
         path.write_text(path.read_text().replace("ip-10-0-0-", "<img src=x onerror=alert(1)>_*_"))
     page = write("volumes", copy, tmp_path / "reports" / "volumes.html")
     text = page.read_text(encoding="utf-8")
-    assert "<img" not in text[text.index("<body>") :].split("</script>")[-1]
     assert not re.search(r"<img src=x", re.sub(r"(?s)<script.*?</script>", "", text))
     assert "&lt;img src=x onerror=alert(1)&gt;_*_2" in text
 

@@ -1,12 +1,15 @@
 """Figures of comparisons: the ratio with its interval, marked by verdict, beside the range that counts as the same."""
 
 from dataclasses import replace
-from types import ModuleType
 
+import numpy as np
 import pandas as pd
 
 from scripts.report import judgement, prose
+from scripts.report.findings import DECIDED
+from scripts.report.names import ratio_with_interval
 from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, ratio_ticks
+from scripts.report.results import Results
 
 NO_EVIDENCE = Look(GREY, "triangle", filled=False)
 TOO_FEW = Look(GREY, "hex", filled=False)
@@ -14,65 +17,138 @@ OTHER = Look(GREY, "x")
 LOOKS = {
     "faster": Look("#009E73", "circle"),
     "slower": Look("#D55E00", "square"),
-    "same": Look("#0072B2", "diamond"),
+    "same": Look("#5f6f81", "diamond"),
     "no evidence": NO_EVIDENCE,
     "too few repeats": TOO_FEW,
     "not comparable": OTHER,
 }
 JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio", "note"]
 PANELS = 24  # pairs and places that are drawn; more are no picture that anyone looks through
+ROWS = 12  # of the picture that a page opens with
 
 
-def comparisons(name: str, title: str, rows: pd.DataFrame, facts: dict, words: ModuleType) -> Figure:
-    """Return a row a comparison, a panel a place and pair of levels.
+def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
+    """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides).
 
-    Args:
-        name: of the figure's files.
-        title: of the figure.
-        rows: of verdicts.csv, on one metric.
-        facts: of the run.
-        words: the study's: FACTORS, PLACE, METRICS, level, label, place, varying, sorted_levels.
+    Where there is none, a figure without panels says so if `otherwise`.
     """
+    metric = metric or results.report.metrics[0].name
+    rows = results.comparisons(metric)
+    rows = rows[rows["factor"].isin(factors)] if factors and len(rows) else rows
+    extra = [metric] if metric != results.report.metrics[0].name else []
+    name = "-".join(["comparison", *(factors or ["all"]), *extra])
+    if rows.empty and not otherwise:
+        return Figure(name, "", "", (), rows)
+    named = f" by {prose.listing(factor.replace('_', ' ') for factor in factors)}" if factors else ""
+    return of_rows(results, rows, name, f"Ratio of {results.report.metric(metric).title}{named}")
+
+
+def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figure:
+    """Return comparisons on one metric, a row each, a panel a place and pair of levels."""
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
-    timed = words.METRICS[rows["metric"].iloc[0]]
-    keys = ["factor", "baseline", "contender", *words.PLACE]
+    keys = ["factor", "baseline", "contender", *results.report.places, "state"]
     groups = [group for _, group in rows.groupby(keys, sort=False)]
-    drawn = f" Drawn are the first {PANELS} of {len(groups)} panels; all are in the numbers."
-    caption = (
-        f"Ratio = {timed} of the contender / of the baseline, block by block: median and 95 % interval "
-        "(right: in numbers). Left of 1 the contender is faster. "
-        f"Shaded: ±{judgement.equivalence(facts):g} %, which counts as the same."
-        + (drawn if len(groups) > PANELS else "")
+    drawn = f" The first {PANELS} of {len(groups)} panels are drawn; all are in the numbers."
+    caption = _caption(results, rows) + (drawn if len(groups) > PANELS else "")
+    panels = tuple(_of_pair(group, results) for group in groups[:PANELS])
+    return Figure(name, title, caption, panels, _numbers(results, rows))
+
+
+def deciding(results: Results) -> tuple[Figure, Figure]:
+    """Return the picture that a page opens with, the largest decided effects first, and one of what is left."""
+    rows = results.comparisons(results.report.metrics[0].name)
+    if rows.empty:
+        nothing = Figure("deciding", "", "", (), rows)
+        return nothing, replace(nothing, name="deciding-rest")
+    decided = rows["verdict"].isin(DECIDED)
+    effect = np.abs(np.log(rows["ratio"].astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
+    own = rows["factor"] == results.report.headline
+    rows = rows.assign(decided=decided, own=own, effect=effect)
+    rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
+    # The factor that the question is about has half of the rows, if it needs them.
+    first = pd.concat([rows[rows["own"] & rows["decided"]].head(ROWS // 2), rows])
+    first = first[~first.index.duplicated()].head(ROWS).sort_values(["own", "decided", "effect"], ascending=False)
+    rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
+    caption = _caption(results, first)
+    return tuple(
+        Figure(name, title, caption, (_mixed(some, results),) if len(some) else (), _numbers(results, some))
+        for name, title, some in (
+            ("deciding", "What was compared, the largest decided effects first", first),
+            ("deciding-rest", "The other comparisons", rest),
+        )
     )
-    columns = ["factor", "baseline", "contender", *words.FACTORS, "metric", "blocks", "baseline_s", "contender_s"]
-    panels = tuple(_panel(group, facts, words) for group in groups[:PANELS])
-    return Figure(name, title, caption, panels, rows[[column for column in columns + JUDGED if column in rows]])
 
 
-def _panel(rows: pd.DataFrame, facts: dict, words: ModuleType) -> Panel:
-    head = rows.iloc[0]
-    inside = [factor for factor in words.FACTORS if factor not in (*words.PLACE, head["factor"])]
-    varies = words.varying(rows, inside) or [factor for factor in inside if head[factor]][:1]
-    order = words.sorted_levels(rows, varies)
+def _caption(results: Results, rows: pd.DataFrame) -> str:
+    metric = results.report.metric(rows["metric"].iloc[0]).title
+    return (
+        f"Ratio of {metric}, block by block: median with its 95 % CI. Left of 1 the first named is faster. "
+        f"Shaded: ±{judgement.equivalence(results.facts):g} %, which counts as the same."
+    )
+
+
+def _numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+    columns = ["factor", "baseline", "contender", *results.report.names, "state", "metric", "blocks"]
+    columns += ["baseline_s", "contender_s", *JUDGED]
+    return rows[[column for column in columns if column in rows]]
+
+
+def _mixed(rows: pd.DataFrame, results: Results) -> Panel:
+    """Comparisons of several factors and places in one panel, each named in full."""
+    named = results.names
+    places = [named.place(row) for _, row in rows.iterrows()]
+    inside = [_inside(row, rows, results) for _, row in rows.iterrows()]
+    alike = len(set(places)) == 1
+    labels = [
+        ", ".join(filter(None, [_pair(row, results), within, "" if alike else place]))
+        for (_, row), within, place in zip(rows.iterrows(), inside, places, strict=True)
+    ]
+    y = -np.arange(len(rows), dtype=float)
+    title = prose.capital(places[0]) if alike else ""
+    return _panel(rows.assign(y=y), tuple(labels), title, "time of the first named / time of the second", results)
+
+
+def _pair(row: pd.Series, results: Results) -> str:
+    new, old = (results.names.level(row["factor"], row[side]) for side in ("contender", "baseline"))
+    if new.startswith("HDF5 ") and old.startswith("HDF5 "):
+        old = old.removeprefix("HDF5 ")
+    return f"{new} vs {old}"
+
+
+def _inside(row: pd.Series, rows: pd.DataFrame, results: Results) -> str:
+    """A row's levels of the factors that vary among `rows`, its place apart."""
+    inside = [name for name in results.report.names if name not in results.report.places and rows[name].nunique() > 1]
+    return results.names.row(row, [name for name in inside if row[name]]) if any(row[name] for name in inside) else ""
+
+
+def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
+    head, named = rows.iloc[0], results.names
+    inside = [name for name in results.report.names if name not in (*results.report.places, head["factor"])]
+    varies = [name for name in inside if rows[name].nunique() > 1] or [name for name in inside if head[name]][:1]
+    order = named.sorted_rows(rows, varies)
     rows = rows.assign(y=[-order.index(tuple(levels)) for levels in rows[varies].to_numpy()])
     rows = rows.sort_values("y", ascending=False)
+    pair = _pair(head, results)
+    where = named.place(head) or results.report.factor(head["factor"]).title
+    labels = tuple(named.row(dict(zip(varies, levels, strict=True)), varies) for levels in order)
+    metric = prose.capital(results.report.metric(head["metric"]).title)
+    return _panel(rows, labels, prose.capital(f"{pair}: {where}"), f"{metric}: ratio of times, {pair}", results)
+
+
+def _panel(rows: pd.DataFrame, labels: tuple[str, ...], title: str, axis: str, results: Results) -> Panel:
     names = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
     marks = tuple(
         Marks(verdict, look, rows[rows["verdict"] == verdict].rename(columns=names)[["x", "x_low", "x_high", "y", "n"]])
         for verdict, look in LOOKS.items()
         if (rows["verdict"] == verdict).any()
     )
-    new, old = (words.level(head["factor"], head[side], facts) for side in ("contender", "baseline"))
-    percent = judgement.equivalence(facts) / 100
-    where = words.place({factor: head[factor] for factor in words.PLACE}, facts) or head["factor"].replace("_", " ")
+    percent = judgement.equivalence(results.facts) / 100
     panel = Panel(
-        title=prose.capital(f"{new} against {old}: {where}"),
-        x_label=f"{prose.capital(words.METRICS[head['metric']])}: {new} / {old} (left of 1: {new} is faster)",
+        title=title,
+        x_label=prose.capital(axis),
         marks=marks,
-        rows=tuple(words.label(dict(zip(varies, levels, strict=True)), varies, facts) for levels in order),
-        row_notes=tuple(_note(row) for _, row in rows.iterrows()),
-        row_height=26 if len(order) <= 20 else 19,
+        rows=tuple(f"{_note(row)}: {label}" for (_, row), label in zip(rows.iterrows(), labels, strict=True)),
         x_log=True,
         rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),
@@ -81,9 +157,5 @@ def _panel(rows: pd.DataFrame, facts: dict, words: ModuleType) -> Panel:
 
 
 def _note(row: pd.Series) -> str:
-    if pd.isna(row["ratio"]):
-        return row["verdict"]
-    interval = (
-        f" [{prose.ratio(row['ratio_low'])}, {prose.ratio(row['ratio_high'])}]" if pd.notna(row["ratio_low"]) else ""
-    )
-    return f"{prose.ratio(row['ratio'])}{interval} {row['verdict']}"
+    told = ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
+    return f"{row['verdict']} {told}" if told else row["verdict"]

@@ -1,12 +1,13 @@
-"""The first page: what every study found, in words, with links to what is behind it."""
+"""The first page: what every study found, a sentence and a picture each, with links to what is behind it."""
 
 from pathlib import Path
 
 from scripts.lib.program import Problem, read_json
 from scripts.report import prose
-from scripts.report.markup import bold, bullets, heading, link, quotation
+from scripts.report.markup import bullets, heading, link
+from scripts.report.page import Page
 
-SHOWN = 12  # sentences of one kind; the study's own page has all
+ADVICE = 2  # pieces of advice of a study; its own page has all
 
 
 def load(paths: list[str]) -> list[dict]:
@@ -20,39 +21,29 @@ def load(paths: list[str]) -> list[dict]:
         study = read_json(path)
         if "study" not in study:
             raise Problem(f"{path} holds no answers of a study; build its report again")
-        studies.append(study | {"page": Path(path).name.removesuffix("_answers.json")})
+        name = Path(path).name.removesuffix("_answers.json")
+        studies.append(study | {"page": name, "folder": str(Path(path).parent)})
     return studies
 
 
-def title(studies: list[dict]) -> str:
-    """Return the page's title: the run and what was asked of it."""
+def show(page: Page, studies: list[dict]) -> None:
+    """Show the run, links to the studies' pages, and a section for each of them."""
     run = next((study["run"] for study in studies if study.get("run")), "")
-    return heading(1, f"What was found{f' on {run}' if run else ''}")
+    page.text(heading(1, f"What was found{f' on {run}' if run else ''}"))
+    page.text(" · ".join(link(study.get("title") or study["study"], f"{study['page']}.html") for study in studies))
+    # A study of one library says no more of the machine than one of several.
+    sources = dict.fromkeys(study.get("source", "") for study in studies)
+    page.text(*(one for one in sources if not any(one != other and other.startswith(one) for other in sources)))
+    for study in studies:
+        _section(page, study)
 
 
-def section(study: dict) -> list[str]:
-    """Return one study's section, block by block."""
-    page = study["page"]
-    lines = [heading(2, study.get("title") or study["study"]), quotation(study.get("question", ""))]
-    if study.get("conditions"):
-        lines.append(study["conditions"])
-    lines.append(_outline(study.get("answers", []), page) or "Nothing was decided.")
-    for key, about in (("secondary", "Where the difference arises"), ("undecided", "Not decided")):
-        if found := _outline(study.get(key, []), page):
-            lines += [heading(3, about), found]
-    if study.get("limits"):
-        lines += [heading(3, "What these data cannot say"), bullets(study["limits"])]
-    if study.get("control"):
-        lines.append(study["control"])
+def _section(page: Page, study: dict) -> None:
+    page.text(heading(2, study.get("title") or study["study"]), study["headline"])
+    if study.get("picture"):
+        page.image(Path(study["folder"], study["picture"]), study["picture"], study["title"])
+    page.text(bullets(study["advice"][:ADVICE]))
     trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study.get(kind)]
-    measured = f"{study['cells']} cells" if study.get("cells") else ""
-    told = ", ".join([*([measured] if measured else []), *trouble])
-    everything = f"{bold(link('All figures and tables', f'{page}.html'))} ({link('Markdown', f'{page}.md')})"
-    lines.append(f"{everything}{f': {told}' if told else ''}")
-    return lines
-
-
-def _outline(found: list[dict], page: str) -> str:
-    page = link("the study's page", f"{page}.html")
-    more = [f"… and {len(found) - SHOWN} more on {page}"] if len(found) > SHOWN else []
-    return prose.outline(found[:SHOWN], "") + bullets(more)
+    told = ", ".join([prose.count(study["cells"], "cell"), *trouble])
+    name = study["page"]
+    page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {told}")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,6 @@ import pandas as pd
 
 from scripts.lib.program import Problem
 from scripts.report.markup import FOREIGN
-
-
-class OfBlocks:
-    """The cells of a study of blocks by what can be shown of them; `cells` is the table of cells."""
-
-    cells: pd.DataFrame
-
-    @cached_property
-    def measured(self) -> pd.DataFrame:
-        """The cells that figures show: those with a valid repeat, without the A/A control's twins."""
-        cells = self.cells
-        return cells[(cells["control"] == "") & (cells["n"] > 0)].reset_index(drop=True)
-
-    @cached_property
-    def invalid(self) -> pd.DataFrame:
-        """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
-        cells = self.cells
-        return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
 
 def read_table(path: Path, texts: Sequence[str]) -> pd.DataFrame:

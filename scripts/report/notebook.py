@@ -2,9 +2,12 @@
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 from scripts.lib.program import Problem, write_text
@@ -12,6 +15,7 @@ from scripts.lib.program import Problem, write_text
 TEMPLATES = Path("notebooks/templates")
 # Cells with these tags hold paths of this call: the same tables give the same page wherever it is built.
 NOT_SHOWN = {"parameters", "injected-parameters"}
+_HASHES = "HASHES-OF-THE-SCRIPTS"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -121,11 +125,16 @@ def _shown(notebook):
 def _html(notebook, stem: str) -> str:
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(
-        template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())], exclude_anchor_links=True
-    )
-    text, _ = exporter.from_notebook_node(_shown(notebook), {"metadata": {"name": stem}})
-    return text
+    exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
+    resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
+    text, _ = exporter.from_notebook_node(_shown(notebook), resources)
+    return text.replace(_HASHES, " ".join(_script_hashes(text)) or "'none'")
+
+
+def _script_hashes(page: str) -> list[str]:
+    """Return what a content security policy calls the scripts of a page; data in elements of other types are none."""
+    scripts = re.findall(r"<script(?: type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
+    return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
 
 
 def _markdown(notebook) -> str:

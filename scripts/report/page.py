@@ -5,10 +5,13 @@ All text that it is given is plain but for the marks of `scripts.report.markup`,
 Figures and tables leave their numbers as CSV in the report's folder of files, and figures an SVG for Markdown.
 """
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +19,7 @@ from IPython.display import display
 
 from scripts.lib.program import write_json, write_text
 from scripts.report import plot_html, plot_svg
-from scripts.report.markup import heading, html, html_line, link, markdown, markdown_cell, markdown_line
+from scripts.report.markup import bold, bullets, heading, html, html_line, link, markdown, markdown_cell, markdown_line
 from scripts.report.plot import Figure, legible
 
 # Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
@@ -72,6 +75,38 @@ class Page:
         if text:
             self.text(heading(3, title), text)
 
+    @contextlib.contextmanager
+    def fold(self, summary: str) -> Iterator[None]:
+        """Hide what is shown within, under a line that opens it; Markdown has all of it."""
+        _show(html=f"<details><summary>{html_line(summary)}</summary>", markdown=markdown(bold(summary)))
+        yield
+        _show(html="</details>", markdown="")
+
+    def lead(self, figure: Figure, beside: Mapping[str, list[str]]) -> None:
+        """Show the page's first figure, and lists under their headings beside it where there is room."""
+        _show(html='<div class="lead">', markdown="")
+        self.figure(figure)
+        _show(html="<div>", markdown="")
+        for title, lines in beside.items():
+            self.section(title, bullets(lines))
+        _show(html="</div></div>", markdown="")
+
+    def findings(self, findings: Iterable[tuple[str, str]], source: str) -> None:
+        """Show sentences as a list, each with an anchor and a button that copies it as Markdown with its source.
+
+        Args:
+            findings: (anchor, sentence) pairs.
+            source: what the sentences were made of: run, date, and a hash of the records.
+        """
+        items = [
+            f'<li id="{escape(anchor)}">{html_line(text)} <button class="copy" data-copy="'
+            f'{escape(f"{markdown_line(text)} ({source})")}" title="Copy as Markdown">copy</button></li>'
+            for anchor, text in findings
+        ]
+        if items:
+            texts = markdown(bullets(text for _, text in findings))
+            _show(html=f'<ul class="findings">{"".join(items)}</ul>', markdown=texts)
+
     def figure(self, figure: Figure) -> None:
         """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
         if not figure.panels:
@@ -80,6 +115,14 @@ class Page:
         self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure))
         # Once is enough for a page, and a page without figures needs none.
         self._loader = ""
+
+    def image(self, file: Path, link_to: str, title: str) -> None:
+        """Show a picture that another page has left."""
+        data = b64encode(file.read_bytes()).decode()
+        _show(
+            html=f'<figure><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}"></figure>',
+            markdown=f"!{markdown_line(link(title, link_to))}",
+        )
 
     def drawing(self, drawing: Drawing) -> None:
         """Show a drawing with its caption and a link to its numbers; without any numbers there is none."""
@@ -90,8 +133,11 @@ class Page:
         picture = self._path(shown.name, "svg")
         write_text(self.files / picture.name, svg)
         title, caption = f"{shown.title}.", f"{shown.caption} {self._numbers(shown.name, shown.numbers)}"
+        # On paper, and where no script runs, the picture stands in its place.
+        data = b64encode(svg.encode()).decode()
+        both = f'{drawn}<img class="paper" alt="" src="data:image/svg+xml;base64,{data}">'
         _show(
-            html=f"<figure>{drawn}<figcaption><b>{html_line(title)}</b> {html_line(caption)}</figcaption></figure>",
+            html=f"<figure>{both}<figcaption><b>{html_line(title)}</b> {html_line(caption)}</figcaption></figure>",
             markdown=f"!{markdown_line(link(shown.title, str(picture)))}\n\n"
             f"*{markdown_line(title)}* {markdown_line(caption)}",
         )

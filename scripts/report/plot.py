@@ -7,13 +7,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-# Okabe and Ito's palette, which readers with any of the common colour vision deficiencies tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Of Okabe and Ito's palette, which readers with any of the common colour vision deficiencies tell apart, what verdicts
+# do not have (`comparisons.LOOKS`), and two more.
+COLOURS = ("#0072B2", "#CC79A7", "#000000", "#56B4E9", "#8A6D3B", "#E69F00", "#7B4EA3")
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "star")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
 NAME = 0.07  # of a panel's height: a line of text at its top
-LONGEST = 80  # letters of a name in a figure
+ABOVE = 0.42  # of a row's height: its name above its marks
+LONGEST = 130  # letters of a name in a figure
 LETTER = 0.015  # of a panel's width: a letter, where two panels stand beside each other
 
 
@@ -99,7 +101,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. With `rows`, the y axis names them from the top down (row i lies at y = -i).
+    """One pair of axes. With `rows`, each is named above its marks, from the top down (row i lies at y = -i).
 
     `rules` are limits, which the axes reach out to, events, and the ratio at which nothing differs. Panels that are
     read together are given the same `x_ends` or `y_ends`.
@@ -112,8 +114,7 @@ class Panel:
     boxes: tuple[Boxes, ...] = ()
     bars: tuple[Bars, ...] = ()
     rows: tuple[str, ...] = ()
-    row_notes: tuple[str, ...] = ()
-    row_height: int = 26
+    row_height: int = 40
     height: int = 330
     x_log: bool = False
     y_log: bool = False
@@ -133,7 +134,7 @@ class Panel:
     def y_range(self) -> tuple[float, float]:
         """Return the y axis' ends; the names of events have room above all that is drawn."""
         if self.rows:
-            return -len(self.rows) + 0.4, 0.6
+            return -len(self.rows) + 0.55, 0.75
         if self.y_ends:
             return self.y_ends
         low, high = _spread(self._values("y"), self.y_log, self.from_zero)
@@ -210,7 +211,7 @@ def legible(figure: Figure) -> Figure:
             kind: tuple(replace(one, label=_short(one.label)) for one in getattr(panel, kind))
             for kind in ("marks", "boxes", "bars", "rules")
         }
-        rows = {kind: tuple(map(_short, getattr(panel, kind))) for kind in ("rows", "row_notes", "x_tick_texts")}
+        rows = {kind: tuple(map(_short, getattr(panel, kind))) for kind in ("rows", "x_tick_texts")}
         return replace(panel, title=" ".join(panel.title.split()), **drawn, **rows)
 
     return replace(figure, panels=tuple(map(named, figure.panels)))

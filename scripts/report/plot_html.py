@@ -27,7 +27,7 @@ from bokeh.models.glyphs import HBar, Line, Scatter, Segment
 from bokeh.plotting import figure as axes_of
 from bokeh.resources import Resources
 
-from scripts.report.plot import Bars, Boxes, Figure, Marks, Panel, tick_text
+from scripts.report.plot import ABOVE, Bars, Boxes, Figure, Marks, Panel, tick_text
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 SAMPLES = "samples"
@@ -139,14 +139,12 @@ def _dress(axes, panel: Panel) -> None:
         axes.yaxis[0].ticker = FixedTicker(ticks=[float(tick) for tick in panel.y_ticks])
         axes.yaxis[0].major_label_overrides = {float(tick): tick_text(tick) for tick in panel.y_ticks}
     if panel.rows:
-        places = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
-        axes.yaxis.ticker = places
-        axes.yaxis.major_label_overrides = {-row: _plain(label) for row, label in enumerate(panel.rows)}
-        axes.yaxis.major_tick_line_color = None
-        if panel.row_notes:
-            notes = LinearAxis(ticker=places, major_tick_line_color=None, axis_line_color=None)
-            notes.major_label_overrides = {-row: _plain(label) for row, label in enumerate(panel.row_notes)}
-            axes.add_layout(notes, "right")
+        axes.yaxis.visible = False
+        axes.ygrid.ticker = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
+        for row, name in enumerate(panel.rows):
+            where = {"x": 2, "x_units": "screen", "y": ABOVE - row, "text_baseline": "middle"}
+            look = {"text_color": "#222222", "text_font": FONT, "text_font_size": "12px"}
+            axes.add_layout(Label(text=_plain(name), **where, **look))
     for axis in axes.axis:
         axis.axis_label_text_font = axis.major_label_text_font = FONT
         axis.axis_label_text_font_style = "normal"

@@ -13,7 +13,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-from scripts.report.plot import Bars, Boxes, Figure, Marks, Panel, tick_text
+from scripts.report.plot import ABOVE, Bars, Boxes, Figure, Marks, Panel, tick_text
 
 SHAPES = {
     "circle": "o",
@@ -28,7 +28,7 @@ SHAPES = {
 }
 STYLE = {
     "svg.hashsalt": "storage-benchmarks",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.spines.top": False,
@@ -84,11 +84,7 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
     beside = _wide(limits) if limits else 0.0
     for number, left, above, height in places:
         panel = figure.panels[number]
-        before = 0.15 + _wide(panel.rows) if panel.rows else 0.7
-        after = 0.15 + _wide(panel.row_notes) if panel.row_notes else 0.2 + beside
-        # However long the names are, two fifths are left for what is drawn.
-        scale = min(1.0, 0.6 * width / (before + after))
-        before, after = scale * before, scale * after
+        before, after = 0.15 if panel.rows else 0.7, 0.2 + beside
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
         _panel(canvas.add_axes(box), panel)
@@ -178,11 +174,9 @@ def _rows(axes, panel: Panel) -> None:
     low, high = panel.x_range()
     places = [-row for row in range(len(panel.rows))]
     axes.hlines(places, low, high, color="#e4e4e4", linewidth=0.7, zorder=0.5)
-    for labels, x, side in ((panel.rows, -0.05, "right"), (panel.row_notes, 0.05, "left")):
-        edge = axes.transAxes + ScaledTranslation(x, 0, axes.get_figure().dpi_scale_trans)
-        where = blended_transform_factory(edge, axes.transData)
-        for place, label in zip(places, labels, strict=False):
-            axes.text(0 if side == "right" else 1, place, label, transform=where, ha=side, va="center_baseline")
+    where = blended_transform_factory(axes.transAxes, axes.transData)
+    for place, name in zip(places, panel.rows, strict=True):
+        axes.text(0, place + ABOVE, name, transform=where, ha="left", va="center_baseline")
 
 
 def _shape(marks: Marks) -> dict:

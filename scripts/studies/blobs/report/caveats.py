@@ -2,42 +2,12 @@
 
 import pandas as pd
 
-from scripts.report import judgement, prose
-from scripts.report.markup import code, paragraph, quotation
+from scripts.report import judgement, names, prose
+from scripts.report.markup import code
 from scripts.studies.blobs.patterns import FROM_ONE
-from scripts.studies.blobs.report import courses, words
-from scripts.studies.blobs.report.data import ABSENT, Results
+from scripts.studies.blobs.report.data import Results
 
 HARNESS = 0.1  # of the time; more is said and marked
-
-
-def question(results: Results) -> str:
-    """Return what the run was asked, as a quotation, and what it measured."""
-    asked = results.facts.get("question", "")
-    if results.is_printed:
-        told = f"{prose.count(len(results.printed), 'printed cell')}, read as they are printed."
-    else:
-        valid = results.records[results.records["valid"]]
-        iterations = int(valid["iterations"].sum())
-        told = (
-            f"{prose.count(len(results.cells), 'cell')}, {prose.count(int(results.cells['n'].sum()), 'valid repeat')}"
-        )
-        told += f", {iterations:,} iterations in all." if iterations else " in all."
-    return quotation(asked) + paragraph(told)
-
-
-def nothing_decided(results: Results) -> str:
-    """Return what to say where no sentence tells of a verdict."""
-    return ABSENT["verdicts"] if results.verdicts.empty else "Nothing was decided."
-
-
-def exploratory(results: Results) -> str:
-    """Return a sentence where no cell has the repeats that a verdict takes."""
-    cells = results.measured
-    if results.is_printed or cells.empty or (cells["n"] >= 6).any():
-        return ""
-    most = prose.count(int(cells["n"].max()), "repeat")
-    return f"This run is exploratory: {most} a cell at most, and below 6 there is no verdict (METHOD 5)."
 
 
 def method(results: Results) -> list[str]:
@@ -103,7 +73,7 @@ def limits(results: Results) -> list[str]:
     odd = odd[~odd["cache"].isin(("any", "direct"))]
     if len(odd):
         lines.append(f"The cache state that was asked for could not be verified in {prose.count(len(odd), 'cell')}.")
-    if dropped := courses.left_out(results):
+    if dropped := results.left_out:
         told = "is not told: its" if dropped == 1 else "are not told: their"
         lines.append(f"{prose.count(dropped, 'comparison')} of those asked for {told} arms deliver different amounts.")
     if retried := sum(int(one) for one in results.readers.get("retries", []) if one == one):
@@ -125,7 +95,7 @@ def _of_first_iterations(results: Results) -> list[str]:
     least, most = by_size.index[0], by_size.index[-1]
     counts = records.groupby("size")["iterations"].median()
     told = [
-        f"{100 * by_size[size]:.0f} % at {words.size(size)} ({prose.count(int(counts[size]), 'iteration')} a record)"
+        f"{100 * by_size[size]:.0f} % at {names.size(size)} ({prose.count(int(counts[size]), 'iteration')} a record)"
         for size in (least, most)
     ]
     return [

@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import comparisons as ratios
-from scripts.report import prose
 from scripts.report.plot import Figure
 from scripts.statistics.verdicts import CONTEST
 from scripts.studies.blobs.patterns import FROM_ONE
-from scripts.studies.blobs.report import courses, words
+from scripts.studies.blobs.report import words
 from scripts.studies.blobs.report.data import Results
 
 # One reader that gives to the others, and the pattern in which everyone reads the same.
@@ -18,27 +17,12 @@ ONE_READER = {"broadcast": "single-file", "scatter": "sections"}
 COLLECTIVE = ("mpi-io", "mpi-io-interleaved", "mpi-io-collective", "mpi-io-collective-interleaved")
 
 
-def by(results: Results, factors: list[str], metric: str = "total", otherwise: bool = True) -> Figure:
-    """Return the comparisons of `factors`, a panel a place and pair of levels; `otherwise`: say if there is none."""
-    rows = courses.rows_of(results, metric)
-    rows = rows[rows["factor"].isin(factors)] if len(rows) else rows
-    named = prose.listing(factor.replace("_", " ") for factor in factors)
-    name = "-".join(["comparison", *factors, *([metric] if metric != "total" else [])])
-    if rows.empty and not otherwise:
-        return Figure(name, "", "", (), rows)
-    return ratios.comparisons(name, f"Ratio of {words.METRICS[metric]} by {named}", rows, results.facts, words)
-
-
 def one_reader(results: Results) -> Figure:
     """Return broadcast against single-file and scatter against sections."""
     rows = _patterns(results)
     rows = rows[_one_reader(rows)]
-    return ratios.comparisons(
-        "comparison-one-reader",
-        "One reader that gives to the others against everyone reading",
-        rows,
-        results.facts,
-        words,
+    return ratios.of_rows(
+        results, rows, "comparison-one-reader", "One reader that gives to the others against everyone reading"
     )
 
 
@@ -46,7 +30,7 @@ def mpi_io(results: Results) -> Figure:
     """Return every comparison in which MPI-IO is a side."""
     rows = _patterns(results)
     rows = rows[_mpi_io(rows)]
-    return ratios.comparisons("comparison-mpi-io", "MPI-IO, independent and collective", rows, results.facts, words)
+    return ratios.of_rows(results, rows, "comparison-mpi-io", "MPI-IO, independent and collective")
 
 
 def everyone(results: Results) -> Figure:
@@ -54,13 +38,13 @@ def everyone(results: Results) -> Figure:
     rows = _patterns(results)
     rows = rows[~_one_reader(rows) & ~_mpi_io(rows)]
     rows = rows[~(rows["baseline"].isin(FROM_ONE) | rows["contender"].isin(FROM_ONE))]
-    return ratios.comparisons("comparison-everyone", "Everyone reads: patterns compared", rows, results.facts, words)
+    return ratios.of_rows(results, rows, "comparison-everyone", "Everyone reads: patterns compared")
 
 
 def _patterns(results: Results) -> pd.DataFrame:
     """Every judged pair of patterns that differ in nothing else: those asked for, and those of the contests."""
     rows = results.verdicts
-    asked = courses.rows_of(results)
+    asked = results.comparisons("total")
     if rows.empty:
         return pd.DataFrame(columns=["baseline", "contender"])
     pairs = rows[rows["factor"] == CONTEST]
@@ -70,7 +54,9 @@ def _patterns(results: Results) -> pd.DataFrame:
     differ = sides["baseline"] != sides["contender"]
     alone = (differ.drop(columns="pattern").sum(axis=1) == 0).to_numpy()
     named = {side: table["pattern"].to_numpy()[alone] for side, table in sides.items()}
-    return pd.concat([asked[asked["factor"] == "pattern"], pairs[alone].assign(factor="pattern", **named)])
+    states = dict(zip(results.cells["cell"], results.states(results.cells), strict=True))
+    pairs = pairs[alone].assign(state=pairs[alone]["baseline"].map(states))
+    return pd.concat([asked[asked["factor"] == "pattern"], pairs.assign(factor="pattern", **named)])
 
 
 def _one_reader(rows: pd.DataFrame) -> np.ndarray:

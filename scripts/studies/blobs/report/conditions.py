@@ -6,14 +6,13 @@ import pandas as pd
 
 from scripts.report import account, prose
 from scripts.report.page import Table
-from scripts.studies.blobs.report import words
 from scripts.studies.blobs.report.data import Results, reads
 from scripts.studies.blobs.report.listings import levels, ordered, told_of
 
 
 def conditions(results: Results) -> Table:
     """Return what was in force in each cell, as it was read back."""
-    cells, told = ordered(results.measured), told_of(results, "effective")
+    cells, told = ordered(results.measured, results), told_of(results, "effective")
     if told.empty and not cells["cache_state"].any():
         return Table("conditions", "", pd.DataFrame())
     frame = levels(cells, results)
@@ -57,7 +56,7 @@ def software(results: Results) -> Table:
     stores = dict(zip(results.cells["cell"], results.cells["store"], strict=True))
     for cell, one in told.items():
         row = {
-            "store": words.store(stores.get(cell, ""), results.facts),
+            "store": results.names.store(stores.get(cell, "")),
             "client": str(one.get("client") or ""),
             "MPI": str(one.get("mpi") or ""),
             "started by": str(one.get("launcher") or ""),

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import prose
+from scripts.report import names, prose
 from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, time_ticks
 from scripts.studies.blobs.patterns import FROM_ONE
 from scripts.studies.blobs.report import words
@@ -98,9 +98,9 @@ def against(results: Results, factor: str, value: Value = BANDWIDTH) -> Figure:
     cells = _chosen(results, factor, value)
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
-    keys, groups = _groups(cells, factor)
-    varies = words.varying(cells, [one for one in words.FACTORS if one not in (*keys, factor, "store")])
-    plot = _Plot(results, factor, value, varies, words.sorted_levels(cells, varies) if varies else [()])
+    keys, groups = _groups(cells, factor, results)
+    varies = results.varying(cells, [one for one in words.FACTORS if one not in (*keys, factor, "store")])
+    plot = _Plot(results, factor, value, varies, results.names.sorted_rows(cells, varies) if varies else [()])
     panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
     ceiling = (
         " Dotted, or stars: the store's own ceiling, the most that bare requests got in the panel's cells."
@@ -126,7 +126,7 @@ def _chosen(results: Results, factor: str, value: Value) -> pd.DataFrame:
     return cells[several] if several.any() or factor != "size" else cells
 
 
-def _groups(cells: pd.DataFrame, factor: str) -> tuple[list[str], list[tuple[dict, pd.DataFrame]]]:
+def _groups(cells: pd.DataFrame, factor: str, results: Results) -> tuple[list[str], list[tuple[dict, pd.DataFrame]]]:
     """What tells panels apart, pattern and more where arms are many; each panel's levels and cells."""
     keys = ["pattern", "objects", *(["size"] if factor != "size" else [])]
     for more in ("cache", "processes", "chunk_size", "concurrency", "operation_size"):
@@ -136,7 +136,7 @@ def _groups(cells: pd.DataFrame, factor: str) -> tuple[list[str], list[tuple[dic
         if more != factor:
             keys.append(more)
     groups = [(dict(zip(keys, levels, strict=True)), group) for levels, group in cells.groupby(keys, sort=False)]
-    return keys, sorted(groups, key=lambda one: words.in_order(one[0].values()))
+    return keys, sorted(groups, key=lambda one: [results.names.order(*level) for level in one[0].items()])
 
 
 def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
@@ -147,14 +147,14 @@ def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
         for label, look, arm in _arms(cells, plot)
     ]
     invalid = _invalid(levels, factor, value, results)
-    places = np.sort(np.concatenate([cells[factor].map(words.amount), invalid["x"]]).astype(float))
+    places = np.sort(np.concatenate([cells[factor].map(names.amount), invalid["x"]]).astype(float))
     places = np.unique(places)
     wide = bool(len(places) == 1 or places[-1] >= 4 * places[0])
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
     drawn = (*beside(marks, places, wide), *_ceiling_marks(cells, plot))
     ticks = _ticks(places)
     varies = [one for one in levels if one not in ("pattern", "objects")]
-    told = [words.pattern_of(levels), *(words.level(one, levels[one], results.facts) for one in varies)]
+    told = [words.pattern_of(levels), *(results.names.level(one, levels[one]) for one in varies)]
     panel = Panel(
         title=" · ".join(filter(None, told)),
         x_label=X_LABELS[factor],
@@ -193,8 +193,8 @@ def _arms(cells: pd.DataFrame, plot: _Plot) -> list[tuple[str, Look, pd.DataFram
             arm = own[(own[plot.varies] == list(levels)).all(axis=1)] if plot.varies else own
             if len(arm):
                 named = {"store": store, **dict(zip(plot.varies, levels, strict=True))}
-                label = words.label(named, named, plot.results.facts)
-                place = arm[plot.factor].map(words.amount)
+                label = plot.results.names.row(named, named)
+                place = arm[plot.factor].map(names.amount)
                 found.append((label, Look.of(colour, style), arm.assign(x=place).sort_values("x")))
     return found
 
@@ -207,7 +207,7 @@ def _points(arm: pd.DataFrame, value: Value) -> pd.DataFrame:
 def _samples(records: pd.DataFrame, arm: pd.DataFrame, factor: str, value: Value) -> pd.DataFrame:
     own = records[records["cell"].isin(arm["cell"]) & records[value.column].notna()]
     notes = "repeat " + own["repeat"].astype(str)
-    return pd.DataFrame({"x": own[factor].map(words.amount).astype(float), "y": own[value.column], "note": notes})
+    return pd.DataFrame({"x": own[factor].map(names.amount).astype(float), "y": own[value.column], "note": notes})
 
 
 def _invalid(levels: dict, factor: str, value: Value, results: Results) -> pd.DataFrame:
@@ -216,7 +216,7 @@ def _invalid(levels: dict, factor: str, value: Value, results: Results) -> pd.Da
     inside = (cells[list(levels)] == list(levels.values())).all(axis=1)
     own = records[records["cell"].isin(cells[inside]["cell"]) & records[value.column].notna()]
     notes = "repeat " + own["repeat"].astype(str)
-    return pd.DataFrame({"x": own[factor].map(words.amount).astype(float), "y": own[value.column], "note": notes})
+    return pd.DataFrame({"x": own[factor].map(names.amount).astype(float), "y": own[value.column], "note": notes})
 
 
 def _ceilings(cells: pd.DataFrame, value: Value) -> pd.Series:
@@ -230,11 +230,11 @@ def _ceiling_marks(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     shown = ["store", *(["cache"] if "cache" in plot.varies else [])]
     for levels, own in cells[_ceilings(cells, plot.value)].groupby(shown, sort=False):
         named = dict(zip(shown, levels, strict=True))
-        most = own.assign(x=own[plot.factor].map(words.amount)).groupby("x")["ceiling_mib_s"].max().reset_index()
+        most = own.assign(x=own[plot.factor].map(names.amount)).groupby("x")["ceiling_mib_s"].max().reset_index()
         # One place alone makes no line.
         look = Look(Look.of(plot.stores.index(named["store"])).colour, "" if len(most) > 1 else "star", "dotted")
         points = most.rename(columns={"ceiling_mib_s": "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
-        label = words.label(named, shown, plot.results.facts)
+        label = plot.results.names.row(named, shown)
         marks.append(Marks(f"{label}: ceiling", look, points, joined=True))
     return marks
 
@@ -282,7 +282,6 @@ def _spans(results: Results, column: str, text: str) -> list[str]:
         if len(own):
             told = text.format(f"{prose.ratio(own.median())}")
             lines.append(
-                f"{words.source(store, results.facts)}: {told} (median of {prose.count(len(own), 'cell')}; "
-                f"{prose.span(own)})."
+                f"{results.names.store(store)}: {told} (median of {prose.count(len(own), 'cell')}; {prose.span(own)})."
             )
     return lines

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
-from scripts.report.inputs import OfBlocks, read_facts, read_table
+from scripts.report import names, results
+from scripts.report.inputs import read_facts, read_table
 from scripts.report.judgement import is_true
 from scripts.statistics import resampling, stats
+from scripts.studies.blobs.report import REPORT
 from scripts.studies.blobs.report import printed as printed_tables
-from scripts.studies.blobs.report import words
 from scripts.studies.blobs.report.words import FACTORS
 
 TEXTS = (
@@ -35,21 +36,15 @@ ABSENT = {
 
 
 @dataclass(frozen=True)
-class Results(OfBlocks):
+class Results(results.Results):
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `cells` has for each of VALUES its summary over the valid repeats with `_low` and `_high`, NaN where not known, and
     `bytes`, the size of an object.
     """
 
-    samples: pd.DataFrame
-    cells: pd.DataFrame
-    verdicts: pd.DataFrame
-    matrix: pd.DataFrame
-    records: pd.DataFrame
-    printed: pd.DataFrame
-    facts: dict = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
+    records: pd.DataFrame = field(default_factory=pd.DataFrame)
+    printed: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def is_printed(self) -> bool:
@@ -65,7 +60,7 @@ class Results(OfBlocks):
     def levels(self, factor: str) -> list[str]:
         """Return the levels of a factor as measured, in order; stores in that of the matrix."""
         found = [level for level in self.measured[factor].unique() if level]
-        return found if factor == "store" else sorted(found, key=lambda level: words.in_order((level,)))
+        return found if factor == "store" else sorted(found, key=lambda level: self.names.order(factor, level))
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
@@ -97,7 +92,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     if len(matrix):
         matrix = matrix.astype(str).replace("nan", "")
     absent = tuple(sentence for name, sentence in ABSENT.items() if found[name].empty)
-    return Results(samples, cells, verdicts, matrix, records, printed, told, absent)
+    return Results(samples, cells, verdicts, matrix, told, absent, REPORT, records, printed)
 
 
 def processes_of(facts: dict) -> int:
@@ -169,7 +164,7 @@ def _complete_cells(cells: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
     for name in VALUES:
         for column in (name, f"{name}_low", f"{name}_high"):
             cells[column] = pd.to_numeric(cells[column], errors="coerce") if column in cells else np.nan
-    cells["bytes"] = cells["size"].map(words.amount)
+    cells["bytes"] = cells["size"].map(names.amount)
     for cell, own in records[records["valid"]].groupby("cell", sort=False):
         where = cells["cell"] == cell
         for name in VALUES:

@@ -12,7 +12,7 @@ from scripts.report.markup import code
 from scripts.report.page import Drawing
 from scripts.report.plot import COLOURS
 from scripts.studies.blobs import patterns
-from scripts.studies.blobs.report import words
+from scripts.studies.blobs.report import PATTERNS
 from scripts.studies.blobs.report.data import Results
 
 PROCESSES, BLOCK, BLOCKS = 4, 4096, 8
@@ -39,7 +39,7 @@ def draw(results: Results) -> Drawing:
     """Return a panel for each pattern of the run, and for sections of objects of each process's own."""
     cells = results.cells
     found = set(zip(cells["pattern"], cells["objects"] == "own", strict=True))
-    shown = [(pattern, own) for pattern in words.PATTERNS for own in (False, True) if (pattern, own) in found]
+    shown = [(pattern, own) for pattern in PATTERNS for own in (False, True) if (pattern, own) in found]
     panels, rows = [], []
     for number, (pattern, own) in enumerate(shown):
         plan = _plan(pattern, own)
@@ -60,7 +60,7 @@ def draw(results: Results) -> Drawing:
 def in_words(results: Results) -> list[str]:
     """Return a sentence for each pattern of the run."""
     there = set(results.cells["pattern"])
-    lines = [f"{code(pattern)}: {EXPLAINED[pattern]}." for pattern in words.PATTERNS if pattern in there]
+    lines = [f"{code(pattern)}: {EXPLAINED[pattern]}." for pattern in PATTERNS if pattern in there]
     if (results.cells["objects"] == "own").any():
         lines.append("own objects: process i reads its section of object i, so that no two read the same object.")
     return lines

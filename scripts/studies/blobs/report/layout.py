@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from scripts.report import account, prose
+from scripts.report import account, names, prose
 from scripts.report.page import Table
-from scripts.studies.blobs.report import printed, words
+from scripts.studies.blobs.report import PATTERNS, printed, words
 from scripts.studies.blobs.report.data import Results, processes_of
 
 # What has rows of its own where it varies, beside the size.
@@ -32,7 +32,7 @@ TITLES = {
 def tables(results: Results) -> Iterator[Table]:
     """Yield a table for each pattern that was measured, objects of each process's own apart."""
     cells = results.cells[results.cells["control"] == ""]
-    order = [(pattern, own) for pattern in words.PATTERNS for own in (False, True)]
+    order = [(pattern, own) for pattern in PATTERNS for own in (False, True)]
     for pattern, own in order:
         rows = cells[(cells["pattern"] == pattern) & ((cells["objects"] == "own") == own)]
         if len(rows):
@@ -45,7 +45,7 @@ def audit(results: Results) -> Table:
     found = printed.disagreeing(results.printed, processes) if results.is_printed else results.printed.iloc[:0]
     if found.empty:
         return Table("audit", "", pd.DataFrame())
-    frame = found[["pattern", "size", "store"]].assign(size=found["size"].map(words.size))
+    frame = found[["pattern", "size", "store"]].assign(size=found["size"].map(names.size))
     frame["latency / s"], frame["bandwidth / MiB/s"] = found["latency"], found["bandwidth"]
     frame["recomputed / MiB/s"], frame["printed against it / %"] = found["recomputed"], found["percent"]
     caption = (
@@ -59,7 +59,7 @@ def audit(results: Results) -> Table:
 def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Table:
     varies = [factor for factor in ROWS if cells[factor].nunique() > 1]
     keys = [*varies, "size"]
-    order = words.sorted_levels(cells, keys)
+    order = results.names.sorted_rows(cells, keys)
     stores = [store for store in results.cells["store"].unique() if store in set(cells["store"])]
     found = {(row["store"], *(row[key] for key in keys)): row for row in cells.to_dict("records")}
     frame = pd.DataFrame(
@@ -68,7 +68,7 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
     over = {}
     for store in stores:
         own_cells = [found.get((store, *levels)) for levels in order]
-        name = words.store(store, results.facts)
+        name = results.names.store(store)
         for head, column, text in (
             (f"{name} latency / s", "latency_s", prose.number),
             (f"{name} MiB/s", "mib_s", words.rate),
@@ -87,7 +87,7 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
     )
     title = TITLES[pattern] + (", each of an object of its own" if own else "")
     same = {factor: str(cells[factor].iloc[0]) for factor in ROWS if factor not in varies}
-    told = ", ".join(words.level(*one, results.facts) for one in same.items() if one[1] not in ("", "any"))
+    told = ", ".join(results.names.level(*one) for one in same.items() if one[1] not in ("", "any"))
     return Table(
         f"table-{pattern}{'-own' if own else ''}",
         f"{title}: {how}. {prose.capital(told)}{'.' if told else ''}",
@@ -103,7 +103,7 @@ def _head(key: str) -> str:
 
 
 def _level(key: str, value: str) -> str:
-    return words.size(value) if key in words.SIZES else value
+    return names.size(value) if key in words.SIZES else value
 
 
 def _text(cell: dict | None, column: str, text, results: Results) -> str:

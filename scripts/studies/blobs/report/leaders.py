@@ -4,23 +4,27 @@ Every pair of arms of one size and context has a verdict: as the configuration a
 """
 
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from scripts.report import judgement, prose
+from scripts.report import judgement, names, prose
+from scripts.report.findings import stretch
 from scripts.report.markup import bold
 from scripts.statistics.verdicts import CONTEST
-from scripts.studies.blobs.report import courses, words
-from scripts.studies.blobs.report.courses import Context
-from scripts.studies.blobs.report.data import Results
+from scripts.studies.blobs.report import words
+from scripts.studies.blobs.report.data import ABSENT, Results
 from scripts.studies.blobs.study import CONTEXT
 
 # What tells arms apart.
 ARM = ["store", "pattern", "objects"]
 NAMED = 3  # leaders that a sentence names
+ADVICE = 4  # sentences that a page opens with
 Arm = tuple[str, str, str]
+# Levels of the factors beside those that are told of.
+Context = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -55,32 +59,49 @@ def find(results: Results) -> list[Lead]:
             alike.setdefault((whole, same), []).append((context, leads))
     found = []
     for parts in alike.values():
-        for some in courses.products(parts):
+        for some in products(parts):
             contexts = tuple(context for context, _ in some)
             found += [replace(lead, contexts=contexts) for lead in some[0][1]]
     # What says most stands first: many sizes, then whole objects.
     return sorted(found, key=lambda lead: (-len(lead.of), not lead.whole))
 
 
-def in_words(lead: Lead, results: Results) -> tuple[str, str]:
+def products(parts: list[tuple[Context, object]]) -> Iterator[list]:
+    """Yield parts whose contexts are all combinations of some levels, so that a sentence can name them."""
+    levels: dict[str, set[str]] = {}
+    for context, _ in parts:
+        for factor, value in context:
+            levels.setdefault(factor, set()).add(value)
+    if np.prod([len(values) for values in levels.values()]) == len(parts):
+        yield parts
+        return
+    factor = min((name for name in levels if len(levels[name]) > 1), key=lambda name: len(levels[name]))
+    for value in dict.fromkeys(dict(context)[factor] for context, _ in parts):
+        yield from products([part for part in parts if dict(part[0])[factor] == value])
+
+
+def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold) -> tuple[str, str]:
     """Return where a lead holds and what it is, with bandwidths and intervals."""
-    facts, usual = results.facts, words.usual(results.measured)
+    usual = words.usual(results.measured)
     levels: dict[str, dict[str, None]] = {}
     for factor, level in itertools.chain(*lead.contexts):
         levels.setdefault(factor, {})[level] = None
-    told = [
-        words.levels(factor, found, facts)
-        for factor, found in levels.items()
-        if len(found) > 1 or any(words.worth(factor, level, usual) for level in found)
-    ]
-    where = ", ".join([f"where each process gets {'a whole object' if lead.whole else 'a section'}", *told])
     cells = _cells(lead, results)
+    states = dict.fromkeys(results.states(cells))
+    told = [results.names.place({"state": " | ".join(states)})]
+    told += [
+        results.names.within(factor, found)
+        for factor, found in levels.items()
+        if factor != "cache" and (len(found) > 1 or any(words.worth(factor, level, usual) for level in found))
+    ]
+    where = f"where each process gets {'a whole object' if lead.whole else 'a section'}"
+    where = ", ".join(filter(None, [where, *told]))
     arms = sorted(lead.arms, key=lambda arm: -cells[cells["arm"] == arm]["mib_s"].max())
     rates = {arm: _bandwidth(cells[cells["arm"] == arm], len(lead.contexts)) for arm in arms}
-    texts = [f"{bold(_arm(arm, facts))} ({rates[arm]})" for arm in arms[:NAMED]]
+    texts = [f"{strong(_arm(arm, results))} ({rates[arm]})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
-    at = words.stretch(lead.sizes, lead.of)
-    rest = f"; not judged: {prose.listing(_arm(arm, facts) for arm in lead.outside)}" if lead.outside else ""
+    at = stretch(lead.sizes, lead.of, results)
+    rest = f"; not judged: {prose.listing(_arm(arm, results) for arm in lead.outside)}" if lead.outside else ""
     match lead.kind:
         case "one":
             return where, f"{at}, {texts[0]} fed the processes fastest{rest}."
@@ -98,8 +119,33 @@ def in_words(lead: Lead, results: Results) -> tuple[str, str]:
             return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}."
 
 
+def advice(found: list[Lead], results: Results) -> list[str]:
+    """Return who leads in the other contexts and along the sizes, a sentence each."""
+    first = _first(found) or found[:1]
+    told = [in_words(lead, results) for lead in found if lead not in first]
+    return [f"{prose.capital(where)}: {text}" for where, text in told[:ADVICE]]
+
+
+def headline(found: list[Lead], results: Results) -> str:
+    """Return who leads in one bold sentence: of the patterns of whole objects, and of those of sections."""
+    texts = [f"{where}, {text.rstrip('.')}" for where, text in (in_words(lead, results, str) for lead in _first(found))]
+    if texts:
+        return bold(f"{prose.capital('; '.join(texts))}.")
+    undecided = [in_words(lead, results) for lead in found[:1]]
+    nothing = "".join(f" {prose.capital(where)}, {text}" for where, text in undecided)
+    if results.verdicts.empty:
+        return bold(ABSENT["verdicts"]) + nothing
+    return bold("No store and pattern was shown to feed the processes fastest.") + nothing
+
+
+def _first(found: list[Lead]) -> list[Lead]:
+    """The leads that the headline tells: the first that was decided of whole objects, and of sections."""
+    decided = [lead for lead in found if lead.kind in ("one", "same")]
+    return [next(lead for lead in decided if lead.whole == whole) for whole in {lead.whole: None for lead in decided}]
+
+
 def _along(whole: bool, context: Context, cells: pd.DataFrame, results: Results) -> list[Lead]:
-    sizes = sorted(cells["size"].unique(), key=words.amount)
+    sizes = sorted(cells["size"].unique(), key=names.amount)
     edges = _edges(cells, context, results)
     leads: list[Lead] = []
     beside = False
@@ -171,9 +217,9 @@ def _cells(lead: Lead, results: Results) -> pd.DataFrame:
     return cells.assign(arm=list(cells[ARM].itertuples(index=False, name=None)))
 
 
-def _arm(arm: Arm, facts: dict) -> str:
+def _arm(arm: Arm, results: Results) -> str:
     named = dict(zip(ARM, arm, strict=True))
-    return f"{words.pattern_of(named)} from {words.source(named['store'], facts)}"
+    return f"{words.pattern_of(named)} on {results.names.store(named['store'])}"
 
 
 def _bandwidth(cells: pd.DataFrame, contexts: int) -> str:
@@ -186,5 +232,5 @@ def _bandwidth(cells: pd.DataFrame, contexts: int) -> str:
     ]
     if len(texts) == 1:
         return texts[0]
-    first, last = (words.size(cells["size"].iloc[place]) for place in (0, -1))
+    first, last = (names.size(cells["size"].iloc[place]) for place in (0, -1))
     return f"{texts[0]} at {first}, {texts[-1]} at {last}"

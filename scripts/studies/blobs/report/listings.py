@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from scripts.report import account, prose
+from scripts.report import account, names, prose
 from scripts.report.page import Table
 from scripts.studies.blobs.report import words
 from scripts.studies.blobs.report.caveats import HARNESS
@@ -15,12 +15,12 @@ AGAIN = "sent again, all repeats"
 
 def troubled(results: Results) -> Table:
     """Return cells with failed or invalid repeats, and why."""
-    return account.troubled(ordered(results.cells), lambda cells: levels(cells, results))
+    return account.troubled(ordered(results.cells, results), lambda cells: levels(cells, results))
 
 
 def iterations(results: Results) -> Table:
     """Return how the iterations and the processes of each cell's records differ."""
-    cells = ordered(results.measured)
+    cells = ordered(results.measured, results)
     if results.records.empty or cells.empty:
         return Table("iterations", "", pd.DataFrame())
     records = results.records[results.records["valid"]]
@@ -47,7 +47,7 @@ def iterations(results: Results) -> Table:
 
 def ceiling(results: Results) -> Table:
     """Return the share of the store's ceiling that each cell reaches, paired within each record."""
-    cells = ordered(results.measured)
+    cells = ordered(results.measured, results)
     cells = cells[cells["ceiling_mib_s"].notna()].reset_index(drop=True)
     if cells.empty:
         return Table("ceiling", "", pd.DataFrame())
@@ -75,7 +75,7 @@ def ceiling(results: Results) -> Table:
 
 def requests(results: Results) -> Table:
     """Return what was sent to the stores in each cell: requests at the server, at the client, and retries."""
-    cells, readers = ordered(results.measured), _valid_readers(results)
+    cells, readers = ordered(results.measured, results), _valid_readers(results)
     if readers.empty and ("requests" not in cells or cells["requests"].isna().all()):
         return Table("requests", "", pd.DataFrame())
     frame = levels(cells, results)
@@ -109,7 +109,7 @@ def requests(results: Results) -> Table:
 def memory(results: Results) -> Table:
     """Return how much memory a process took beyond its start, against what an operation may take."""
     told = told_of(results, "memory", valid=False)
-    cells = ordered(results.cells[(results.cells["control"] == "") & results.cells["cell"].isin(told.index)])
+    cells = ordered(results.cells[(results.cells["control"] == "") & results.cells["cell"].isin(told.index)], results)
     if cells.empty:
         return Table("memory", "", pd.DataFrame())
     readers = results.readers[results.readers["memory"].map(lambda one: isinstance(one, dict))]
@@ -137,7 +137,7 @@ def memory(results: Results) -> Table:
 
 def harness(results: Results) -> Table:
     """Return what the harness itself costs beside the results."""
-    cells = ordered(results.measured)
+    cells = ordered(results.measured, results)
     columns = {
         "ranks_start_s": "start of the processes / s",
         "first_broadcast_s": "first broadcast / s",
@@ -164,23 +164,23 @@ def harness(results: Results) -> Table:
     )
 
 
-def ordered(cells: pd.DataFrame) -> pd.DataFrame:
+def ordered(cells: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Return cells by pattern, store and size, then by the other factors."""
-    names = ["pattern", "objects", "store", "size", *words.FACTORS[3:]]
+    columns = ["pattern", "objects", "store", "size", *words.FACTORS[3:]]
     rank = {store: place for place, store in enumerate(cells["store"].unique())}
-    found = cells.assign(store=cells["store"].map(rank).astype(str))[names].itertuples(index=False, name=None)
-    keys = [words.in_order(row) for row in found]
+    found = cells.assign(store=cells["store"].map(rank).astype(str))[columns].itertuples(index=False, name=None)
+    keys = [[results.names.order(*level) for level in zip(columns, row, strict=True)] for row in found]
     return cells.iloc[sorted(range(len(cells)), key=keys.__getitem__)].reset_index(drop=True)
 
 
 def levels(cells: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Return the columns that tell the cells of the run apart, as people read them."""
-    frame = pd.DataFrame({"store": [words.store(store, results.facts) for store in cells["store"]]})
+    frame = pd.DataFrame({"store": [results.names.store(store) for store in cells["store"]]})
     frame["pattern"] = [words.pattern_of(row) for row in cells.to_dict("records")]
-    frame["size"] = cells["size"].map(words.size)
+    frame["size"] = cells["size"].map(names.size)
     for factor in words.FACTORS[3:]:
         if factor != "objects" and results.cells[factor].nunique() > 1:
-            column = cells[factor].map(words.size) if factor in words.SIZES else cells[factor]
+            column = cells[factor].map(names.size) if factor in words.SIZES else cells[factor]
             frame[account.plain_name(factor)] = column
     return frame
 

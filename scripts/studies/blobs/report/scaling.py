@@ -2,9 +2,10 @@
 
 import pandas as pd
 
-from scripts.report import judgement, prose
+from scripts.report import judgement, names, prose
+from scripts.report.names import Names
 from scripts.statistics import stats, verdicts
-from scripts.studies.blobs.report import words
+from scripts.studies.blobs.report import REPORT, words
 from scripts.studies.blobs.report.data import Results
 
 
@@ -19,9 +20,9 @@ def where_it_stops(results: Results) -> list[str]:
         if arm["processes"].nunique() < 2:
             continue
         named = dict(zip(others, levels, strict=True))
-        told = [words.pattern_of(named), words.source(named["store"], results.facts), words.size(named["size"])]
+        told = [words.pattern_of(named), results.names.store(named["store"]), names.size(named["size"])]
         rest = [one for one in others if one not in ("store", "pattern", "size", "objects")]
-        told += [words.level(one, named[one], results.facts) for one in rest if words.worth(one, named[one], usual)]
+        told += [results.names.level(one, named[one]) for one in rest if words.worth(one, named[one], usual)]
         # Bytes grow with the processes in some patterns: what is compared is the time of a byte.
         each = arm.assign(workers=arm["processes"], byte_s=arm["total_s"] / arm["bytes"])
         [found] = verdicts.stops_scaling(
@@ -48,4 +49,4 @@ def _words(found: dict, arm: pd.DataFrame) -> str:
 
 
 def _many(processes: int) -> str:
-    return words.level("processes", str(processes), {})
+    return Names(REPORT, {}).level("processes", str(processes))

@@ -1,20 +1,7 @@
 """What was asked, how it was measured, how the verdict rule did on itself, and what the data cannot say."""
 
 from scripts.report import judgement, prose
-from scripts.report.markup import paragraph, quotation
-from scripts.studies.shots.report.results import ABSENT, Results, numbers
-
-
-def question(results: Results) -> str:
-    """Return what the run was asked, as a quotation, and what it measured."""
-    asked = results.facts.get("question", "")
-    repeats = prose.count(int(results.cells["n"].sum()), "valid repeat")
-    return quotation(asked) + paragraph(f"{prose.count(len(results.cells), 'cell')}, {repeats} in all.")
-
-
-def nothing_decided(results: Results) -> str:
-    """Return what to say where no sentence tells of a verdict."""
-    return ABSENT["verdicts"] if results.verdicts.empty else "Nothing was decided."
+from scripts.studies.shots.report.results import Results, numbers
 
 
 def method(results: Results) -> list[str]:

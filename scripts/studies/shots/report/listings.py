@@ -5,8 +5,8 @@ import pandas as pd
 
 from scripts.report import account, prose
 from scripts.report.judgement import is_true
+from scripts.report.names import size
 from scripts.report.page import Table
-from scripts.studies.shots.report import words
 from scripts.studies.shots.report.phases import object_time_table
 from scripts.studies.shots.report.results import FACTORS, Results, in_order, numbers
 
@@ -24,7 +24,7 @@ def described(results: Results, access: str | None = None) -> Table:
     levels = _levels(table.assign(**{factor: "" for factor in FACTORS if factor not in table}), results)
     levels["page buffer"], levels["workers"] = table["buffer"], table["workers"]
     table = levels.join(table[["count", "mean", "std", "min", "25%", "50%", "75%", "max"]])
-    told = words.level("access", access or "", results.facts)
+    told = results.names.level("access", access or "")
     numbers = ("mean", "std", "min", "25%", "50%", "75%", "max")
     return Table(
         f"object-times-described{f'-{access}' if access else ''}",
@@ -55,11 +55,12 @@ def glance(results: Results) -> Table:
     if texts[["baseline", "contender"]].drop_duplicates().shape[0] > 1:
         frame["compared"] = texts["contender"] + " / " + texts["baseline"]
     over = {}
-    for metric, name in words.METRICS.items():
-        if metric in texts:
-            frame[name] = texts[metric].fillna("")
-            over[name] = [verdict if verdict in COLOURED else "unknown" for verdict in verdicts[metric]]
-    new, old = (words.level(factor, rows.index.get_level_values(side)[0], results.facts) for side in keys[-2:][::-1])
+    for metric in results.report.metrics:
+        name = metric.title
+        if metric.name in texts:
+            frame[name] = texts[metric.name].fillna("")
+            over[name] = [verdict if verdict in COLOURED else "unknown" for verdict in verdicts[metric.name]]
+    new, old = (results.names.level(factor, rows.index.get_level_values(side)[0]) for side in keys[-2:][::-1])
     caption = (
         f"Time of {new} / time of {old}, by what is timed. The total runtime decides; the rest is judged row by row."
     )
@@ -227,11 +228,11 @@ def _levels(cells: pd.DataFrame, results: Results) -> pd.DataFrame:
         frame["from"] = [", ".join(filter(None, row)) for row in cells[place].itertuples(index=False, name=None)]
     for factor in ("layout", "access", "page_buffer", "workers", "library"):
         if results.cells[factor].nunique() > 1 and cells[factor].any():
-            frame[account.plain_name(factor)] = [_short(factor, value, results.facts) for value in cells[factor]]
+            frame[account.plain_name(factor)] = [_short(factor, value, results) for value in cells[factor]]
     return frame.reset_index(drop=True)
 
 
-def _short(factor: str, value: str, facts: dict) -> str:
+def _short(factor: str, value: str, results: Results) -> str:
     if factor in ("access", "library"):
-        return words.level(factor, value, facts)
-    return words.size(value) if factor == "page_buffer" else value
+        return results.names.level(factor, value)
+    return size(value) if factor == "page_buffer" else value

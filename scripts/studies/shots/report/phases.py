@@ -7,8 +7,7 @@ import pandas as pd
 
 from scripts.report import prose
 from scripts.report.plot import Bars, Boxes, Figure, Look, Marks, Panel, time_ticks
-from scripts.studies.shots.report import words
-from scripts.studies.shots.report.results import FACTORS, Results, describe_object_times, in_order
+from scripts.studies.shots.report.results import FACTORS, PLACE, Results, describe_object_times, in_order
 
 # Rows that a panel bears before it is thinned to the fewest and the most workers.
 MANY_ROWS = 40
@@ -22,14 +21,14 @@ def object_times(results: Results) -> Figure:
         return Figure(name, title, "There are no samples to draw.", (), pd.DataFrame())
     samples = results.samples[results.samples["cell"].isin(results.measured["cell"]) & results.samples["valid"]]
     panels, numbers = [], []
-    for levels, group in samples.groupby([*words.PLACE, "access"], sort=False, observed=True):
-        where = dict(zip([*words.PLACE, "access"], levels, strict=True))
-        factors = words.varying(group, ["layout", "page_buffer", "workers", "library"])
+    for levels, group in samples.groupby([*PLACE, "access"], sort=False, observed=True):
+        where = dict(zip([*PLACE, "access"], levels, strict=True))
+        factors = results.varying(group, ["layout", "page_buffer", "workers", "library"])
         table = _boxes(group, factors)
-        rows = [words.label(row, factors, results.facts) for row in table.to_dict("records")]
+        rows = [results.names.row(row, factors) for row in table.to_dict("records")]
         table["y"] = -np.arange(len(table), dtype=float)
         boxes = tuple(
-            Boxes(words.library(arm, results.facts), Look.of(number), table[table["library"] == arm])
+            Boxes(results.names.subject("library", arm), Look.of(number), table[table["library"] == arm])
             for number, arm in enumerate(results.arms)
             if (table["library"] == arm).any()
         )
@@ -39,7 +38,6 @@ def object_times(results: Results) -> Figure:
             x_label=f"Mean time per {where['access'].removesuffix('s')} and file in a task / s",
             boxes=boxes,
             rows=tuple(rows),
-            row_height=22 if len(rows) <= 24 else 17,
             x_log=bool(wide),
         )
         panels.append(_with_time_ticks(panel))
@@ -57,43 +55,41 @@ def object_time_table(results: Results, access: str | None = None) -> pd.DataFra
     samples = results.samples
     samples = samples[samples["valid"] & samples["cell"].isin(results.measured["cell"])]
     samples = samples[samples["access"] == access] if access else samples
-    context = words.varying(samples, [*words.PLACE, "layout", "access", "library"])
+    context = results.varying(samples, [*PLACE, "layout", "access", "library"])
     return describe_object_times(samples, (*context, "buffer", "workers"))
 
 
 def first_access(results: Results) -> Figure:
-    """Return, row by row, the first data set beside the mean of the later ones; each repeat a small mark."""
+    """Return, row by row, the first dataset beside the mean of the later ones; each repeat a small mark."""
     name, title = "first-access", "First access against the rest"
     if "first_s" not in results.records:
-        return Figure(name, title, "These samples do not tell the first data set from the rest.", (), pd.DataFrame())
+        return Figure(name, title, "These samples do not tell the first dataset from the rest.", (), pd.DataFrame())
     cells, thinned = _thin(results.measured)
     records = results.records[results.records["valid"]]
     panels = []
-    for place, group in cells.groupby(list(words.PLACE), sort=False):
-        factors = words.varying(group, [factor for factor in FACTORS if factor != "library"])
-        rows = words.sorted_levels(group, factors) if factors else [()]
+    for place, group in cells.groupby(list(PLACE), sort=False):
+        factors = results.varying(group, [factor for factor in FACTORS if factor != "library"])
+        rows = results.names.sorted_rows(group, factors) if factors else [()]
         marks = []
         for number, arm in enumerate(results.arms):
             shift = 0.0 if len(results.arms) < 2 else 0.2 - 0.4 * number / (len(results.arms) - 1)
             own = group[group["library"] == arm]
             y = {row["cell"]: shift - rows.index(tuple(row[f] for f in factors)) for _, row in own.iterrows()}
-            for column, what, filled in (("first_s", "first data set", True), ("later_s", "later ones, mean", False)):
+            for column, what, filled in (("first_s", "first dataset", True), ("later_s", "later ones, mean", False)):
                 look = Look(Look.of(number).colour, Look.of(number).marker, filled=filled)
                 single = records[records["cell"].isin(y)]
                 median = single.groupby("cell", sort=False)[column].median()
                 points = pd.DataFrame({"x": median, "y": median.index.map(y)})
                 samples = pd.DataFrame({"x": single[column], "y": single["cell"].map(y), "note": single["repeat"]})
-                text = f"{words.library(arm, results.facts)}: {what}"
+                text = f"{results.names.subject('library', arm)}: {what}"
                 marks.append(Marks(text, look, points, samples))
-        labels = tuple(words.label(dict(zip(factors, row, strict=True)), factors, results.facts) for row in rows)
-        where = words.place(dict(zip(words.PLACE, place, strict=True)), results.facts)
-        panel = Panel(
-            prose.capital(where), "Time per data set / s", marks=tuple(marks), rows=labels, row_height=34, x_log=True
-        )
+        labels = tuple(results.names.row(dict(zip(factors, row, strict=True)), factors) for row in rows)
+        where = results.names.place(dict(zip(PLACE, place, strict=True)))
+        panel = Panel(prose.capital(where), "Time per dataset / s", marks=tuple(marks), rows=labels, x_log=True)
         panels.append(_with_time_ticks(panel))
     caption = (
-        "Filled: a task's first data set after its first open (median over the record's tasks); hollow: mean of its "
-        "later data sets. Small marks: each repeat; large ones: their median." + THINNED * thinned
+        "Filled: a task's first dataset after its first open (median over the record's tasks); hollow: mean of its "
+        "later datasets. Small marks: each repeat; large ones: their median." + THINNED * thinned
     )
     columns = ["cell", *FACTORS, "repeat", "open_s", "first_s", "later_s", "rest_s"]
     numbers = records[records["cell"].isin(results.measured["cell"])][columns]
@@ -101,19 +97,19 @@ def first_access(results: Results) -> Figure:
 
 
 def opening(results: Results) -> Figure:
-    """Return stacked bars of the seconds that a record's tasks spent opening, in first data sets and in the rest."""
+    """Return stacked bars of the seconds that a record's tasks spent opening, in first datasets and in the rest."""
     name, title = "open-read", "Opening against reading"
     if "open_sum_s" not in results.records:
         return Figure(name, title, "These samples do not tell opening from reading.", (), pd.DataFrame())
-    parts = {"open_sum_s": "opening", "first_sum_s": "first data set of a task", "rest_s": "all other data sets"}
+    parts = {"open_sum_s": "opening", "first_sum_s": "first dataset of a task", "rest_s": "all other datasets"}
     records = results.records[results.records["valid"]]
     medians = records.groupby("cell", sort=False)[list(parts)].median()
     numbers = results.measured[["cell", *FACTORS]].join(medians, on="cell", how="inner")
     cells, thinned = _thin(numbers)
     panels = []
-    for place, group in cells.groupby(list(words.PLACE), sort=False):
-        factors = words.varying(group, ["layout", "access", "page_buffer", "workers", "library"])
-        order = words.sorted_levels(group, factors) if factors else [()]
+    for place, group in cells.groupby(list(PLACE), sort=False):
+        factors = results.varying(group, ["layout", "access", "page_buffer", "workers", "library"])
+        order = results.names.sorted_rows(group, factors) if factors else [()]
         group = group.set_index("cell")
         y = np.array([-float(order.index(tuple(row))) for row in group[factors].to_numpy()])
         ends = group[list(parts)].cumsum(axis=1)
@@ -125,15 +121,14 @@ def opening(results: Results) -> Figure:
         )
         panels.append(
             Panel(
-                title=prose.capital(words.place(dict(zip(words.PLACE, place, strict=True)), results.facts)),
+                title=prose.capital(results.names.place(dict(zip(PLACE, place, strict=True)))),
                 x_label="Time of all tasks together / s",
                 bars=bars,
-                rows=tuple(words.label(dict(zip(factors, row, strict=True)), factors, results.facts) for row in order),
-                row_height=24 if len(order) <= 24 else 18,
+                rows=tuple(results.names.row(dict(zip(factors, row, strict=True)), factors) for row in order),
             )
         )
     caption = (
-        "Seconds that all tasks of a record together spent opening files, in each task's first data set and in all "
+        "Seconds that all tasks of a record together spent opening files, in each task's first dataset and in all "
         "others; medians over the repeats. With several workers this sum exceeds the total runtime." + THINNED * thinned
     )
     return Figure(name, title, caption, tuple(panels), numbers)
@@ -156,7 +151,7 @@ def _boxes(samples: pd.DataFrame, factors: list[str]) -> pd.DataFrame:
 def _thin(cells: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Keep the fewest and the most workers of a place whose rows are too many to read."""
     kept, thinned = [], False
-    for _, group in cells.groupby(list(words.PLACE), sort=False):
+    for _, group in cells.groupby(list(PLACE), sort=False):
         workers = pd.to_numeric(group["workers"], errors="coerce")
         if len(group) > MANY_ROWS and workers.nunique() > 2:
             group, thinned = group[workers.isin([workers.min(), workers.max()])], True
@@ -173,5 +168,5 @@ def _with_time_ticks(panel: Panel) -> Panel:
 
 
 def _title(where: dict, results: Results) -> str:
-    access = words.level("access", where["access"], results.facts)
-    return prose.capital(" · ".join(filter(None, [words.place(where, results.facts), access])))
+    access = results.names.level("access", where["access"])
+    return prose.capital(" · ".join(filter(None, [results.names.place(where), access])))

@@ -4,7 +4,7 @@ A measured run has samples, cells, verdicts and matrix; a published study has sa
 columns. Both end here in the same form.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -12,9 +12,12 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
-from scripts.report.inputs import OfBlocks, read_facts, read_table
+from scripts.report import results
+from scripts.report.inputs import read_facts, read_table
+from scripts.studies.shots.report import REPORT
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
+PLACE = ("store", "driver", "cache")
 KEYS = (*FACTORS, "control", "cell", "baseline", "contender", "obj-id", "omitted", "twin_of", "reasons", "note", "hdf5")
 ABSENT = {
     "samples": "There is no table of samples: nothing is drawn from single tasks.",
@@ -25,15 +28,8 @@ ABSENT = {
 
 
 @dataclass(frozen=True)
-class Results(OfBlocks):
-    """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`."""
-
-    samples: pd.DataFrame
-    cells: pd.DataFrame
-    verdicts: pd.DataFrame
-    matrix: pd.DataFrame
-    facts: dict = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
+class Results(results.Results):
+    """The tables of the study, and its records."""
 
     @cached_property
     def records(self) -> pd.DataFrame:
@@ -96,7 +92,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         if len(verdicts) and column not in verdicts:
             verdicts[column] = ""
     absent = tuple(sentence for name, sentence in ABSENT.items() if found[name].empty)
-    return Results(samples, cells, verdicts, matrix, told, absent)
+    return Results(samples, cells, verdicts, matrix, told, absent, REPORT)
 
 
 def effective_buffer(asked: int, page_size: int) -> int:

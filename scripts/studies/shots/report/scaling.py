@@ -8,10 +8,9 @@ import pandas as pd
 from scripts.report import judgement, prose
 from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, Rule, beside
 from scripts.statistics import verdicts
-from scripts.studies.shots.report import words
-from scripts.studies.shots.report.results import FACTORS, Results
+from scripts.studies.shots.report.results import FACTORS, PLACE, Results
 
-CONTEXT = [*words.PLACE, "layout", "access"]
+CONTEXT = [*PLACE, "layout", "access"]
 INTERVAL = "Small marks: each repeat; large mark and bar: median and its 95 % interval."
 INVALID = Look(GREY, "x")
 
@@ -38,8 +37,8 @@ def runtime_in_rows(results: Results) -> Figure:
     flat = [cells for _, cells in contexts(results, scaling=False)]
     panels = []
     for place, cells in _by_place(pd.concat(flat) if flat else results.measured.iloc[:0]):
-        factors = words.varying(cells, [factor for factor in FACTORS if factor != "library"])
-        rows = words.sorted_levels(cells, factors) if factors else [()]
+        factors = results.varying(cells, [factor for factor in FACTORS if factor != "library"])
+        rows = results.names.sorted_rows(cells, factors) if factors else [()]
         y = {
             row["cell"]: _dodge(row["library"], results) - rows.index(tuple(row[factor] for factor in factors))
             for row in cells.to_dict("records")
@@ -57,11 +56,10 @@ def runtime_in_rows(results: Results) -> Figure:
         levels = [dict(zip(factors, row, strict=True)) for row in rows]
         panels.append(
             Panel(
-                title=prose.capital(words.place(place, results.facts)),
+                title=prose.capital(results.names.place(place)),
                 x_label="Total runtime / s",
                 marks=tuple(marks),
-                rows=tuple(words.label(row, factors, results.facts) for row in levels),
-                row_height=34,
+                rows=tuple(results.names.row(row, factors) for row in levels),
             )
         )
     caption = f"Total runtime in seconds where one number of workers was measured; further left is better. {INTERVAL}"
@@ -85,7 +83,7 @@ def speedup(results: Results) -> Figure:
             ]
             names = [named] if one else [text for text, *_ in drawn]
             pairs = zip(names, bases, strict=False)
-            told = "; ".join(", ".join(filter(None, [name, _base(base)])) for name, base in pairs)
+            told = "; ".join(", ".join(filter(None, [name, _base(base, results)])) for name, base in pairs)
             title = f"{_title(context, results)}. {'One base' if one else 'Own base'}: {told}"
             panels.append(_panel(title, f"Performance ratio, {'one' if one else 'own'} base", marks, cells, (SAME_Y,)))
             for (*_, arm), base, ratio in zip(drawn, bases, ratios, strict=True):
@@ -112,7 +110,7 @@ def where_it_stops(results: Results) -> list[str]:
                 records[records["cell"].isin(arm["cell"])], ["library"], equivalence_percent=percent
             )
             for row in found.itertuples():
-                base = f"{words.level('workers', str(row.base_workers), {})}, {prose.number(row.base_s)} s"
+                base = f"{results.names.level('workers', str(row.base_workers))}, {prose.number(row.base_s)} s"
                 who = " · ".join(filter(None, [text, _title(context, results)]))
                 lines.setdefault(row.words, []).append(f"{who} (base: {base})")
     if len(lines) == 1 and len(next(iter(lines.values()))) > 2:
@@ -134,17 +132,17 @@ def contexts(results: Results, scaling: bool) -> list[tuple[dict, pd.DataFrame]]
 def arms(cells: pd.DataFrame, results: Results, by_buffer: bool = True) -> list[tuple[str, Look, pd.DataFrame]]:
     """Return (label, look, valid cells by workers) of each library and, with `by_buffer`, page buffer."""
     cells = cells[cells["n"] > 0]
-    buffers = words.sorted_levels(cells, ["page_buffer"]) if by_buffer else []
+    buffers = results.names.sorted_rows(cells, ["page_buffer"]) if by_buffer else []
     found = []
     for number, library in enumerate(results.arms):
         own = cells[cells["library"] == library]
-        text = words.library(library, results.facts)
+        text = results.names.subject("library", library)
         if len(buffers) < 2:
             # One line an arm: it has a dash of its own, beside colour and marker.
             found.append((text, replace(Look.of(number, number), filled=True), own))
             continue
         for style, (buffer,) in enumerate(buffers):
-            named = f"{text}, {words.level('page_buffer', buffer, results.facts)}"
+            named = f"{text}, {results.names.level('page_buffer', buffer)}"
             found.append((named, Look.of(number, style), own[own["page_buffer"] == buffer]))
     return [
         (text, look, arm.sort_values("workers", key=lambda column: pd.to_numeric(column, errors="coerce")))
@@ -164,8 +162,8 @@ def _invalid(cells: pd.DataFrame, results: Results) -> list[Marks]:
 
 
 def _by_place(cells: pd.DataFrame) -> list[tuple[dict, pd.DataFrame]]:
-    groups = cells.groupby(list(words.PLACE), sort=False)
-    return [(dict(zip(words.PLACE, levels, strict=True)), group) for levels, group in groups]
+    groups = cells.groupby(list(PLACE), sort=False)
+    return [(dict(zip(PLACE, levels, strict=True)), group) for levels, group in groups]
 
 
 def _points(arm: pd.DataFrame) -> pd.DataFrame:
@@ -189,8 +187,8 @@ def _ratios(arm: pd.DataFrame, base: pd.Series, results: Results) -> tuple[pd.Da
     return points.assign(**flipped), samples.assign(y=seconds / samples["y"])
 
 
-def _base(base: pd.Series) -> str:
-    return f"{words.level('workers', base['workers'], {})}, {prose.number(base['total_s'])} s"
+def _base(base: pd.Series, results: Results) -> str:
+    return f"{results.names.level('workers', base['workers'])}, {prose.number(base['total_s'])} s"
 
 
 def _ratio_numbers(arm: pd.DataFrame, base: pd.Series, ratio: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
@@ -227,8 +225,8 @@ def _panel(title: str, label: str, marks: list[Marks], cells: pd.DataFrame, rule
 
 
 def _title(context: dict, results: Results) -> str:
-    inside = [words.level(factor, context[factor], results.facts) for factor in ("layout", "access") if context[factor]]
-    return prose.capital(" · ".join(filter(None, [words.place(context, results.facts), *inside])))
+    inside = [results.names.level(factor, context[factor]) for factor in ("layout", "access") if context[factor]]
+    return prose.capital(" · ".join(filter(None, [results.names.place(context), *inside])))
 
 
 def _dodge(library: str, results: Results) -> float:

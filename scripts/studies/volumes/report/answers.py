@@ -1,20 +1,22 @@
 """What was found in words: limits kept and for how long, the end of burst credits, background load, differences."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pandas as pd
 
 from scripts.report import judgement, prose
 from scripts.report.markup import bold
 from scripts.studies.volumes.report import caveats, kept, words
-from scripts.studies.volumes.report.data import Results
+from scripts.studies.volumes.report.data import Levels, Results
 from scripts.studies.volumes.series import FACTORS
 
 DIFFERENT = ("higher", "lower")
 UNDECIDED = ("undecided", "no evidence", "too few jobs")
 # Told beside p99 where they differ; all are in the figure and its numbers.
 BESIDE = ("p50", "mean", "iops")
+REASONS = 3
+NAMED = 6  # series that the headline names
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,39 @@ def find(results: Results) -> Findings:
     )
 
 
-def as_json(results: Results, found: Findings, study: str, title: str) -> dict:
-    """Return what the index needs to open with this study's answers."""
-    return {
-        "study": study,
-        "title": title,
-        "question": results.facts.get("question", ""),
-        "run": results.facts.get("run", ""),
-        "answers": [asdict(answer) for answer in found.decided],
-        "secondary": [],
-        "undecided": [asdict(answer) for answer in found.undecided],
-        "control": "",
-        "limits": caveats.limits(results),
-        "cells": len(results.series) or len(results.cells),
-        "failed": int(results.cells["failed"].sum()),
-        "invalid": int(results.cells["invalid"].sum()),
-    }
+def headline(results: Results) -> str:
+    """Return which volumes keep the first limit, in one bold sentence."""
+    rows = results.verdicts[results.verdicts["segment"] == "all"] if len(results.verdicts) else results.verdicts
+    if rows.empty:
+        return bold(caveats.nothing_decided(results))
+    rows = rows[rows["limit"] == rows["limit"].iloc[0]]
+    head = rows.iloc[0].to_dict()
+    what = words.metric_of(head["metric"], words.operation(head["operation"], None, results))
+    parts = []
+    for verdict, text in (
+        ("meets", "stayed below"),
+        ("misses", "did not stay below"),
+        ("undecided", "may or may not be below"),
+    ):
+        series = [_kept(row, results) for row in rows[rows["verdict"] == verdict].to_dict("records")]
+        more = f" and {len(series) - NAMED} more" if len(series) > NAMED else ""
+        if series:
+            parts.append(f"{text} {words.limit(head) if not parts else 'it'} on {', '.join(series[:NAMED])}{more}")
+    return bold(f"{what} {'; '.join(parts)}.")
+
+
+def reasons(found: Findings) -> list[str]:
+    """Return what the model of burst credits says of what was seen."""
+    told = [one for one in (*found.decided, *found.undecided) if one.factor == "burst credits"]
+    return [f"{prose.capital(one.where)}, {one.text}" for one in told[:REASONS]]
+
+
+def _kept(row: dict, results: Results) -> str:
+    """A series, with the value that decided, and how long it kept a limit that it missed later."""
+    name = words.label(Levels(*(row[factor] for factor in FACTORS)), results)
+    value = f" ({words.ms(row['value_ms'])})" if pd.notna(row["value_ms"]) else ""
+    kept = f" after {words.duration(float(row['kept_s']))}" if row["verdict"] == "misses" and row["kept_s"] > 0 else ""
+    return f"{name}{value}{kept}"
 
 
 def _limits(results: Results) -> Iterator[Answer]:

@@ -115,6 +115,9 @@ def _next(stretches: list[Stretch], results: Results) -> str:
     rose = "rose" if jumps[0] >= 1 else "fell"
     size = prose.span([max(jump, 1 / jump) for jump in jumps], words.fold)
     ends = (segments[0]["jump_low"], segments[0]["jump_high"]) if len(heads) == 1 else (math.nan, math.nan)
+    if jumps[0] < 1:
+        # The fold is the reciprocal, and so are the ends of its interval.
+        ends = 1 / ends[1], 1 / ends[0]
     bounds = words.interval(*ends, "{:.1f}".format)
     return f"{verb}: {heads[0]['metric']} {rose} {size}{bounds} at {at}{value and f', to {value}'}"
 

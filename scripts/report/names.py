@@ -1,0 +1,206 @@
+"""What people read instead of levels, stores, sizes, ratios and verdicts: each has one name on all pages."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from scripts.lib import sizes
+from scripts.lib.program import Problem
+from scripts.report import prose
+from scripts.report.declaration import Factor, Report
+
+# Differences beyond this are told as a multiple, smaller ones in percent.
+MULTIPLE = 1.5
+KINDS = {"s3": "S3", "azure-blob": "Azure Blob", "azure-files": "Azure Files"}
+# What stands in the place of a service where the workflow starts the server itself.
+EMBEDDED = {"s3": "S3", "azure-blob": "Azurite"}
+_STATES = {
+    "cold": "cold cache",
+    "warm": "served from memory (page cache)",
+    "unverified": "cache state unverified",
+    "direct": "past the page cache",
+}
+_ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "unverified"))}
+
+
+class Effect(NamedTuple):
+    """A ratio of times in words with its interval, "took 24 % longer", "[21, 29]", and what precedes the baseline."""
+
+    text: str
+    interval: str
+    than: str
+
+
+def effect(ratios: Iterable[float], low: float, high: float, plural: bool = False) -> Effect:
+    """Return how much longer or shorter contenders took than their baselines.
+
+    Args:
+        ratios: times of contenders by those of their baselines, all above or all below 1.
+        low: lower end of the interval, or of the intervals' hull.
+        high: upper end.
+        plural: whether several did it, as "chunks of 4 MiB".
+    """
+    ratios = list(ratios)
+    least, most = min(ratios), max(ratios)
+    multiple = most >= MULTIPLE or least <= 1 / MULTIPLE
+    if least >= 1:
+        values, ends = ((least, most), (low, high))
+        text, than = ("took {}× as long", "as") if multiple else ("took {} % longer", "than")
+    else:
+        values, ends = ((1 / most, 1 / least), (1 / high, 1 / low)) if multiple else ((most, least), (high, low))
+        text, than = (
+            ("were {}× as fast" if plural else "was {}× as fast", "as") if multiple else ("took {} % less time", "than")
+        )
+    if multiple:
+        return Effect(text.format(_range(*values, times)), _interval(*ends, times), than)
+    percent = [100 * abs(value - 1) for value in values]
+    # The end that lies beyond 1 is on the other side.
+    sides = [100 * (end - 1) * (1 if least >= 1 else -1) for end in ends]
+    return Effect(text.format(_range(*percent, whole)), _interval(*sides, whole), than)
+
+
+def ratio_with_interval(value: float, low: float, high: float) -> str:
+    """Return "1.24 [1.21, 1.29]"; "" where there is no ratio."""
+    if pd.isna(value):
+        return ""
+    interval = f" {_interval(low, high, prose.ratio)}" if pd.notna(low) and pd.notna(high) else ""
+    return f"{prose.ratio(value)}{interval}"
+
+
+def times(value: float) -> str:
+    """Return a multiple with two digits: "2.3", "13"."""
+    return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def whole(value: float) -> str:
+    """Return a percentage without decimals; below 1 with one."""
+    return f"{value:.0f}" if abs(value) >= 1 else f"{value:.1f}"
+
+
+def detectable(value: float) -> str:
+    """Return a detectable difference: "1.13×"."""
+    return f"{prose.ratio(value)}×"
+
+
+def _range(low: float, high: float, text) -> str:
+    first, last = text(low), text(high)
+    return first if first == last else f"{first}–{last}"
+
+
+def _interval(low: float, high: float, text) -> str:
+    return f"[{text(low)}, {text(high)}]"
+
+
+def amount(level: str) -> float:
+    """Return a level as a number, of a size its bytes; NaN where it is none."""
+    try:
+        return float(sizes.in_bytes(level))
+    except Problem:
+        return float("nan")
+
+
+def size(level: str) -> str:
+    """Return "64 MiB" of "64MiB"."""
+    digits = level.rstrip("kKMGTiB")
+    return f"{digits} {level[len(digits) :]}" if digits and digits != level else level
+
+
+class Names:
+    """The names of one run's levels, stores and places."""
+
+    def __init__(self, report: Report, facts: dict) -> None:
+        """Take what the study declares and what is known of the run."""
+        self.report, self.facts = report, facts
+
+    def level(self, factor: str, level: str) -> str:
+        """Return a level in few words, as rows and legends have it."""
+        declared = self.report.factor(factor)
+        if level in declared.labels:
+            return declared.labels[level]
+        if declared.label and level not in declared.names:
+            return declared.label.format(self._bare(declared, level))
+        return self.subject(factor, level)
+
+    def subject(self, factor: str, *levels: str) -> str:
+        """Return a level, or several, as a sentence is about them: "a 64 MiB or 256 MiB page buffer"."""
+        declared = self.report.factor(factor)
+        named = [declared.names[level] for level in levels if level in declared.names]
+        bare = [self._bare(declared, level) for level in levels if level not in declared.names]
+        if bare and declared.unit:
+            named.append(prose.listing(bare, "or") + f" {declared.unit}" + "s" * (bare != ["1"]))
+        elif bare:
+            named.append(declared.subject.format(prose.listing(bare, "or")))
+        return prose.listing(named, "or")
+
+    def within(self, factor: str, levels: Iterable[str]) -> str:
+        """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
+        levels, declared = list(levels), self.report.factor(factor)
+        bare = prose.listing((self._bare(declared, level) for level in levels), "or")
+        return declared.within.format(self.subject(factor, *levels), level=bare)
+
+    def row(self, row: Mapping, factors: Iterable[str]) -> str:
+        """Return a row's levels of `factors`, joined, as a figure's row or a legend is called."""
+        return " · ".join(self.level(factor, row[factor]) for factor in factors if row[factor]) or "all"
+
+    def store(self, name: str) -> str:
+        """Return what a store is called everywhere: "disk", "S3 at 20 ms, 50 MiB/s", "Azurite on loopback"."""
+        stores = self.facts.get("stores") or {}
+        usual = _usual_name(name, stores.get(name) or {})
+        alike = [other for other in stores if _usual_name(other, stores[other] or {}) == usual]
+        return f"{usual} ({name})" if len(alike) > 1 else usual
+
+    def place(self, row: Mapping) -> str:
+        """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
+        store = row.get("store") or "" if "store" in self.report.places else ""
+        state = str(row.get("state") or row.get("cache") or "")
+        kind = ((self.facts.get("stores") or {}).get(store) or {}).get("kind")
+        driver = f"by {row['driver']}" if row.get("driver") and self._drivers(store) > 1 else ""
+        if state == "warm" and kind == "posix":
+            named, state = f"from memory (page cache of {self.store(store)})", ""
+        elif state == "warm" and not store:
+            named, state = "from memory (page cache)", ""
+        else:
+            named = f"from {self.store(store)}" if store else ""
+        told = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
+        return ", ".join(filter(None, [named, driver, told]))
+
+    def order(self, factor: str, level: str) -> tuple:
+        """Return a sort key of a level: as declared, numbers and sizes by amount, words by name."""
+        declared = self.report.factor(factor)
+        if level in declared.order:
+            return (0, declared.order.index(level), "")
+        number = amount(level)
+        return (1, number, "") if number == number else (2, _ORDER.get(level, len(_ORDER)), level)
+
+    def sorted_rows(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
+        """Return the combinations of levels that occur in `table`, in order."""
+        found = set(table[factors].itertuples(index=False, name=None))
+        return sorted(found, key=lambda row: [self.order(*pair) for pair in zip(factors, row, strict=True)])
+
+    def _bare(self, factor: Factor, level: str) -> str:
+        if factor.name == "store":
+            return self.store(level)
+        if factor.known_as:
+            return factor.known_as(level, self.facts)
+        return size(level) if factor.size else level
+
+    def _drivers(self, store: str) -> int:
+        """How many drivers read a store in this run; which one goes without saying where it was one."""
+        matrix = (self.facts.get("settings") or {}).get("matrix") or []
+        mappings = matrix if isinstance(matrix, list) else [matrix]
+        return len({driver for part in mappings if store in part.get("store", []) for driver in part.get("driver", [])})
+
+
+def _usual_name(name: str, store: dict) -> str:
+    """A file system by its own name, a service by its kind, with what stands between it and the reader."""
+    kind = store.get("kind", "")
+    if store.get("server") != "embedded":
+        return KINDS.get(kind, name)
+    network = store.get("network") or {}
+    limits = [
+        f"{network[key]:g} {unit}"
+        for key, unit in (("latency_ms", "ms"), ("bandwidth_mib_s", "MiB/s"))
+        if network.get(key)
+    ]
+    return f"{EMBEDDED.get(kind, kind)} {'at ' + ', '.join(limits) if limits else 'on loopback'}"

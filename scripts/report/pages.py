@@ -1,0 +1,169 @@
+"""What every study's page has: it opens with the answer and closes with what went wrong and how it was measured."""
+
+import hashlib
+from collections.abc import Iterable
+
+import pandas as pd
+
+from scripts.report import account, answer, comparisons, findings, judgement, prose
+from scripts.report.findings import Finding
+from scripts.report.markup import bullets, heading, paragraph, quotation
+from scripts.report.page import Page, Table
+from scripts.report.plot import Figure
+from scripts.report.results import Results
+
+FURTHER = 6  # findings that stand open below the headline
+UNDECIDED = 4
+
+
+def opening(page: Page, run: Results, headline: str = "", advice: list[str] | None = None) -> None:
+    """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
+
+    Args:
+        page: the report.
+        run: what it is about.
+        headline: the answer, where a study finds it in a way of its own.
+        advice: what to choose, where a study knows better than to compare factor by factor.
+    """
+    found, secondary = of_run(run)
+    headline = headline or answer.headline(run, found, secondary)
+    reasons = answer.reasons(run, found)
+    advice = (answer.advice(run) if advice is None else advice) + answer.more_repeats(run)
+    picture, rest = comparisons.deciding(run)
+    beside = {"Why": reasons, "What to do next": advice}
+    first_screen(page, run.report.study, run.report.title, run.facts, headline, picture, beside, run.cells)
+    if rest.panels:
+        with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
+            page.figure(rest)
+    page.table(answer.best(run), "")
+
+
+def first_screen(
+    page: Page,
+    study: str,
+    title: str,
+    facts: dict,
+    headline: str,
+    picture: Figure,
+    beside: dict[str, list[str]],
+    cells: pd.DataFrame,
+) -> None:
+    """Show run, question, answer and picture with what stands beside it, and leave them for the index."""
+    asked, source = facts.get("question", ""), source_line(facts)
+    page.text(paragraph(source), quotation(asked), paragraph(headline))
+    page.lead(picture, beside)
+    counts = {kind: int(cells[kind].sum()) for kind in ("failed", "invalid")}
+    shown = f"{page.files.name}/{picture.name}.svg" if picture.panels else ""
+    page.answers(
+        {"study": study, "title": title, "question": asked, "run": facts.get("run", ""), "source": source}
+        | {"headline": headline, "picture": shown, "advice": beside.get("What to do next", []), "cells": len(cells)}
+        | counts
+    )
+
+
+def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
+    """Return the findings on the metric that decides, and those on the others that lie beyond what counts as the same.
+
+    The others are many and each is judged by itself, so false alarms are among them: a sentence is made of those whose
+    whole interval lies outside what counts as the same.
+    """
+    bound = 1 + judgement.equivalence(run.facts) / 100
+    secondary = []
+    for metric in run.report.metrics[1:]:
+        for finding in findings.find(run, metric.name):
+            rows = finding.rows
+            if ((rows["ratio_low"] > bound) | (rows["ratio_high"] < 1 / bound)).all() and finding.decided:
+                secondary.append(finding)
+    return findings.find(run), secondary
+
+
+def further(page: Page, run: Results, limits: list[str]) -> None:
+    """Show what else was found, what was not decided, and what these data cannot say."""
+    found, secondary = of_run(run)
+    own = run.report.headline
+    decided = sorted((one for one in found if one.decided), key=lambda one: (one.factor != own, -one.size))
+    undecided = [one for one in found if not one.decided]
+    where = source(run)
+    page.text(unless_noted(run))
+    _list(page, "Findings", decided, FURTHER, where)
+    if secondary:
+        with page.fold("Where the differences arise: parts of a run, each judged by itself"):
+            _show(page, sorted(secondary, key=lambda one: (one.factor != own, -one.size)), where)
+    _list(page, "Not decided", undecided, UNDECIDED, where)
+    page.section("What these data cannot say", bullets(limits))
+    page.text(judgement.control(run.verdicts))
+
+
+def unless_noted(run: Results) -> str:
+    """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
+    told = []
+    compared = {run.report.headline, run.report.along, *(run.verdicts["factor"] if len(run.verdicts) else ())}
+    for factor in run.report.factors:
+        counts = run.measured[factor.name].value_counts() if factor.name in run.measured else pd.Series(dtype=int)
+        usual = str(counts.index[0]) if len(counts) and 2 * counts.iloc[0] > len(run.measured) else ""
+        if usual and not factor.place and not factor.given and factor.name not in compared:
+            told.append(run.names.subject(factor.name, usual))
+    return f"Unless noted: {', '.join(told)}." if told else ""
+
+
+def _list(page: Page, title: str, found: list[Finding], most: int, where: str) -> None:
+    if found:
+        page.text(heading(3, title))
+    _show(page, found[:most], where)
+    if len(found) > most:
+        with page.fold(f"{len(found) - most} more"):
+            _show(page, found[most:], where)
+
+
+def _show(page: Page, found: list[Finding], where: str) -> None:
+    """Show findings, those of one place under its name."""
+    for place in dict.fromkeys(one.where for one in found):
+        if place:
+            page.text(f"{prose.capital(place)}:")
+        page.findings([(one.key, prose.capital(one.text)) for one in found if one.where == place], f"{place}; {where}")
+
+
+def source_line(facts: dict) -> str:
+    """Return run, date, machine and versions in one line."""
+    machine = facts.get("machine") or {}
+    days = list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
+    cores = f"{machine['cores']} cores" if machine.get("cores") else ""
+    measured = {name for part in _mappings(facts) for name in part.get("library", [])}
+    libraries = [one for name, one in (facts.get("libraries") or {}).items() if name in measured and one]
+    versions = list(dict.fromkeys(f"HDF5 {one['hdf5']}" for one in libraries if one.get("hdf5")))
+    told = [
+        f"Run {facts['run']}" if facts.get("run") else "",
+        prose.listing(days) if days else "",
+        ", ".join(filter(None, [machine.get("cpu", ""), cores])),
+        prose.listing(versions) if versions else "",
+    ]
+    return " · ".join(filter(None, told))
+
+
+def _mappings(facts: dict) -> list[dict]:
+    matrix = (facts.get("settings") or {}).get("matrix") or []
+    return matrix if isinstance(matrix, list) else [matrix]
+
+
+def source(run: Results) -> str:
+    """Return what a sentence that is copied was made of: run, date and a hash of the records."""
+    facts = run.facts
+    days = list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
+    content = pd.util.hash_pandas_object(run.cells.astype(str), index=False).to_numpy().tobytes()
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    return ", ".join(filter(None, [f"run {facts.get('run', 'unknown')}", *days, f"records {digest}"]))
+
+
+def left_out(page: Page, run: Results) -> None:
+    """Show which combinations were left out, and which attempts failed before."""
+    page.table(account.omitted(run.matrix), "No combination of the matrix was left out.")
+    page.table(account.attempts(run.facts), "No earlier attempt failed.")
+
+
+def closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
+    """Show how it was measured, by which machine and code, and a study's own tables about the run."""
+    page.text(bullets(method))
+    page.table(account.machine(run.facts), "The machine is not known.")
+    for table in tables:
+        page.table(table, "")
+    page.text(prose.provenance(run.facts))
