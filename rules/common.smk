@@ -1,6 +1,6 @@
 """The configuration, resolved, and the functions that the rules share; no rules.
 
-Reads:  the configuration file, config/schema.yaml
+Reads:  the configuration file, config/schema/
 Writes: nothing
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from scripts import check
-from scripts.studies.volumes import import_fio
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_room
 from scripts.stores import servers
 
@@ -34,10 +34,10 @@ def resolved(values: dict) -> dict:
         raise WorkflowError(str(problem)) from None
 
 
-def files_of(imports: list[dict]) -> list[str]:
-    """Return the files that are imported; what is not there stops here in one line."""
+def sources_of(study: str) -> list[str]:
+    """Return the files that a study imports; what is not there stops here in one line."""
     try:
-        return list(map(str, import_fio.sources(imports)))
+        return list(map(str, studies.of(study).sources(CONFIG)))
     except Problem as problem:
         raise WorkflowError(str(problem)) from None
 
@@ -66,8 +66,7 @@ begin(Path("results", RUN))
 PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
 BLOCK_STUDIES = [study for study in STUDIES if not configuration.is_series(study)]
-IMPORTS = configuration.imports(CONFIG) if "volumes" in STUDIES else []
-IMPORT_FILES = files_of(IMPORTS)
+SOURCES = {study: sources_of(study) for study in STUDIES}
 
 
 wildcard_constraints:
@@ -237,10 +236,18 @@ def volumes_settings(wildcards) -> str:
     )
 
 
+def imports_of(study: str) -> str:
+    """Return what a study imports, as JSON."""
+    return json.dumps(CONFIG["studies"].get(study, {}).get("imports", []))
+
+
 def imported_of(wildcards) -> list[str]:
     """Return the artefact of imported results where the configuration names some."""
-    asked = wildcards.study == "volumes" and IMPORTS
-    return [f"results/{RUN}/volumes/imported.json"] if asked else []
+    return (
+        [f"results/{RUN}/{wildcards.study}/imported.json"]
+        if SOURCES[wildcards.study]
+        else []
+    )
 
 
 def study_config(wildcards) -> str:

@@ -8,7 +8,7 @@ Writes: results/{run}/volumes/imported.json, samples.csv, cells.csv, verdicts.cs
 rule import_fio:
     """Read fio's results from elsewhere; files that are none are named and left out."""
     input:
-        IMPORT_FILES,
+        SOURCES.get("volumes", []),
     output:
         "results/{run}/volumes/imported.json",
     log:
@@ -20,7 +20,7 @@ rule import_fio:
         attempt=attempt_of,
     params:
         python=PYTHON,
-        imports=json.dumps(IMPORTS),
+        imports=imports_of("volumes"),
     message:
         "import results of fio"
     shell:

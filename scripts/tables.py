@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from scripts.frame import studies
+from scripts.frame import study as studies
 from scripts.lib.program import json_object, run
 from scripts.statistics import tables, verdicts
 
