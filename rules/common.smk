@@ -65,7 +65,6 @@ begin(Path("results", RUN))
 # Relative, so that a clone that was moved does not look like changed parameters.
 PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
-BLOCK_STUDIES = [study for study in STUDIES if not configuration.is_series(study)]
 SOURCES = {study: sources_of(study) for study in STUDIES}
 
 
@@ -183,15 +182,20 @@ def servers_needed(config: dict) -> list[str]:
     return servers.needed(config["stores"].values())
 
 
+def study_of_data(wildcards) -> str:
+    """Return the study that makes a dataset, whose name begins with it."""
+    return wildcards.dataset.partition("-")[0]
+
+
 def data_settings(wildcards) -> str:
-    """Return the generator's settings of a data set as JSON."""
-    for study in STUDIES:
-        known = matrix.datasets(list(cells_of(study).values()))
-        if wildcards.dataset in known:
-            return json.dumps(known[wildcards.dataset])
-    raise WorkflowError(
-        f"no study of this configuration has the data set {wildcards.dataset}"
-    )
+    """Return the generator's settings of a dataset as JSON."""
+    study = study_of_data(wildcards)
+    known = matrix.datasets(cells_of(study).values()) if study in STUDIES else {}
+    if wildcards.dataset not in known:
+        raise WorkflowError(
+            f"no study of this configuration has the dataset {wildcards.dataset}"
+        )
+    return json.dumps(known[wildcards.dataset])
 
 
 def conda_of(wildcards) -> str:
@@ -215,27 +219,6 @@ def attempt_of(wildcards, attempt) -> int:
     return attempt
 
 
-def verdict_settings(wildcards) -> str:
-    """Return what the verdicts of a study depend on, as JSON."""
-    compare = CONFIG["studies"][wildcards.study]["compare"]
-    keys = ("equivalence_percent", "seed")
-    return json.dumps({"compare": compare, **{key: CONFIG[key] for key in keys}})
-
-
-def volumes_settings(wildcards) -> str:
-    """Return what the verdicts about volumes depend on, as JSON."""
-    section = CONFIG["studies"]["volumes"]
-    kept = {key: section[key] for key in ("compare", "limits")}
-    return json.dumps(
-        {
-            **kept,
-            "stores": CONFIG["stores"],
-            "seed": CONFIG["seed"],
-            "equivalence_percent": CONFIG["equivalence_percent"],
-        }
-    )
-
-
 def imports_of(study: str) -> str:
     """Return what a study imports, as JSON."""
     return json.dumps(CONFIG["studies"].get(study, {}).get("imports", []))
@@ -251,7 +234,7 @@ def imported_of(wildcards) -> list[str]:
 
 
 def study_config(wildcards) -> str:
-    """Return what the plan and the facts of a study depend on, as JSON: not which part of it is asked for now."""
+    """Return what the plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
     kept = {
         key: value
         for key, value in CONFIG.items()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts import facts as facts_program
+from scripts.frame import facts as facts_program
 from scripts.lib.program import Problem
 from scripts.report import judgement
 from scripts.studies.blobs import patterns

@@ -114,6 +114,11 @@ def factors(study: str) -> dict[str, dict]:
     return schema()["$defs"][f"{study}_matrix"]["properties"]
 
 
+def question(study: str) -> str:
+    """Return the question that a study answers."""
+    return schema()["properties"]["studies"]["properties"][study]["x-question"]
+
+
 def file_of(pattern: str, name: str) -> dict[str, str]:
     """Return the file that a level or a setting names, {"name", "text"}: its text makes the cell."""
     return {"name": name, "text": Path(pattern.format(name)).read_text(encoding="utf-8")}

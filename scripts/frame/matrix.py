@@ -135,7 +135,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def datasets(cells: list[Cell]) -> dict[str, dict]:
+def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
     """Return the data sets that the cells read: id -> settings of the generator."""
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 

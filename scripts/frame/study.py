@@ -4,6 +4,14 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.frame.records import Kept
+from scripts.lib.program import read_json
+
+if TYPE_CHECKING:
+    # Measuring a cell asks its study, too, and makes no tables.
+    import pandas as pd
 
 _FOLDER = Path(__file__).parents[1] / "studies"
 
@@ -100,6 +108,27 @@ class Study:
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
         return []
+
+    def imported(self, path: Path) -> dict:
+        """Return the artefact of results from elsewhere."""
+        return read_json(path)
+
+    def tables(
+        self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
+    ) -> "dict[str, pd.DataFrame] | None":
+        """Return the study's own tables by name; None where its results are blocks, whose tables are the usual ones.
+
+        Args:
+            matrix: the cells that are not left out, as in matrix.csv.
+            kept: their records.
+            imported: see `imported`, empty where there are none.
+            config: the resolved configuration, of which only this study's section is there.
+        """
+        return None
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return what only this study's report says beside its figures; `plan` is plan.json."""
+        return {}
 
     def contest(self, levels: dict[str, str]) -> object:
         """Return what cells that are each compared with each have in common; None: only as `compare` asks."""

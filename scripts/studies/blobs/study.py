@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from scripts.frame import checks
+from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, tool
@@ -153,6 +154,11 @@ class Blobs(Study):
             found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
         return found
 
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return what the report says about the MPI processes of each record."""
+        found = [one for one in kept if one.record and "memory" in one.record]
+        return {"readers": [reader(one.cell, one.record) for one in found]}
+
     def contest(self, levels: dict[str, str]) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
         context = (level for factor, level in levels.items() if factor in CONTEXT)
@@ -173,6 +179,18 @@ def _mpi_mistakes(mpi: dict, processes: int) -> Iterator[str]:
         yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {processes} processes"
     if library and "/" in library and not Path(library).is_file():
         yield f"studies.blobs.mpi.library: there is no {library}"
+
+
+def reader(cell: str, record: dict) -> dict:
+    """Return what a report says about the MPI processes of one record, in the cell of that name."""
+    parts = ("effective", "memory", "retries", "attempts", "ceiling")
+    return {
+        "cell": cell,
+        "repeat": record["repeat"],
+        "levels": record["cell"],
+        **{part: record.get(part) for part in parts},
+        "requests": record.get("requests", {}),
+    }
 
 
 def _too_small(levels: dict[str, str]) -> Iterator[str]:

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
+from scripts.frame import records
+from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
 from scripts.lib.program import tool
 from scripts.studies.volumes import fio_jobs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 JOB_FILE = "config/fio/{}.fio"
 LIMITS = Path("config/facts/limits.yaml")
@@ -79,6 +85,32 @@ class Volumes(Study):
 
         return import_fio.sources(self.section(config)["imports"])
 
+    def imported(self, path: Path) -> dict:
+        """Return the artefact of fio's results from elsewhere, its histograms as arrays."""
+        from scripts.studies.volumes import series
+
+        return series.imported(path)
+
+    def tables(
+        self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
+    ) -> "dict[str, pd.DataFrame]":
+        """Return samples, cells, verdicts, segments, percentiles, comparisons, credits and collapses."""
+        from scripts.studies.volumes import series, tables
+
+        found = series.read(matrix, kept, imported, config["stores"])
+        return tables.build(found, config | self.section(config))
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return the job files by name, what is said about each battery, and the files that were not imported."""
+        jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
+        measured = [one.record for one in kept if one.record]
+        batteries = [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+        return {
+            "jobs": {job["name"]: {"text": job["text"]} for job in jobs if job},
+            "batteries": [_battery(record) for record in batteries if record.get("battery")],
+            "left_out": imported.get("left_out", []),
+        }
+
     def repeats(self, config: dict) -> int:
         """Return how many batteries each volume has: the unit that is repeated."""
         return self.section(config)["batteries"]
@@ -106,6 +138,19 @@ class Volumes(Study):
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
         return [*record["faults"], *(short if work["jobs_done"] != work["jobs_asked"] else [])]
+
+
+def _battery(record: dict) -> dict:
+    """Return what a report says about one battery of fio jobs, measured here or imported."""
+    return {
+        **record["battery"],
+        **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
+        "position": record.get("position"),
+        "fio": record.get("fio"),
+        "volume": record.get("volume") or {},
+        "options": record.get("job_options", {}),
+        "reasons": record.get("reasons", []),
+    }
 
 
 STUDY = Volumes("volumes")

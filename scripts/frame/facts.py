@@ -1,14 +1,13 @@
-"""Gathers what a report says about a run beside its figures: machines, libraries, stores, settings, failed attempts."""
+"""What a report says about a run beside its figures: machines, libraries, stores, settings, failed attempts."""
 
-import argparse
-import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from scripts import check
 from scripts.frame import config as configuration
 from scripts.frame import matrix, records
-from scripts.lib.program import Problem, json_object, read_json, run, write_json
+from scripts.frame import study as studies
+from scripts.lib.program import read_json
 
 _SERVERS = {
     "s3": ("an S3 server", "AWS or another service"),
@@ -19,37 +18,24 @@ _SERVERS = {
 _FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glusterfs", "9p", "fuse.sshfs"}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write facts.json."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
-    parser.add_argument("--study", required=True, help="name of the study")
-    parser.add_argument("--results", required=True, type=Path, help="the run's folder in results/")
-    parser.add_argument("--out", required=True, type=Path, help="facts.json to write")
-    arguments = parser.parse_args(argv)
-    write_json(arguments.out, facts(arguments.config, arguments.study, arguments.results))
-    return 0
+def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
+    """Return what the report of a study says about its run.
 
-
-def facts(config: dict, study: str, results: Path) -> dict:
-    """Return what the report of a study says about its run, from the records and artefacts in `results`."""
+    Args:
+        config: the resolved configuration.
+        study: a key of its `studies`.
+        results: the run's folder, for its artefacts.
+        kept: the records of the study.
+        imported: the artefact of results from elsewhere; empty without any.
+    """
     plan = read_json(results / study / "plan.json")
-    named = [
-        (cell, record)
-        for cell in plan["cells"]
-        for _, path in records.repeats(results / study / "records" / cell)
-        if (record := _readable(path, config["run"], study, plan["cells"][cell].get("settings", {}).get("cell")))
-    ]
-    everything = [record for _, record in named]
-    measured = [record for record in everything if record["status"] == "done"]
-    imported = _whole(results / study / "imported.json") or {}
-    batteries = [*everything, *(one for one in imported.get("records", []) if records.is_sound(one))]
+    measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
     machines = [_constant(host) for record in measured for host in hosts_of(record)]
     machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
     return {
         "run": config["run"],
         "study": study,
-        "question": configuration.schema()["properties"]["studies"]["properties"][study]["x-question"],
+        "question": configuration.question(study),
         "repeats": len(matrix.repeats(config, study)),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),
@@ -66,10 +52,7 @@ def facts(config: dict, study: str, results: Path) -> dict:
             ),
             *unsealed(measured),
         ],
-        "readers": [reader(cell, record) for cell, record in named if "memory" in record],
-        "jobs": _jobs(plan),
-        "batteries": [_battery(record) for record in batteries if record.get("battery")],
-        "left_out": imported.get("left_out", []),
+        **studies.of(study).facts(plan, kept, imported),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
         "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
@@ -86,42 +69,11 @@ def failed_attempts(results: Path) -> list[dict]:
             {
                 "attempt": attempt.name,
                 "what": str(path.relative_to(attempt.parent)),
-                "reasons": check.reasons_of(path, attempt, results.name),
+                "reasons": records.reasons(path, attempt, results.name),
             }
             for path in sorted(attempt.glob("**/*.json"))
         ]
     return attempts
-
-
-def _jobs(plan: dict) -> dict[str, dict]:
-    """Return the job files of a study that has some, by name."""
-    named = [cell["settings"].get("job") for cell in plan["cells"].values()]
-    return {job["name"]: {"text": job["text"]} for job in named if job}
-
-
-def _battery(record: dict) -> dict:
-    """Return what a report says about one battery of fio jobs, measured here or imported."""
-    return {
-        **record["battery"],
-        **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
-        "position": record.get("position"),
-        "fio": record.get("fio"),
-        "volume": record.get("volume") or {},
-        "options": record.get("job_options", {}),
-        "reasons": record.get("reasons", []),
-    }
-
-
-def reader(cell: str, record: dict) -> dict:
-    """Return what a report says about the MPI processes of one record, in the cell of that name."""
-    parts = ("effective", "memory", "retries", "attempts", "ceiling")
-    return {
-        "cell": cell,
-        "repeat": record["repeat"],
-        "levels": record["cell"],
-        **{part: record.get(part) for part in parts},
-        "requests": record.get("requests", {}),
-    }
 
 
 def hosts_of(record: dict) -> list[dict]:
@@ -135,18 +87,6 @@ def hosts_of(record: dict) -> list[dict]:
 
 def _constant(host: dict) -> dict:
     return {key: value for key, value in host.items() if not key.startswith("load_")}
-
-
-def _readable(path: Path, run_name: str, study: str, levels: dict[str, str] | None) -> dict | None:
-    """Return a record, or None where it cannot be used, which `scripts.tables` says and counts as failed."""
-    with contextlib.suppress(Problem):
-        return records.read(path, run_name, study, levels)
-
-
-def _whole(path: Path) -> dict | None:
-    """Return an artefact, or None where there is none, or it is broken."""
-    with contextlib.suppress(Problem):
-        return read_json(path)
 
 
 def unsealed(measured: list[dict]) -> list[str]:
@@ -215,7 +155,3 @@ def _limits(name: str, store: dict, file_systems: set[str]) -> list[str]:
         f"{name}: {server} on the loopback of the same machine, whose cores it shares with what reads, {emulated}, "
         f"no TLS; not a verdict for {others}"
     ]
-
-
-if __name__ == "__main__":
-    run(main)
