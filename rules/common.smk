@@ -19,7 +19,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_room
-from scripts.stores import servers
+from scripts.stores import serving
 
 
 def resolved(values: dict) -> dict:
@@ -179,7 +179,7 @@ def servers_of(wildcards) -> list[str]:
 
 def servers_needed(config: dict) -> list[str]:
     """Return the names of the servers that the stores of a configuration need."""
-    return servers.needed(config["stores"].values())
+    return serving.needed(config["stores"].values())
 
 
 def study_of_data(wildcards) -> str:

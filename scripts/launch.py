@@ -25,6 +25,7 @@ from scripts.frame.study import Cell
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 from scripts.statistics.stats import MIN_BLOCKS
+from scripts.stores import store as stores
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
@@ -166,11 +167,10 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
         before = [record["step_seconds"] for record in done if "step_seconds" in record]
         seconds = (statistics.median(before) if before else guess["seconds"]) + _CELL_OVERHEAD_S * (not before)
         rows.append((cell, to_do, seconds, bool(before)))
-        real = cell.settings["store"].get("server") != "embedded" and cell.settings["store"]["kind"] != "posix"
         totals["records"] += to_do
         totals["seconds"] += seconds * to_do
         totals["bytes"] += guess["bytes"] * to_do
-        totals["requests"] += guess["requests"] * to_do * real
+        totals["requests"] += guess["requests"] * to_do * stores.of(cell.settings["store"]).elsewhere
     datasets = matrix.datasets(cells)
     absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
     disk = sum(program.data_bytes(datasets[name]) for name in absent)

@@ -19,7 +19,7 @@ from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import cache, host
 from scripts.lib.program import Problem, run, tool
-from scripts.stores import azure, s3
+from scripts.stores import store as stores
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
@@ -58,9 +58,9 @@ def findings(config: dict) -> Iterator[Finding]:
             yield _try(what, look)
     for folder, use in _uses(config, cells).items():
         yield from _folder(folder, use)
-    for name, store in config["stores"].items():
-        if store["kind"] != "posix":
-            yield from _service(name, store)
+    for name, spec in config["stores"].items():
+        for what, look in stores.of(spec).check():
+            yield _try(f"store {name} {what}".rstrip(), look)
 
 
 def _tools(config: dict) -> Iterator[Finding]:
@@ -100,17 +100,17 @@ def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
         made = {name: program.made_bytes(data) for name, data in known.items()}
         uses[Path("results")].size += sum(made.values())
         for name in {cell.levels["store"] for cell in cells}:
-            store, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
-            embedded = store.get("server") == "embedded"
-            if (store["kind"] != "posix" and not embedded) or "device" in store:
+            spec, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
+            store = stores.of(spec)
+            if store.elsewhere or "device" in spec:
                 continue
-            use = uses.setdefault(Path(store.get("path", "results")), _Use())
-            copied = embedded or "path" in store
+            use = uses.setdefault(Path(spec.get("path", "results")), _Use())
+            copied = store.embedded or "path" in spec
             read = {cell.dataset for cell in of_store if cell.dataset}
             use.size += sum(sizes[dataset] for dataset in read if copied or not made[dataset])
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
-            use.attributes |= embedded and store["kind"] == "s3"
+            use.attributes |= store.embedded and store.attributes
             use.made |= any(cell.dataset for cell in of_store)
     return uses
 
@@ -162,30 +162,9 @@ def _attributes(path: Path) -> str:
     except OSError as error:
         raise Problem(
             f"no user attributes on {host.mount(path)['file_system']} ({error.strerror});"
-            " the embedded S3 server needs them: put the clone on another file system"
+            " the embedded server needs them: put the clone on another file system"
         ) from error
-    return "user attributes work (the embedded S3 server needs them)"
-
-
-def _service(name: str, store: dict) -> Iterator[Finding]:
-    if store.get("server") == "embedded":
-        yield f"store {name}", True, "embedded, served on the loopback"
-        return
-    what, credentials, look = {
-        "s3": ("bucket", _credentials, _bucket),
-        "azure-blob": ("container", azure.credentials, azure.reachable),
-        "azure-files": ("share", azure.credentials, azure.reachable),
-    }[store["kind"]]
-    yield _try(f"store {name} credentials", lambda: credentials(store))
-    yield _try(f"store {name} {what}", lambda: look(store))
-
-
-def _bucket(store: dict) -> str:
-    return s3.reachable(s3.client(store, store.get("endpoint"), None), store)
-
-
-def _credentials(store: dict) -> str:
-    return "found" if s3.environment_credentials(store) else "anonymous, none needed"
+    return "user attributes work (the embedded server needs them)"
 
 
 def _try(what: str, look: Callable[[], str]) -> Finding:

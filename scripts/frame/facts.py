@@ -8,14 +8,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix, records
 from scripts.frame import study as studies
 from scripts.lib.program import read_json
-
-_SERVERS = {
-    "s3": ("an S3 server", "AWS or another service"),
-    "azure-blob": ("Azurite, Microsoft's emulator of Azure Storage,", "Azure"),
-}
-
-# Types of file systems whose files lie on other machines.
-_FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glusterfs", "9p", "fuse.sshfs"}
+from scripts.stores import store as stores
 
 
 def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
@@ -46,9 +39,8 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "limits": [
             *(
-                line
+                f"{name}: {stores.of(config['stores'][name]).limits(types)}"
                 for name, types in _stores_used(measured).items()
-                for line in _limits(name, config["stores"][name], types)
             ),
             *unsealed(measured),
         ],
@@ -126,32 +118,3 @@ def _stores_used(records: list[dict]) -> dict[str, set[str]]:
     for record in records:
         found.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
     return dict(sorted(found.items()))
-
-
-def _limits(name: str, store: dict, file_systems: set[str]) -> list[str]:
-    """Return what the figures of a store cannot say (METHOD 22)."""
-    if store["kind"] == "posix" and (far := sorted(file_systems & _FAR)):
-        return [
-            f"{name}: a file system elsewhere ({', '.join(far)}); its servers' caches and other users are not known"
-        ]
-    if store["kind"] == "posix":
-        return [
-            f"{name}: a local file system; what the hypervisor and the device keep in their caches is not controlled"
-        ]
-    if store.get("server") != "embedded":
-        return [f"{name}: the service's own caches and its other users are not controlled"]
-    network = store.get("network")
-    if network is None:
-        emulated = "no network at all"
-    else:
-        latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
-        emulated = (
-            f"an emulated network: {latency} ms"
-            + (f" ± {jitter} ms" if jitter else "")
-            + (f", {rate:g} MiB/s a connection" if rate else "")
-        )
-    server, others = _SERVERS[store["kind"]]
-    return [
-        f"{name}: {server} on the loopback of the same machine, whose cores it shares with what reads, {emulated}, "
-        f"no TLS; not a verdict for {others}"
-    ]

@@ -11,6 +11,7 @@ from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, tool
+from scripts.stores import store as stores
 from scripts.studies.blobs import patterns
 from scripts.studies.blobs.mpi import hosts_of, slots
 
@@ -21,8 +22,6 @@ LIMITS = Path("config/facts/object_limits.yaml")
 _OF_SECTIONS = ("sections", "sections-interleaved")
 # Where one process, or all together, take the object's bytes once.
 _ONCE = (*_OF_SECTIONS, "broadcast", "scatter")
-# Whose SDK has a chunk in memory before it is where it was asked for.
-_COPYING = ("azure-blob", "azure-files")
 _PAGE = 4096
 _START_S = 2
 
@@ -54,11 +53,11 @@ class Blobs(Study):
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        pattern, store = levels["pattern"], config["stores"][levels["store"]]
-        kind = store["kind"]
-        if "device" in store:
+        pattern, spec = levels["pattern"], config["stores"][levels["store"]]
+        kind, store = spec["kind"], stores.of(spec)
+        if "device" in spec:
             yield "objects cannot be read from a raw device"
-        if kind != "posix":
+        if not store.files:
             if pattern.startswith("mpi-io"):
                 yield f"MPI-IO reads files, not a store of the kind {kind}"
             if levels["cache"] == "direct":
@@ -68,7 +67,7 @@ class Blobs(Study):
                 yield "MPI-IO opens its file itself, without O_DIRECT"
             if levels["concurrency"] != "1":
                 yield "MPI-IO reads one operation of a process at a time"
-        if store.get("server") and self.section(config)["mpi"].get("hostfile"):
+        if store.embedded and self.section(config)["mpi"].get("hostfile"):
             yield "an embedded server is reached from its own machine only, and a hostfile may name others"
         yield from _too_small(levels)
         yield from _too_few_chunks(levels)
@@ -79,7 +78,7 @@ class Blobs(Study):
                 yield "multiple-files reads an object for each process already"
             else:
                 yield f"{pattern} reads one object"
-        if kind in _COPYING:
+        if store.copies:
             yield from _too_large_for_the_sdk(levels)
         limit = object_limits().get(kind)
         if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:

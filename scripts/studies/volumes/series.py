@@ -209,8 +209,8 @@ def _batteries(imported: dict) -> Iterable[Battery]:
 
 
 def _with_arrays(found: dict) -> dict:
-    """A JSON object; one that maps operations to bins is turned into arrays."""
-    if found and found.keys() <= set(OPERATIONS):
+    """A JSON object; one that maps operations to lists of bins is turned into arrays."""
+    if found and found.keys() <= set(OPERATIONS) and all(isinstance(bins, list) for bins in found.values()):
         return {name: np.asarray(bins, dtype=float) for name, bins in found.items()}
     return found
 

@@ -10,6 +10,7 @@ from scripts.frame import records
 from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
 from scripts.lib.program import tool
+from scripts.stores import store as stores
 from scripts.studies.volumes import fio_jobs
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ class Volumes(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         store, other = config["stores"][levels["store"]], self.section(config).get("other")
-        if store["kind"] != "posix":
+        if not stores.of(store).files:
             yield f"fio does not write to a store of the kind {store['kind']}"
         if levels["background"] == "other":
             if other == levels["store"]:
                 yield f"the other volume is {other} itself"
-            elif config["stores"][other]["kind"] != "posix" or "device" in config["stores"][other]:
+            elif not stores.of(config["stores"][other]).files or "device" in config["stores"][other]:
                 yield f"{other}, which has the background load, is no folder"
         if levels["background"] == "same" and "device" in store:
             yield "a raw device has no room for the files of a background load"

@@ -22,7 +22,7 @@ from botocore.parsers import ResponseParserError
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
-from scripts.stores.addresses import ENDPOINT
+from scripts.stores.s3.addresses import ENDPOINT
 
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _NO_CREDENTIALS = (

@@ -9,7 +9,8 @@ from typing import BinaryIO
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.storage.blob import BlobBlock
 
-from scripts.stores import azure, transfer
+from scripts.stores import transfer
+from scripts.stores.azure import client as azure
 
 Put = Callable[[int, int, BinaryIO], None]
 # What Azure Files takes in one request.
@@ -42,7 +43,7 @@ class _Place:
 
 
 class Container(_Place):
-    """A data set's place in a container of blobs."""
+    """A data set's place in a container."""
 
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
