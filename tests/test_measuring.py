@@ -435,8 +435,9 @@ def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, ke
     kept = {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
     good = {**good_record, "cache": kept}
     changed = {**good, block: {**good[block], key: value}}
-    assert [line for line in study.STUDY.faults(changed, {}) if line.startswith(reason)]
-    assert study.STUDY.faults(good, {}) == []
+    settings = {"cell": {"page_buffer": "unset"}}
+    assert [line for line in study.STUDY.faults(changed, settings) if line.startswith(reason)]
+    assert study.STUDY.faults(good, settings) == []
 
 
 def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record):

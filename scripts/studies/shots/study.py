@@ -86,7 +86,11 @@ class Shots(Study):
 
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-        return [*checks.undone(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
+        return [
+            *checks.undone(record["work"]),
+            *_cache(record["cache"]),
+            *_settings(record["effective"], settings["cell"]["page_buffer"]),
+        ]
 
 
 def mislabelled(manifest: dict, asked: dict) -> list[str]:
@@ -110,12 +114,11 @@ def _cache(cache: dict) -> list[str]:
     return checks.lost_pages(cache)
 
 
-def _settings(effective: dict) -> list[str]:
+def _settings(effective: dict, level: str) -> list[str]:
     reasons = []
-    if "page_buffer_asked" in effective:
-        asked, got = effective["page_buffer_asked"], effective["page_buffer_bytes"]
-        if reason := page_buffer.ignored(asked, got, effective["page_size"]):
-            reasons.append(reason)
+    asked = page_buffer.in_bytes(level)
+    if reason := page_buffer.ignored(asked, effective["page_buffer_bytes"], effective["page_size"]):
+        reasons.append(reason)
     if (asked := effective.get("rdcc_nbytes_asked")) != effective.get("rdcc_nbytes"):
         reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {asked}")
     if effective.get("workers") != effective.get("workers_asked"):
