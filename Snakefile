@@ -17,9 +17,7 @@ include: "rules/common.smk"
 include: "rules/environments.smk"
 include: "rules/provision.smk"
 include: "rules/measure.smk"
-include: "rules/shots.smk"
 include: "rules/volumes.smk"
-include: "rules/blobs.smk"
 include: "rules/report.smk"
 
 

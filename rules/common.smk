@@ -1,6 +1,6 @@
 """The configuration, resolved, and the functions that the rules share; no rules.
 
-Reads:  the configuration file, config/schema.yaml
+Reads:  the configuration file, config/schema/
 Writes: nothing
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from scripts import check
-from scripts.studies.volumes import import_fio
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_room
-from scripts.stores import servers
+from scripts.stores import serving
 
 
 def resolved(values: dict) -> dict:
@@ -34,10 +34,10 @@ def resolved(values: dict) -> dict:
         raise WorkflowError(str(problem)) from None
 
 
-def files_of(imports: list[dict]) -> list[str]:
-    """Return the files that are imported; what is not there stops here in one line."""
+def sources_of(study: str) -> list[str]:
+    """Return the files that a study imports; what is not there stops here in one line."""
     try:
-        return list(map(str, import_fio.sources(imports)))
+        return list(map(str, studies.of(study).sources(CONFIG)))
     except Problem as problem:
         raise WorkflowError(str(problem)) from None
 
@@ -65,9 +65,7 @@ begin(Path("results", RUN))
 # Relative, so that a clone that was moved does not look like changed parameters.
 PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
-BLOCK_STUDIES = [study for study in STUDIES if not configuration.is_series(study)]
-IMPORTS = configuration.imports(CONFIG) if "volumes" in STUDIES else []
-IMPORT_FILES = files_of(IMPORTS)
+SOURCES = {study: sources_of(study) for study in STUDIES}
 
 
 wildcard_constraints:
@@ -181,18 +179,23 @@ def servers_of(wildcards) -> list[str]:
 
 def servers_needed(config: dict) -> list[str]:
     """Return the names of the servers that the stores of a configuration need."""
-    return servers.needed(config["stores"].values())
+    return serving.needed(config["stores"].values())
+
+
+def study_of_data(wildcards) -> str:
+    """Return the study that makes a dataset, whose name begins with it."""
+    return wildcards.dataset.partition("-")[0]
 
 
 def data_settings(wildcards) -> str:
-    """Return the generator's settings of a data set as JSON."""
-    for study in STUDIES:
-        known = matrix.datasets(list(cells_of(study).values()))
-        if wildcards.dataset in known:
-            return json.dumps(known[wildcards.dataset])
-    raise WorkflowError(
-        f"no study of this configuration has the data set {wildcards.dataset}"
-    )
+    """Return the generator's settings of a dataset as JSON."""
+    study = study_of_data(wildcards)
+    known = matrix.datasets(cells_of(study).values()) if study in STUDIES else {}
+    if wildcards.dataset not in known:
+        raise WorkflowError(
+            f"no study of this configuration has the dataset {wildcards.dataset}"
+        )
+    return json.dumps(known[wildcards.dataset])
 
 
 def conda_of(wildcards) -> str:
@@ -216,35 +219,22 @@ def attempt_of(wildcards, attempt) -> int:
     return attempt
 
 
-def verdict_settings(wildcards) -> str:
-    """Return what the verdicts of a study depend on, as JSON."""
-    compare = CONFIG["studies"][wildcards.study]["compare"]
-    keys = ("equivalence_percent", "seed")
-    return json.dumps({"compare": compare, **{key: CONFIG[key] for key in keys}})
-
-
-def volumes_settings(wildcards) -> str:
-    """Return what the verdicts about volumes depend on, as JSON."""
-    section = CONFIG["studies"]["volumes"]
-    kept = {key: section[key] for key in ("compare", "limits")}
-    return json.dumps(
-        {
-            **kept,
-            "stores": CONFIG["stores"],
-            "seed": CONFIG["seed"],
-            "equivalence_percent": CONFIG["equivalence_percent"],
-        }
-    )
+def imports_of(study: str) -> str:
+    """Return what a study imports, as JSON."""
+    return json.dumps(CONFIG["studies"].get(study, {}).get("imports", []))
 
 
 def imported_of(wildcards) -> list[str]:
     """Return the artefact of imported results where the configuration names some."""
-    asked = wildcards.study == "volumes" and IMPORTS
-    return [f"results/{RUN}/volumes/imported.json"] if asked else []
+    return (
+        [f"results/{RUN}/{wildcards.study}/imported.json"]
+        if SOURCES[wildcards.study]
+        else []
+    )
 
 
 def study_config(wildcards) -> str:
-    """Return what the plan and the facts of a study depend on, as JSON: not which part of it is asked for now."""
+    """Return what the plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
     kept = {
         key: value
         for key, value in CONFIG.items()

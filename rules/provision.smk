@@ -1,8 +1,29 @@
-"""Data in their stores, and everything read once before the first cell.
+"""Data made and put into their stores, and everything read once before the first cell.
 
-Reads:  results/{run}/data/{dataset}/manifest.json
-Writes: results/{run}/data/{dataset}/{store}.json, results/{run}/{study}/ready.json
+Reads:  nothing; a study may have files of its own in config/
+Writes: results/{run}/data/{dataset}/manifest.json, {store}.json, results/{run}/{study}/ready.json
 """
+
+
+rule data:
+    """Make the files of a dataset beside its manifest, or say in it how they are made."""
+    output:
+        "results/{run}/data/{dataset}/manifest.json",
+    log:
+        "results/{run}/logs/data/{dataset}.log",
+    retries: 1
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
+    params:
+        python=PYTHON,
+        study=study_of_data,
+        settings=data_settings,
+    message:
+        "make data {wildcards.dataset}"
+    shell:
+        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
 
 
 rule provision:

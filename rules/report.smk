@@ -1,47 +1,25 @@
 """Records -> tables -> notebook -> HTML and Markdown, for any study; and the check that says what failed.
 
-Reads:  results/{run}/{study}/records/, matrix.csv
-Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, facts.json
+Reads:  results/{run}/{study}/records/, matrix.csv, plan.json
+Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, facts.json, and tables that a study has beside these
         reports/{run}/{study}.html, {study}.md, {study}_files/, index.html; results/{run}/checked.json
 """
 
 
-rule tables:
-    """Merge the records of a study into tables, and judge the comparisons."""
+rule gather:
+    """Merge the records of a study into tables, judge the comparisons, and gather what the report says beside them."""
     input:
         records=records_of,
+        imported=imported_of,
         matrix="results/{run}/{study}/matrix.csv",
+        plan="results/{run}/{study}/plan.json",
     output:
         samples="results/{run}/{study}/samples.csv",
         cells="results/{run}/{study}/cells.csv",
         verdicts="results/{run}/{study}/verdicts.csv",
+        facts="results/{run}/{study}/facts.json",
     log:
-        "results/{run}/logs/{study}/tables.log",
-    wildcard_constraints:
-        study="|".join(BLOCK_STUDIES) or "none",
-    retries: 1
-    conda:
-        "../envs/workflow.yaml"
-    params:
-        python=PYTHON,
-        study=verdict_settings,
-    message:
-        "merge and judge {wildcards.study}"
-    shell:
-        "exec {params.python:q} -sE -m scripts.tables --run {wildcards.run} --study {wildcards.study} --config-study {params.study:q} --matrix {input.matrix}"
-        " --records results/{wildcards.run}/{wildcards.study}/records --out results/{wildcards.run}/{wildcards.study} 2> {log}"
-
-
-rule facts:
-    """Gather what the report says about the run beside its figures."""
-    input:
-        records=records_of,
-        imported=imported_of,
-        plan="results/{run}/{study}/plan.json",
-    output:
-        "results/{run}/{study}/facts.json",
-    log:
-        "results/{run}/logs/{study}/facts.log",
+        "results/{run}/logs/{study}/gather.log",
     retries: 1
     conda:
         "../envs/workflow.yaml"
@@ -49,10 +27,10 @@ rule facts:
         python=PYTHON,
         config=study_config,
     message:
-        "gather facts of {wildcards.study}"
+        "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python:q} -sE -m scripts.facts --config {params.config:q} --study {wildcards.study}"
-        " --results results/{wildcards.run} --out {output} 2> {log}"
+        "exec {params.python:q} -sE -m scripts.gather --config {params.config:q} --study {wildcards.study}"
+        " --results results/{wildcards.run} --imported {input.imported} 2> {log}"
 
 
 rule report:

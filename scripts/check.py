@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.frame import records
-from scripts.lib.program import Problem, expect_room, read_json, run, write_json, write_text
+from scripts.lib.program import expect_room, run, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def failures(results: Path) -> dict[Path, list[str]]:
     """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
-    found = {path: reasons_of(path, results, results.name) for path in artefacts(results)}
+    found = {path: records.reasons(path, results, results.name) for path in artefacts(results)}
     return {path: reasons for path, reasons in found.items() if reasons}
 
 
@@ -56,7 +56,7 @@ def left_behind(results: Path) -> list[Path]:
     return [
         path
         for path in artefacts(results)
-        if b'"failed"' in _beginning(path) and reasons_of(path, results, results.name)
+        if b'"failed"' in _beginning(path) and records.reasons(path, results, results.name)
     ]
 
 
@@ -73,20 +73,6 @@ def move_aside(results: Path, failed: Iterable[Path]) -> Path:
 def _beginning(path: Path, length: int = 4096) -> bytes:
     with open(path, "rb") as file:
         return file.read(length)
-
-
-def reasons_of(path: Path, folder: Path, run_name: str) -> list[str]:
-    """Return why an artefact of a run has failed, or cannot be used; nothing where it can.
-
-    `folder` is that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
-    """
-    study, kind = path.relative_to(folder).parts[:2]
-    try:
-        artefact = records.read(path, run_name, study) if kind == "records" else read_json(path)
-    except Problem as problem:
-        return [str(problem)]
-    failed = artefact.get("status") == "failed"
-    return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
 
 
 if __name__ == "__main__":

@@ -19,11 +19,13 @@ from pathlib import Path
 from rich.console import Console
 
 from scripts.frame import config as configuration
-from scripts.frame import matrix, records, studies
+from scripts.frame import matrix, records
+from scripts.frame import study as studies
+from scripts.frame.study import Cell
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 from scripts.statistics.stats import MIN_BLOCKS
-from scripts.studies.volumes import import_fio
+from scripts.stores import store as stores
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
@@ -37,10 +39,12 @@ def main(argv: list[str] | None = None) -> int:
     config = configuration.load(arguments.configfile)
     matrix.check(config, [arguments.configfile])
     only, repeated, imports = _words(arguments.only), _words(arguments.again), paths(arguments.imports)
+    importing = [study for study, section in config["studies"].items() if "imports" in section]
     if imports:
-        if "volumes" not in config["studies"]:
-            raise Problem(f"{arguments.configfile} has no study volumes, which imports results of fio")
-        config["studies"]["volumes"]["imports"] = list(map(os.path.abspath, imports))
+        if not importing:
+            raise Problem(f"{arguments.configfile} has no study that imports results; name another configuration")
+        for study in importing:
+            config["studies"][study]["imports"] = list(map(os.path.abspath, imports))
         configuration.expect_plain(config, "the command line")
     config["only"] = chosen(config, arguments.study, only)
     chosen_studies = config["only"].get("study", list(config["studies"]))
@@ -60,11 +64,11 @@ def main(argv: list[str] | None = None) -> int:
     ]
     _expect_alone()
     _unlock(command)
-    if "volumes" in chosen_studies:
-        import_fio.sources(configuration.imports(config))
+    for study in chosen_studies:
+        studies.of(study).sources(config)
     changed = {"only": config["only"]} if config["only"] else {}
     if imports:
-        changed["studies"] = {"volumes": {"imports": config["studies"]["volumes"]["imports"]}}
+        changed["studies"] = {study: {"imports": config["studies"][study]["imports"]} for study in importing}
     if changed:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changed.items())]
     if not any(map(_DRY_RUN.fullmatch, arguments.snakemake)):
@@ -90,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         default=[],
         metavar="PATH",
-        help="results of fio to report, in place of the configured ones",
+        help="results from elsewhere to report, in place of the configured ones",
     )
     parser.add_argument("--plan", action="store_true", help="print the plan, cell by cell, and stop")
     parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
@@ -163,11 +167,10 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
         before = [record["step_seconds"] for record in done if "step_seconds" in record]
         seconds = (statistics.median(before) if before else guess["seconds"]) + _CELL_OVERHEAD_S * (not before)
         rows.append((cell, to_do, seconds, bool(before)))
-        real = cell.settings["store"].get("server") != "embedded" and cell.settings["store"]["kind"] != "posix"
         totals["records"] += to_do
         totals["seconds"] += seconds * to_do
         totals["bytes"] += guess["bytes"] * to_do
-        totals["requests"] += guess["requests"] * to_do * real
+        totals["requests"] += guess["requests"] * to_do * stores.of(cell.settings["store"]).elsewhere
     datasets = matrix.datasets(cells)
     absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
     disk = sum(program.data_bytes(datasets[name]) for name in absent)
@@ -230,7 +233,7 @@ def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
         raise Problem("nothing was started")
 
 
-def _folder(config: dict, cell: matrix.Cell) -> Path:
+def _folder(config: dict, cell: Cell) -> Path:
     return Path("results", config["run"], cell.study, "records", cell.name)
 
 

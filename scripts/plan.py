@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.frame.study import Cell
 from scripts.lib.program import json_object, run, write_json, write_text
 
 
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def plan(config: dict, study: str, cells: list[matrix.Cell]) -> dict:
+def plan(config: dict, study: str, cells: list[Cell]) -> dict:
     """Return what the steps of a study need to know: {"status", "run", "study", "cells": {name: …}}."""
     positions = matrix.order(config, study, cells)
     return {
@@ -49,7 +50,7 @@ def _of_level(value: float | dict[str, float], levels: dict[str, str]) -> float:
     return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
 
 
-def matrix_csv(factors: list[str], cells: list[matrix.Cell], omitted: list[matrix.Omitted]) -> str:
+def matrix_csv(factors: list[str], cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
     """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
     text = io.StringIO()
     writer = csv.DictWriter(text, ["cell", *factors, "omitted", "twin_of"], lineterminator="\n")

@@ -7,17 +7,19 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from scripts.frame import config as configuration
-from scripts.frame import matrix, studies
-from scripts.lib import cache, host, memory, sizes
-from scripts.lib.program import Problem, run
-from scripts.stores import azure, s3
-from scripts.studies.blobs import patterns
+from scripts.frame import matrix
+from scripts.frame import study as studies
+from scripts.frame.study import Cell
+from scripts.lib import cache, host
+from scripts.lib.program import Problem, run, tool
+from scripts.stores import store as stores
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
@@ -50,57 +52,25 @@ def findings(config: dict) -> Iterator[Finding]:
         else "only Linux is supported",
     )
     yield from _tools(config)
-    mpi = config["studies"].get("blobs", {}).get("mpi")
-    # Machines that a launcher or a hostfile adds are looked at by the cells themselves.
-    if mpi is not None and not mpi.keys() & {"launcher", "hostfile"}:
-        yield _try("memory", lambda: _memory(matrix.expand(config, "blobs")[0]))
-    for folder, use in _uses(config).items():
+    cells = {study: matrix.expand(config, study)[0] for study in config["studies"]}
+    for study, of_study in cells.items():
+        for what, look in studies.of(study).needs(config, of_study):
+            yield _try(what, look)
+    for folder, use in _uses(config, cells).items():
         yield from _folder(folder, use)
-    for name, store in config["stores"].items():
-        if store["kind"] != "posix":
-            yield from _service(name, store)
+    for name, spec in config["stores"].items():
+        for what, look in stores.of(spec).check():
+            yield _try(f"store {name} {what}".rstrip(), look)
 
 
 def _tools(config: dict) -> Iterator[Finding]:
     kinds = {library["kind"] for library in config["libraries"].values()}
     if "source" in kinds:
-        for tool, package in {"gcc": "gcc", "g++": "g++", "make": "make"}.items():
-            found = shutil.which(tool)
-            yield f"tool {tool}", bool(found), found or f"apt install {package}, or dnf install {package}"
-    if "volumes" in config["studies"]:
-        found = shutil.which("fio")
-        yield "tool fio", bool(found), found or "apt install fio, or dnf install fio"
-    if launcher := config["studies"].get("blobs", {}).get("mpi", {}).get("launcher"):
-        found = shutil.which(launcher[0])
-        yield f"tool {launcher[0]}", bool(found), found or "load the cluster's module for it, or correct mpi.launcher"
+        for name, package in {"gcc": "gcc", "g++": "g++", "make": "make"}.items():
+            yield _try(f"tool {name}", partial(tool, name, remedy=f"apt install {package}, or dnf install {package}"))
     if "conda" in kinds:
-        found = shutil.which("conda") or shutil.which("mamba")
-        yield (
-            "tool conda",
-            bool(found),
-            found or "install conda and call Snakemake with --sdm conda, or use kind: source",
-        )
-
-
-def _memory(cells: list[matrix.Cell]) -> str:
-    """Say how much the processes of the largest cell take; each cell of blobs looks again when it begins."""
-    count, needed = max(map(_processes, cells), key=lambda one: one[1])
-    free = memory.available()
-    processes = "process needs" if count == 1 else "processes need"
-    words = f"{count} {processes} {sizes.text(needed)}, {sizes.text(free)} are free"
-    if needed > free:
-        raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
-    return words
-
-
-def _processes(cell: matrix.Cell) -> tuple[int, int]:
-    """Return how many processes a cell of blobs has, and the bytes that they take together."""
-    data, count = cell.settings["data"], int(cell.levels["processes"])
-    size = sizes.in_bytes(data["size"])
-    layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
-    manifest = {"dataset": cell.dataset, "layout": layout, "files": [{}] * data["objects"]}
-    plan = patterns.of(cell.settings, manifest)
-    return count, sum(plan.buffer_bytes(rank) + memory.SPARE for rank in range(count))
+        remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
+        yield _try("tool conda", partial(tool, "conda", "mamba", remedy=remedy))
 
 
 @dataclass
@@ -116,32 +86,31 @@ class _Use:
     attributes: bool = False
 
 
-def _uses(config: dict) -> dict[Path, _Use]:
+def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
     """Return the folders that a run of `config` writes to and what it does there.
 
     Generated files lie in results/, where a posix store without a path reads them; a store with a path and an embedded
     server have a copy. Objects that are made as they are put into a store are there alone.
     """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
-    for study in config["studies"]:
+    for study, cells in cells_of.items():
         program = studies.of(study)
-        cells, _ = matrix.expand(config, study)
         known = matrix.datasets(cells)
         sizes = {name: program.data_bytes(data) for name, data in known.items()}
         made = {name: program.made_bytes(data) for name, data in known.items()}
         uses[Path("results")].size += sum(made.values())
         for name in {cell.levels["store"] for cell in cells}:
-            store, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
-            embedded = store.get("server") == "embedded"
-            if (store["kind"] != "posix" and not embedded) or "device" in store:
+            spec, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]
+            store = stores.of(spec)
+            if store.elsewhere or "device" in spec:
                 continue
-            use = uses.setdefault(Path(store.get("path", "results")), _Use())
-            copied = embedded or "path" in store
+            use = uses.setdefault(Path(spec.get("path", "results")), _Use())
+            copied = store.embedded or "path" in spec
             read = {cell.dataset for cell in of_store if cell.dataset}
             use.size += sum(sizes[dataset] for dataset in read if copied or not made[dataset])
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
-            use.attributes |= embedded and store["kind"] == "s3"
+            use.attributes |= store.embedded and store.attributes
             use.made |= any(cell.dataset for cell in of_store)
     return uses
 
@@ -193,30 +162,9 @@ def _attributes(path: Path) -> str:
     except OSError as error:
         raise Problem(
             f"no user attributes on {host.mount(path)['file_system']} ({error.strerror});"
-            " the embedded S3 server needs them: put the clone on another file system"
+            " the embedded server needs them: put the clone on another file system"
         ) from error
-    return "user attributes work (the embedded S3 server needs them)"
-
-
-def _service(name: str, store: dict) -> Iterator[Finding]:
-    if store.get("server") == "embedded":
-        yield f"store {name}", True, "embedded, served on the loopback"
-        return
-    what, credentials, look = {
-        "s3": ("bucket", _credentials, _bucket),
-        "azure-blob": ("container", azure.credentials, azure.reachable),
-        "azure-files": ("share", azure.credentials, azure.reachable),
-    }[store["kind"]]
-    yield _try(f"store {name} credentials", lambda: credentials(store))
-    yield _try(f"store {name} {what}", lambda: look(store))
-
-
-def _bucket(store: dict) -> str:
-    return s3.reachable(s3.client(store, store.get("endpoint"), None), store)
-
-
-def _credentials(store: dict) -> str:
-    return "found" if s3.environment_credentials(store) else "anonymous, none needed"
+    return "user attributes work (the embedded server needs them)"
 
 
 def _try(what: str, look: Callable[[], str]) -> Finding:

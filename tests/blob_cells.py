@@ -13,7 +13,12 @@ import steady
 from conftest import ROOT, artefact
 
 from scripts.lib import objects
-from scripts.stores import addresses, azure, s3, servers
+from scripts.stores import store as stores
+from scripts.stores.azure import addresses
+from scripts.stores.azure import client as azure
+from scripts.stores.azure.server import extents
+from scripts.stores.s3 import client as s3
+from scripts.stores.servers import Served
 from scripts.studies.blobs import mpi, study
 from scripts.studies.blobs.make import make
 
@@ -110,7 +115,7 @@ class Cell:
         """Measure the cell; returns the program's part of the record, with the study's own verdict as `reasons`."""
         status, record, words = self.converse()
         assert status == 0, words
-        record["reasons"] = study.faults(record, self.settings)
+        record["reasons"] = study.STUDY.faults(record, self.settings)
         return record
 
     def problem(self) -> str:
@@ -161,7 +166,7 @@ class Store:
     """A real server with cells whose objects are in it."""
 
     kind: str
-    served: servers.Served
+    served: Served
 
     def cell(self, folder: Path, **levels: object) -> Cell:
         """Make a cell and put its objects into the server, with the server's files as the step tells them."""
@@ -178,7 +183,7 @@ class Store:
         for entry in here.manifest["files"]:
             self.put(entry["name"], objects.stream(entry).read())
         folder = self.served.folder
-        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else servers.extents(folder)
+        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else extents(folder)
         here.job["local_files"] = sorted(map(str, files))
         return here
 
@@ -221,9 +226,9 @@ _ENTRIES = {
 @contextlib.contextmanager
 def serving(kind: str, folder: Path, environments: Path) -> Iterator[Store]:
     """Serve a kind of store for the length of a `with` block."""
-    start = {"s3": servers.s3, "azure-blob": servers.azurite}[kind]
+    binaries = artefact(environments / "servers.json")
     with (
         open(folder / "log", "w", encoding="utf-8") as log,
-        start(artefact(environments / "servers.json"), folder / "store", None, log) as served,
+        stores.of(_ENTRIES[kind]).serve(binaries, folder / "store", None, log) as served,
     ):
         yield Store(kind, served)

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts import facts as facts_program
-from scripts import tables as program
 from scripts.lib import sizes
 from scripts.studies.blobs.patterns import WHOLE
 from scripts.studies.blobs.report import data
 from scripts.studies.blobs.report.words import FACTORS
-from tests.records import sealed
+from scripts.studies.blobs.study import reader
+from tests.records import merge, sealed
 
 MIB = 2**20
 SIZES = ("1MiB", "4MiB", "16MiB", "64MiB")
@@ -92,7 +91,7 @@ def build(
             path = named / row["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(sealed(record), encoding="utf-8")
-            readers += [facts_program.reader(row["cell"], record)] if "memory" in record else []
+            readers += [reader(row["cell"], record)] if "memory" in record else []
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"store": "s3", "pattern": "mpi-io"})
     left_out |= {"cell": "", "omitted": "MPI-IO reads files, not a store of the kind s3"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
@@ -104,8 +103,7 @@ def build(
 
 def gather(folder: Path, compare: Sequence[dict] = ()) -> None:
     """Run the program on a run."""
-    given = ["--matrix", f"{folder}/matrix.csv", "--records", f"{folder}/records", "--out", str(folder)]
-    program.main(["--run", "synthetic", "--study", "blobs", "--config-study", json.dumps({"compare": compare}), *given])
+    merge(folder, ".", "blobs", compare=compare)
 
 
 def load(folder: Path) -> data.Results:

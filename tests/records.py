@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts import tables as program
+from scripts import gather as program
+from scripts.frame import study as studies
 from scripts.frame.records import digest
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
@@ -91,14 +92,27 @@ def failed(record: dict, *reasons: str) -> dict:
 
 def gather(folder: Path, out: str = "out", **settings: object) -> list[pd.DataFrame]:
     """Run the program on a synthetic run; return samples, cells and verdicts, text columns as text."""
-    told = json.dumps({"compare": COMPARE, **settings})
-    arguments = ["--run", "synthetic", "--study", "shots", "--config-study", told, "--matrix", f"{folder}/matrix.csv"]
-    program.main([*arguments, "--records", f"{folder}/records", "--out", f"{folder}/{out}"])
+    merge(folder, out, "shots", compare=settings.pop("compare", COMPARE), **settings)
     texts = dict.fromkeys((*FACTORS, "control", "hdf5", "reasons", "note", "baseline", "contender"), str)
     missing = {"keep_default_na": False, "na_values": {"p": "", "ratio": ""}}
     return [
         pd.read_csv(folder / out / f"{name}.csv", dtype=texts, **missing) for name in ("samples", "cells", "verdicts")
     ]
+
+
+def merge(folder: Path, out: str, study: str, imported: Path | None = None, **section: object) -> None:
+    """Merge the records of a synthetic run into its tables, as the program does, in a folder beside them."""
+    config = {"equivalence_percent": 5, "seed": 1, "stores": {}, **section, "studies": {study: section}}
+    matrix, kept = program.read(folder, "synthetic", study)
+    elsewhere = studies.of(study).imported(imported) if imported else {}
+    program.write(program.merged(config, study, matrix, kept, elsewhere), folder / out)
+
+
+def facts(config: dict, study: str, results: Path, imported: Path | None = None) -> dict:
+    """Return what the program says of a synthetic run beside its tables."""
+    _, kept = program.read(results / study, config["run"], study)
+    elsewhere = studies.of(study).imported(imported) if imported else {}
+    return program.facts.facts(config, study, results, kept, elsewhere)
 
 
 def chosen(table: pd.DataFrame, **levels: object) -> pd.DataFrame:

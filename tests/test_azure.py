@@ -21,7 +21,11 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix, measuring
 from scripts.lib import objects
 from scripts.plan import plan
-from scripts.stores import addresses, azure, servers, serving
+from scripts.stores import serving
+from scripts.stores.azure import addresses
+from scripts.stores.azure import client as azure
+from scripts.stores.azure import server as azurite_server
+from scripts.stores.servers import Served
 
 MIB = 2**20
 EMBEDDED = {"kind": "azure-blob", "container": "bench", "prefix": "some/folder", "server": "embedded"}
@@ -30,7 +34,7 @@ _SAS = "sv=2024-01-01&sig=of-the-tests"
 BUCKET = {"bucket": "bench", "prefix": "some/folder", "region": "us-east-1", "anonymous": False}
 
 
-def service(served: servers.Served, **options: object) -> BlobServiceClient:
+def service(served: Served, **options: object) -> BlobServiceClient:
     """Return a client of Azure's own SDK for an embedded server."""
     url = f"{served.endpoint}/{served.credentials['account']}"
     return BlobServiceClient(url, credential=served.credentials["key"], **options)
@@ -81,7 +85,7 @@ def account(tmp_path_factory: pytest.TempPathFactory, environments: Path):
     binaries = artefact(environments / "servers.json")
     with (
         open(folder / "log", "w", encoding="utf-8") as log,
-        servers.azurite(binaries, folder / "azurite", None, log) as served,
+        azurite_server.serve(binaries, folder / "azurite", None, log) as served,
     ):
         with service(served) as client:
             client.create_container("bench")
@@ -94,7 +98,7 @@ def azurite(tmp_path: Path, environments: Path):
 
     def start(network: dict | None = None):
         binaries = artefact(environments / "servers.json")
-        return servers.azurite(binaries, tmp_path / "azurite", network, log, servers.SAVE_S)
+        return azurite_server.serve(binaries, tmp_path / "azurite", network, log, azurite_server.SAVE_S)
 
     with open(tmp_path / "azurite.log", "w", encoding="utf-8") as log:
         yield start
@@ -116,9 +120,11 @@ def test_blobs_are_still_there_when_the_server_is_started_again_with_another_key
         second.credentials["key"], key = first.credentials["key"], second.credentials["key"]
         with pytest.raises(HttpResponseError, match="AuthorizationFailure"):
             service(second).get_container_client("kept").download_blob("small")
-    held = sum(path.stat().st_size for path in servers.extents(tmp_path / "azurite"))
+    held = sum(path.stat().st_size for path in azurite_server.extents(tmp_path / "azurite"))
     assert held == sum(map(len, contents.values()))
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and path not in servers.extents(path.parents[1])]
+    written = [
+        path for path in tmp_path.rglob("*") if path.is_file() and path not in azurite_server.extents(path.parents[1])
+    ]
     assert len(written) >= 3
     assert [path for path in written if key.encode() in path.read_bytes()] == []
 
@@ -235,7 +241,7 @@ def test_a_file_system_that_is_not_mounted_is_not_replaced_by_the_disk_beneath(t
 def test_an_account_that_cannot_be_used_is_one_line(
     tmp_path, environments, manifest, account, change, credentials, line
 ):
-    url = f"{account.endpoint}/{servers.ACCOUNT}"
+    url = f"{account.endpoint}/{azurite_server.ACCOUNT}"
     store = {"kind": "azure-blob", "container": "bench", "prefix": credentials, "account_url": url} | change
     env = account_environment(account, credentials)
     store = {key: value for key, value in store.items() if value is not None}
@@ -268,7 +274,7 @@ def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
         assert done.stderr.startswith(f"problem: {line}")
 
 
-def account_environment(served: servers.Served, credentials: str) -> dict[str, str]:
+def account_environment(served: Served, credentials: str) -> dict[str, str]:
     """Return the variables in which a user gives credentials, right or wrong."""
     whole = addresses.connection_string(served.endpoint, served.credentials)
     if credentials in ("key", "wrong key", "no key"):
@@ -281,10 +287,10 @@ def account_environment(served: servers.Served, credentials: str) -> dict[str, s
     return {azure.CONNECTION: texts[credentials]} if credentials in texts else {}
 
 
-def signature(served: servers.Served, hours: int, *, write: bool) -> str:
+def signature(served: Served, hours: int, *, write: bool) -> str:
     """Return a SAS token of the container, for hours from now."""
     return generate_container_sas(
-        servers.ACCOUNT,
+        azurite_server.ACCOUNT,
         "bench",
         account_key=served.credentials["key"],
         permission=ContainerSasPermissions(read=True, list=True, write=write, create=write),
@@ -294,7 +300,7 @@ def signature(served: servers.Served, hours: int, *, write: bool) -> str:
 
 
 def test_a_container_of_ones_own_is_filled_and_found_with_a_sas_token(tmp_path, environments, manifest, account):
-    url = f"{account.endpoint}/{servers.ACCOUNT}"
+    url = f"{account.endpoint}/{azurite_server.ACCOUNT}"
     store = {"kind": "azure-blob", "container": "bench", "prefix": "", "account_url": url}
     env = {azure.SAS: signature(account, hours=1, write=True)}
     assert provided(store, manifest, tmp_path, environments, **env)["upload"]["uploaded"] == 2
@@ -338,7 +344,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
         assert done.returncode == 0, done.stderr
         return artefact(out)
 
-    url = f"{account.endpoint}/{servers.ACCOUNT}"
+    url = f"{account.endpoint}/{azurite_server.ACCOUNT}"
     key = addresses.connection_string(account.endpoint, account.credentials)
     assert (
         provided(cell.settings["store"], made, tmp_path, environments, **{azure.CONNECTION: key})["account_url"] == url

@@ -147,7 +147,7 @@ def test_each_size_has_its_own_objects_and_iterations():
     section = {"data": {"objects": {"1MiB": 4, "1GiB": 1}}, "iterations": {"1MiB": 100, "1GiB": 2}}
     cells, _ = matrix.expand(resolved(section, size=["1MiB", "1GiB"]), "blobs")
     assert [(cell.settings["iterations"], cell.settings["data"]["objects"]) for cell in cells] == [(100, 4), (2, 1)]
-    assert [study.data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
+    assert [study.STUDY.data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
 
 
 def test_patterns_and_processes_of_a_size_read_the_same_objects():
@@ -157,7 +157,7 @@ def test_patterns_and_processes_of_a_size_read_the_same_objects():
 
 def test_the_cost_is_what_all_processes_read_in_all_rounds():
     config = resolved({"iterations": 10, "ceiling_rounds": 2}, pattern=["single-file", "sections"], size=["16MiB"])
-    single, sections = (study.estimate(cell.settings) for cell in matrix.expand(config, "blobs")[0])
+    single, sections = (study.STUDY.estimate(cell.settings) for cell in matrix.expand(config, "blobs")[0])
     assert single["bytes"] == 12 * 4 * 16 * 2**20 == 4 * sections["bytes"]
     assert single["requests"] == 12 * 4 * 4 == 4 * sections["requests"]
 
@@ -166,7 +166,7 @@ def test_the_cost_of_what_is_larger_than_an_operation_has_the_reading_that_verif
     section = {"iterations": 2, "ceiling_rounds": 3}
     config = resolved(section, pattern=["sections"], size=["1GiB"], operation_size=["16MiB"])
     (cell,), _ = matrix.expand(config, "blobs")
-    assert study.estimate(cell.settings)["bytes"] == 3 * 2**30 + 3 * 4 * 16 * 2**20
+    assert study.STUDY.estimate(cell.settings)["bytes"] == 3 * 2**30 + 3 * 4 * 16 * 2**20
 
 
 def record(**changes: object) -> dict:
@@ -196,7 +196,7 @@ def record(**changes: object) -> dict:
     ],
 )
 def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str | None):
-    found = study.faults(record(**changes), {})
+    found = study.STUDY.faults(record(**changes), {})
     assert found == [] if fault is None else found[0].startswith(fault)
 
 
@@ -213,7 +213,7 @@ def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str 
 def test_what_is_not_its_label_fails(changes: dict, failure: str | None):
     (cell,), _ = matrix.expand(resolved(store=["s3"]), "blobs")
     manifest = {"dataset": "blobs-1MiB", "layout": {"size_bytes": 2**20}}
-    found = study.failures(record(**changes), cell.settings, manifest)
+    found = study.STUDY.failures(record(**changes), cell.settings, manifest)
     assert found == [] if failure is None else found[0].startswith(failure)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts import facts as facts_program
+from scripts.frame import facts as facts_program
 from scripts.lib.program import Problem
 from scripts.report import comparisons as ratios
 from scripts.report import judgement
+from scripts.stores import store as stores
 from scripts.studies.blobs import patterns
 from scripts.studies.blobs.report import (
     PATTERNS,
@@ -317,17 +318,12 @@ def test_limits_say_what_stands_in_a_cloud_s_place(run: data.Results):
     told = " ".join(caveats.limits(run))
     for part in ("not a verdict for AWS", "more MPI processes ran than there are cores", "one machine", "hypervisor"):
         assert part in told
-    stores = {
-        "azure": {"kind": "azure-blob", "server": "embedded"},
-        "blob": {"kind": "azure-blob"},
-        "lustre": {"kind": "posix"},
-    }
-    [embedded] = facts_program._limits("azure", stores["azure"], set())
+    embedded = stores.of({"kind": "azure-blob", "server": "embedded"}).limits(set())
     assert "Azurite" in embedded
     assert "shares with what reads" in embedded
     assert "not a verdict for Azure" in embedded
-    assert "other users are not controlled" in facts_program._limits("blob", stores["blob"], set())[0]
-    assert "elsewhere (lustre)" in facts_program._limits("lustre", stores["lustre"], {"lustre"})[0]
+    assert "other users are not controlled" in stores.of({"kind": "azure-blob"}).limits(set())
+    assert "elsewhere (lustre)" in stores.of({"kind": "posix"}).limits({"lustre"})
 
 
 def test_control_and_what_cannot_exist_are_told(run: data.Results):

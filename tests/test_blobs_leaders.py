@@ -104,7 +104,7 @@ def test_noise_is_rarely_called_the_fastest_at_any_size():
     for _ in range(runs):
         found = pd.DataFrame([row | alike | {"repeat": n} for n in range(1, 7) for row in rows])
         found["seconds total"] = np.exp(random.normal(0, 0.3, len(found)))
-        table = verdicts.verdicts_table(matrix, found, [], contest=study.contest)
+        table = verdicts.verdicts_table(matrix, found, [], contest=study.STUDY.contest)
         alarms += bool(table["verdict"].isin(("faster", "slower")).any())
     # 5 % in the mean; as one family for each size it would be 30 %.
     assert alarms <= 0.12 * runs

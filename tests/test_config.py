@@ -13,7 +13,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
 
-CONFIGS = sorted(path for path in (ROOT / "config").glob("*.yaml") if path.name != "schema.yaml")
+CONFIGS = sorted((ROOT / "config").glob("*.yaml"))
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts import tables as tables_program
 from scripts.report import account, answer, findings, judgement, names, pages
 from scripts.report import comparisons as ratios
 from scripts.report.markup import markdown_line
@@ -357,9 +356,7 @@ def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
 def test_tables_made_of_records_are_understood(tmp_path: Path):
     cells = records.synthetic_cells()
     records.write_synthetic_run(tmp_path, cells, ratio=lambda cell: 1.5 if cell["library"] == "hdf5-2.0.0" else 1.0)
-    study = '{"compare": [{"factor": "library", "baseline": "hdf5-1.14.6"}]}'
-    given = ["--matrix", str(tmp_path / "matrix.csv"), "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
-    assert tables_program.main(["--run", "synthetic", "--study", "shots", "--config-study", study, *given]) == 0
+    records.gather(tmp_path, out=".", compare=[{"factor": "library", "baseline": "hdf5-1.14.6"}])
     run = results.load(tmp_path)
     assert run.absent == ()
     assert sum(len(one.rows) for one in findings.find(run) if one.verdict == "slower") == 24

@@ -11,6 +11,7 @@ from conftest import ROOT, launched, program
 from scripts import launch, preflight
 from scripts.frame.records import write as write_record
 from scripts.lib import memory
+from scripts.lib.program import Problem
 from tests.fio_files import make_battery
 
 CONFIG = {
@@ -195,6 +196,12 @@ def test_paths_are_words_and_one_with_a_blank_is_quoted_or_alone(tmp_path, monke
     (tmp_path / "my results").touch()
     assert launch.paths(["my results"]) == ["my results"]
     assert launch.paths(["'my results' other", "third"]) == ["my results", "other", "third"]
+
+
+def test_results_from_elsewhere_need_a_study_that_imports_some(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(Problem, match=r"quick\.yaml has no study that imports results; name another configuration"):
+        launch.main(["--configfile", "config/quick.yaml", "--imports", str(tmp_path), "--plan"])
 
 
 @pytest.mark.parametrize("name", ["a{b}.json", "a\nb.json"])

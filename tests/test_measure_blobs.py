@@ -145,7 +145,7 @@ def test_the_spans_of_machines_are_not_mixed():
 def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(cell):
     here = cell(processes="2")
     here.pretend(
-        "from scripts.readers import posix\nread, calls = posix.Reader.read, []\n"
+        "from scripts.stores.posix import reader as posix\nread, calls = posix.Reader.read, []\n"
         "def once(self, *arguments):\n"
         "    calls.append(arguments[2].nbytes)\n"
         "    if len([one for one in calls if one]) == 1 or not calls[-1]:\n"
@@ -200,7 +200,7 @@ def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
 def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
     here = cell(cache="warm")
     here.pretend(
-        f"{steady.PRELUDE}from scripts.lib import cache\nfrom scripts.readers import posix\n"
+        f"{steady.PRELUDE}from scripts.lib import cache\nfrom scripts.stores.posix import reader as posix\n"
         "read = posix.Reader.read\n"
         "def lose(self, *arguments):\n"
         "    read(self, *arguments)\n"
@@ -315,19 +315,22 @@ def test_the_record_says_what_held(cell):
 
 def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
     plain, collective = (cell(pattern=pattern).measure()["modules"] for pattern in ("sections", "mpi-io-collective"))
-    assert "scripts.readers.s3" in plain
+    assert "scripts.stores.s3.reader" in plain
     assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
 
 
-@pytest.mark.parametrize("folder, programs", [("stores", "step"), ("readers", "studies.blobs.read")])
-def test_whichever_store_a_process_has_loaded_it_is_the_same_code(folder, programs):
+@pytest.mark.parametrize("program", ["step", "studies.blobs.read"])
+def test_whichever_store_a_process_has_loaded_it_is_the_same_code(program):
     """Stores that are compared are read by modules of their own; what they import counts too."""
-    found = set()
-    for module in (path.stem for path in (ROOT / "scripts" / folder).glob("*.py")):
-        code = f"import sys, scripts.{programs}, scripts.{folder}.{module}; print(*sys.modules)"
+    found, everything = set(), set(provenance.package("stores"))
+    for folder in ("posix", "s3", "azure"):
+        modules = [path.stem for path in (ROOT / "scripts/stores" / folder).glob("[a-z]*.py")]
+        names = ", ".join(f"scripts.stores.{folder}.{module}" for module in modules)
+        code = f"import sys, scripts.{program}, {names}; print(*sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
         loaded = {name for name in done.stdout.split() if name.startswith("scripts.")}
-        found.add(frozenset(loaded | set(provenance.package(folder))) - {"scripts.readers", "scripts.stores"})
+        assert f"scripts.stores.{folder}.reader" in loaded
+        found.add(provenance.code_sha256(loaded | everything))
     assert len(found) == 1
 
 

@@ -13,7 +13,7 @@ from conftest import artefact, processes_of
 from steady import locked
 
 from scripts.lib import provenance
-from scripts.studies.shots import study as validity
+from scripts.studies.shots import study
 
 
 @pytest.fixture
@@ -435,8 +435,9 @@ def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, ke
     kept = {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
     good = {**good_record, "cache": kept}
     changed = {**good, block: {**good[block], key: value}}
-    assert [line for line in validity.faults(changed, {}) if line.startswith(reason)]
-    assert validity.faults(good, {}) == []
+    settings = {"cell": {"page_buffer": "unset"}}
+    assert [line for line in study.STUDY.faults(changed, settings) if line.startswith(reason)]
+    assert study.STUDY.faults(good, settings) == []
 
 
 def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record):
@@ -444,7 +445,7 @@ def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record)
     manifest = {"dataset": "d", "layout": {}}
     settings = {**here.cell.settings, "cell": {**here.cell.settings["cell"], "driver": None}}
     for requests, many in (({}, 1), ({"GET": {"count": 3}}, 0)):
-        reasons = validity.failures({**good_record, "requests": requests}, settings, manifest)
+        reasons = study.STUDY.failures({**good_record, "requests": requests}, settings, manifest)
         assert len([reason for reason in reasons if "no request reached the embedded server" in reason]) == many
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scripts import facts as facts_program
+from scripts.frame import facts as facts_program
 from scripts.frame import records
 from scripts.lib.program import Problem
 from scripts.report import account
@@ -15,6 +15,7 @@ from tests.blobs_tables import build, cells
 from tests.blobs_tables import gather as gather_blobs
 from tests.pages import write
 from tests.records import FEW, chosen, failed, gather, newer_is, sealed, synthetic_cells, write_synthetic_run
+from tests.records import facts as facts_of
 from tests.volumes_records import battery, write_run
 from tests.volumes_records import gather as gather_volumes
 
@@ -244,7 +245,7 @@ def test_whichever_part_of_a_record_is_odd_the_page_is_made(tmp_path, request, c
     (run / "plan.json").write_text(json.dumps({"cells": plan}))
     stores = {name: {"kind": "posix"} for name in ("disk", "s3", "azure")}
     config = {"run": "synthetic", "repeats": 2, "equivalence_percent": 5, "libraries": {}, "stores": stores}
-    facts = facts_program.facts(config | {"studies": {study: {"batteries": 1}}}, study, run.parent)
+    facts = facts_of(config | {"studies": {study: {"batteries": 1}}}, study, run.parent)
     (run / "facts.json").write_text(json.dumps(facts))
     page = write(study, run, tmp_path / f"{study}.html").with_suffix(".md").read_text()
     assert "failed" in page

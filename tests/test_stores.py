@@ -21,9 +21,15 @@ from steady import keep_pages, locked
 
 from scripts import preflight
 from scripts.frame import measuring
-from scripts.lib import cache, processes
+from scripts.lib import cache, objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import addresses, s3, servers, serving, statsd
+from scripts.stores import serving, statsd
+from scripts.stores import store as stores
+from scripts.stores.azure import addresses
+from scripts.stores.azure import server as azurite
+from scripts.stores.s3 import client as s3
+from scripts.stores.s3 import server as versitygw
+from scripts.stores.servers import Served
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -301,13 +307,30 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
         binaries = artefact(environments / "servers.json")
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            servers.s3(binaries, tmp_path / "s", None, log) as served,
+            versitygw.serve(binaries, tmp_path / "s", None, log) as served,
         ):
             assert client_of(served).list_buckets()["Buckets"] == []
             assert not served.dead()
 
 
-def client_of(served: servers.Served):
+def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
+    entry = objects.entry("large.bin", 40 * 2**20, 1, 0)
+    store = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
+    store = stores.of(store | {"anonymous": False})
+    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
+    assert store.provide("blobs-large", [(entry, None)], place, print)["upload"] == {
+        "uploaded": 1,
+        "found": 0,
+        "retries": 0,
+    }
+    binaries = artefact(environments / "servers.json")
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, place.folder, None, log) as served:
+        s3 = client_of(served)
+        assert s3.head_object(Bucket="parts", Key="blobs-large/large.bin")["ETag"].endswith('-3"')
+        assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
+
+
+def client_of(served: Served):
     keys = served.credentials
     return boto3.client(
         "s3",
@@ -320,7 +343,10 @@ def client_of(served: servers.Served):
 
 def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_delivered(tmp_path, environments):
     binaries = artefact(environments / "servers.json")
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, servers.s3(binaries, tmp_path / "s", {}, log) as served:
+    with (
+        open(tmp_path / "log", "w", encoding="utf-8") as log,
+        versitygw.serve(binaries, tmp_path / "s", {}, log) as served,
+    ):
         s3 = client_of(served)
         s3.create_bucket(Bucket="counted")
         s3.put_object(Bucket="counted", Key="object", Body=b"x" * 1_000_000)
@@ -364,7 +390,7 @@ def test_an_emulated_network_delays_and_limits(tmp_path, environments):
     for name, network in {"bare": {}, "slow": {"latency_ms": 50, "bandwidth_mib_s": 10}}.items():
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            servers.s3(binaries, tmp_path / name, network, log) as served,
+            versitygw.serve(binaries, tmp_path / name, network, log) as served,
         ):
             s3 = client_of(served)
             s3.create_bucket(Bucket="slow")
@@ -405,7 +431,7 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     program.chmod(0o755)
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served = stack.enter_context(servers.azurite(binaries, tmp_path / "store", None, log))
+        served = stack.enter_context(azurite.serve(binaries, tmp_path / "store", None, log))
         child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
         with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):

@@ -12,7 +12,6 @@ import pytest
 from markdown_it import MarkdownIt
 from nbconvert.filters import markdown2html
 
-from scripts import facts as facts_program
 from scripts.frame import config as configuration
 from scripts.report import markup, notebook, plot_html, plot_svg
 from scripts.report.plot import Figure, Panel, Rule, legible
@@ -20,7 +19,7 @@ from scripts.studies.blobs.report import data as blobs
 from scripts.studies.blobs.report.words import FACTORS as OF_BLOBS
 from scripts.studies.shots.report import results as shots
 from scripts.studies.volumes.report import data as volumes
-from tests import blobs_tables, browser, report_tables, volumes_records, volumes_tables
+from tests import blobs_tables, browser, records, report_tables, volumes_records, volumes_tables
 from tests.fio_files import imported, make_battery, ours, tarball
 from tests.pages import write
 
@@ -176,7 +175,7 @@ def of_a_tarball(folder: Path) -> Path:
     run = volumes_records.write_run(folder / "volumes", imported=artefact["records"], left_out=artefact["left_out"])
     volumes_records.gather(run)
     (run / "plan.json").write_text('{"cells": {}}', encoding="utf-8")
-    told = facts_program.facts(configuration.load("config/import.yaml"), "volumes", folder)
+    told = records.facts(configuration.load("config/import.yaml"), "volumes", folder, run / "imported.json")
     (run / "out" / "facts.json").write_text(json.dumps(told), encoding="utf-8")
     return run / "out"
 

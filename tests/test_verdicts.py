@@ -5,6 +5,7 @@ import math
 import pandas as pd
 import pytest
 
+from scripts import gather as gather_program
 from scripts.lib.program import Problem
 from scripts.statistics import tables, verdicts
 from tests.records import COMPARE, FEW, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
@@ -36,7 +37,8 @@ def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
 def test_a_family_is_corrected_jointly(tmp_path):
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
-    runs, _ = tables.read_records(run / "records", matrix, "synthetic", "shots")
+    _, kept = gather_program.read(run, "synthetic", "shots")
+    runs, _ = tables.runs_and_samples(matrix, kept)
     whole = chosen(verdicts.verdicts_table(matrix, runs, COMPARE[:1]), metric="total")
     alone = pd.concat(
         verdicts.verdicts_table(part, runs, COMPARE[:1])

@@ -1,14 +1,13 @@
 """The tables of the volumes study say what the records hold, measured here or elsewhere, whole or not."""
 
-import json
 import math
 from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
 
+from scripts import gather as program
 from scripts.lib.program import Problem
-from scripts.studies.volumes import gather as program
 from scripts.studies.volumes import tables
 from tests.records import failed
 from tests.volumes_records import (
@@ -466,9 +465,9 @@ def test_a_problem_writes_no_table(tmp_path):
         gather(run, limits=["nobody's"])
     assert not (run / "out").exists()
     with pytest.raises(Problem, match="not JSON"):
-        program.main(["--run", "a", "--config-study", "{", "--matrix", "m", "--records", "r", "--out", "o"])
+        program.main(["--config", "{", "--study", "volumes", "--results", "r"])
     with pytest.raises(Problem, match="no JSON object"):
-        program.main(["--run", "a", "--config-study", "[]", "--matrix", "m", "--records", "r", "--out", "o"])
+        program.main(["--config", "[]", "--study", "volumes", "--results", "r"])
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path):
@@ -503,10 +502,3 @@ def test_twins_and_omitted_cells_are_left_out(tmp_path):
     text += f"twin,disk,{JOB},none,,twin,,{cell}\n,s3,{JOB},none,,,fio does not write there,\n"
     (run / "matrix.csv").write_text(text, encoding="utf-8")
     assert gather(run)["cells"][["store", "n"]].values.tolist() == [["disk", 1]]
-
-
-def test_settings_have_defaults(tmp_path):
-    run = write_run(tmp_path, [battery("disk", STEADY)])
-    arguments = ["--matrix", f"{run}/matrix.csv", "--records", f"{run}/records", "--out", f"{run}/out"]
-    assert program.main(["--run", "synthetic", "--config-study", json.dumps({}), *arguments]) == 0
-    assert sorted(path.stem for path in (run / "out").iterdir()) == sorted(TABLES)

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.studies.volumes import gather as program
-from tests.records import sealed
+from tests.records import merge, sealed
 
 JOB = "etcd-published"
 OPTIONS = {"rw": "write", "ioengine": "sync", "fdatasync": "1", "size": "200m", "bs": "2300"}
@@ -163,19 +162,9 @@ def write_run(
 
 def gather(folder: Path, out: str = "out", **settings: object) -> dict[str, pd.DataFrame]:
     """Run the program on a run; return its tables by name, texts as texts and empty where there is nothing."""
-    told = json.dumps({"limits": ["etcd", "openshift"], **settings})
-    arguments = [
-        "--run",
-        "synthetic",
-        "--config-study",
-        told,
-        "--matrix",
-        f"{folder}/matrix.csv",
-        "--records",
-        f"{folder}/records",
-    ]
-    imported = [f"{folder}/imported.json"] if (folder / "imported.json").is_file() else []
-    assert program.main([*arguments, "--imported", *imported, "--out", f"{folder}/{out}"]) == 0
+    imported = folder / "imported.json"
+    asked = {"limits": ["etcd", "openshift"], "compare": [], **settings}
+    merge(folder, out, "volumes", imported if imported.is_file() else None, **asked)
     return {name: read(folder / out / f"{name}.csv") for name in TABLES}
 
 

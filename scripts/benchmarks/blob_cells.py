@@ -12,7 +12,9 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.plan import plan
-from scripts.stores import addresses, azure, servers
+from scripts.stores import store as stores
+from scripts.stores.azure import addresses
+from scripts.stores.servers import Served
 
 STORES = {
     "disk": {"kind": "posix"},
@@ -67,13 +69,13 @@ class Cell:
     @contextlib.contextmanager
     def served(self) -> Iterator[dict]:
         """Serve the store for readers of this process, in whose environment its address is; yields the location."""
-        start = {"s3": servers.s3, "azure-blob": servers.azurite}.get(self.store["kind"])
-        if start is None:
+        store = stores.of(self.store)
+        if not store.embedded:
             yield self.provision["location"]
             return
         with (
             open(self.folder / "server.log", "w", encoding="utf-8") as log,
-            start(read_json(self.folder / "servers.json"), Path(self.provision["folder"]), None, log) as served,
+            store.serve(read_json(self.folder / "servers.json"), Path(self.provision["folder"]), None, log) as served,
             _environment(_variables(self.store, served)),
         ):
             prefix = self.store["prefix"]
@@ -106,9 +108,9 @@ def _provided(folder: Path, cell: matrix.Cell, say: Say) -> Cell:
     return Cell(cell.name, own, cell.levels, store, read_json(manifest), read_json(out))
 
 
-def _variables(store: dict, served: servers.Served) -> dict[str, str]:
+def _variables(store: dict, served: Served) -> dict[str, str]:
     if store["kind"] == "azure-blob":
-        return {azure.CONNECTION: addresses.connection_string(served.endpoint, served.credentials)}
+        return {addresses.CONNECTION: addresses.connection_string(served.endpoint, served.credentials)}
     return {
         "AWS_ENDPOINT_URL": served.endpoint,
         "AWS_ACCESS_KEY_ID": served.credentials["access_key"],

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts import readers
 from scripts.benchmarks.blob_cells import Cell, cells
 from scripts.benchmarks.common import Row, Say, in_turn, timed
 from scripts.lib import sizes
 from scripts.lib.program import Problem
-from scripts.readers import Access
 from scripts.statistics import stats
-from scripts.stores import azure, s3
+from scripts.stores import store as stores
+from scripts.stores.azure import client as azure
+from scripts.stores.reading import Access
+from scripts.stores.s3 import client as s3
 from scripts.studies.blobs import caches, patterns
 
 ROUNDS = 16
@@ -65,7 +66,7 @@ def _against_bare(cell: Cell, location: dict, access: Access, say: Say) -> Row:
     bare, name = {"posix": _preadv, "s3": _get_object, "azure-blob": _download_blob}[cell.store["kind"]](
         cell, location, access, view
     )
-    reader = readers.of(cell.store, location, access)
+    reader = stores.of(cell.store).reader(location, access)
     identity = reader.identify(entry["name"])
     ours = timed(lambda: reader.read(entry["name"], [(0, _SIZE)], view, identity))
     what = f"{cell.store['kind']}: reader, chunks of {sizes.text(access.chunk_bytes)}, {access.concurrency} at once"
@@ -115,7 +116,7 @@ def _against_fio(cell: Cell, state: str, say: Say) -> Row:
     """Compare the reader with fio on the same file, blocks of the same size into a buffer of one block."""
     (entry,) = cell.manifest["files"]
     path, size = Path(cell.provision["local_files"][0]), entry["bytes"]
-    reader = readers.of(cell.store, cell.provision["location"], Access(_BLOCK, 1))
+    reader = stores.of(cell.store).reader(cell.provision["location"], Access(_BLOCK, 1))
     identity, view = reader.identify(entry["name"]), _touched(_BLOCK)
 
     def read() -> None:

@@ -23,7 +23,7 @@ from scripts.benchmarks.common import (
 )
 from scripts.frame import config as configuration
 from scripts.lib.program import Problem, read_json
-from scripts.stores import servers
+from scripts.stores.s3 import server
 
 REPEATS = 6
 STARTS = 7
@@ -118,7 +118,7 @@ def _served(folder: Path, artefacts: dict, network: dict | None) -> list[float]:
     with open(folder / "server.log", "w", encoding="utf-8") as log:
 
         def once() -> None:
-            with servers.s3(artefacts["servers"], folder / "empty", network, log):
+            with server.serve(artefacts["servers"], folder / "empty", network, log):
                 pass
 
         return [timed(once)() for _ in range(STARTS)]

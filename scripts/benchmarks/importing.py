@@ -14,11 +14,11 @@ FILES = (200, 2_000)
 ROUNDS = 3
 SECONDS_LIMIT = 30
 PEAK_LIMIT_MB = 1_000
-_STEPS = ("import", "tables", "facts", "report")
+_STEPS = ("import", "gather", "report")
 
 
 def rows(folder: Path, say: Say, sizes: tuple[int, ...] = FILES, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Import, tables, facts and report as the rules make them, one after the other; memory is that of the largest."""
+    """Import, tables and report as the rules make them, one after the other; memory is that of the largest."""
     for files in sizes:
         place = folder / str(files)
         study = place / "results" / "volumes"
@@ -49,26 +49,13 @@ def _commands(place: Path, study: Path) -> list[list[str]]:
     write_json(study / "plan.json", plan(config, "volumes", []))
     factors = [*configuration.factors("volumes"), "control"]
     write_text(study / "matrix.csv", matrix_csv(factors, [], []))
-    section = config["studies"]["volumes"]
-    judged = {key: section[key] for key in ("limits", "compare")} | {"equivalence_percent": 5, "seed": 1, "stores": {}}
     imported = study / "imported.json"
-    facts = ("--config", json.dumps(config), "--results", place / "results", "--out", study / "facts.json")
-    tables = (
-        "--run",
-        "bench",
-        "--config-study",
-        json.dumps(judged),
-        "--matrix",
-        study / "matrix.csv",
-        "--imported",
-        imported,
-    )
+    gathered = ("--config", json.dumps(config), "--results", place / "results", "--imported", imported)
     report = ("--notebook", "notebooks/volumes.ipynb", "--tables", study, "--facts", study / "facts.json")
     return [
         program(
             "scripts.studies.volumes.import_fio", "--imports", json.dumps(imports), "--run", "bench", "--out", imported
         ),
-        program("scripts.studies.volumes.gather", *tables, "--records", study / "records", "--out", study),
-        program("scripts.facts", "--study", "volumes", *facts),
+        program("scripts.gather", "--study", "volumes", *gathered),
         program("scripts.report", "--study", "volumes", *report, "--out", place / "reports/volumes.html"),
     ]

@@ -16,11 +16,11 @@ ROUNDS = 3
 SECONDS_LIMIT = 30
 PEAK_LIMIT_MB = 1_000
 HTML_LIMIT_MB = 3
-_STEPS = ("tables", "facts", "report")
+_STEPS = ("gather", "report")
 
 
 def rows(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Tables, facts and report as the rules make them, one after the other; memory is that of the largest step."""
+    """Tables and report as the rules make them, one after the other; memory is that of the largest step."""
     study = folder / "results" / "shots"
     say(f"writing {records} records")
     used(program("tests.records", "--out", study, "--records", records, "--samples", SAMPLES))
@@ -95,12 +95,8 @@ def _config(records: list[dict]) -> dict:
 
 
 def _commands(folder: Path, study: Path, config: dict) -> list[list[str]]:
-    judged = {"compare": config["studies"]["shots"]["compare"], "equivalence_percent": 5, "seed": config["seed"]}
-    tables = ("--run", "bench", "--config-study", json.dumps(judged), "--matrix", study / "matrix.csv")
-    facts = ("--config", json.dumps(config), "--results", folder / "results", "--out", study / "facts.json")
     report = ("--notebook", "notebooks/shots.ipynb", "--tables", study, "--facts", study / "facts.json")
     return [
-        program("scripts.tables", "--study", "shots", *tables, "--records", study / "records", "--out", study),
-        program("scripts.facts", "--study", "shots", *facts),
+        program("scripts.gather", "--study", "shots", "--config", json.dumps(config), "--results", folder / "results"),
         program("scripts.report", "--study", "shots", *report, "--out", folder / "reports/shots.html"),
     ]

@@ -25,7 +25,8 @@ from scripts.frame.measuring import last_words
 from scripts.lib.dask_workers import batches_of
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem
-from scripts.stores import servers
+from scripts.stores.s3 import server
+from scripts.stores.servers import Served
 
 ROUNDS = 16
 SHOTS = 4
@@ -37,7 +38,7 @@ _BUCKET, _REGION = "bench", "us-east-1"
 class _Place:
     """What is read: `paths` in the object `key` of a server, for which `client` signs; readers speak to `log`."""
 
-    served: servers.Served
+    served: Served
     client: BaseClient
     key: str
     paths: list[str]
@@ -56,7 +57,7 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
     manifest = make_data(folder / "data", layout="shot-major", shots=SHOTS)
     with ExitStack() as stack:
         log = stack.enter_context(open(folder / "server.log", "w", encoding="utf-8"))
-        served = stack.enter_context(servers.s3(artefacts["servers"], folder / "store", None, log))
+        served = stack.enter_context(server.serve(artefacts["servers"], folder / "store", None, log))
         place = _upload(served, folder / "data", manifest, log)
         for library in LIBRARIES:
             for processes in PROCESSES:
@@ -65,7 +66,7 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
                     yield _compare(started, place, artefacts[library]["python"], processes, label, say)
 
 
-def _upload(served: servers.Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
+def _upload(served: Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
     keys = {
         "aws_access_key_id": served.credentials["access_key"],
         "aws_secret_access_key": served.credentials["secret_key"],

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import jsonschema
 import yaml
 
-from scripts.frame import studies, yaml_file
+from scripts.frame import study as studies
+from scripts.frame import yaml_file
 from scripts.lib.program import Problem
 
-SCHEMA = Path("config/schema.yaml")
+SCHEMAS = Path("config/schema")
 # The keys of a store that hold an address.
 _ADDRESSES = ("endpoint", "account_url")
 # Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
@@ -28,8 +29,22 @@ _MOST_JSON = 100_000
 
 @cache
 def schema() -> dict:
-    """Return the schema of a configuration, read once."""
-    return yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    """Return the schema of a configuration, read once: that of a run, with that of `stores` and of each study in it."""
+    whole = _part("run")
+    for name in ("stores", *studies.names()):
+        part = _part(name)
+        whole["$defs"] |= part.pop("$defs")
+        of_studies = whole["properties"]["studies"].setdefault("properties", {})
+        (whole["properties"] if name == "stores" else of_studies)[name] = part
+    # What an editor, which does not compose them, must let pass.
+    for part in (whole, whole["properties"]["studies"]):
+        part["additionalProperties"] = False
+    return whole
+
+
+def _part(name: str) -> dict:
+    part = yaml.safe_load((SCHEMAS / f"{name}.yaml").read_text(encoding="utf-8"))
+    return {key: value for key, value in part.items() if key != "$schema"}
 
 
 def resolve(config: dict, files: list[Path] | list[str]) -> dict:
@@ -99,21 +114,14 @@ def factors(study: str) -> dict[str, dict]:
     return schema()["$defs"][f"{study}_matrix"]["properties"]
 
 
-def mappings(section: dict) -> list[dict]:
-    """Return the matrix of a study as a list of mappings; it is empty where a study only imports results."""
-    matrix = section.get("matrix", [])
-    return matrix if isinstance(matrix, list) else [matrix]
+def question(study: str) -> str:
+    """Return the question that a study answers."""
+    return schema()["properties"]["studies"]["properties"][study]["x-question"]
 
 
 def file_of(pattern: str, name: str) -> dict[str, str]:
     """Return the file that a level or a setting names, {"name", "text"}: its text makes the cell."""
     return {"name": name, "text": Path(pattern.format(name)).read_text(encoding="utf-8")}
-
-
-def imports(config: dict) -> list[dict]:
-    """Return the results from elsewhere that the study volumes imports, each as a mapping with `from`."""
-    named = config["studies"]["volumes"]["imports"]
-    return [{"from": one} if isinstance(one, str) else one for one in named]
 
 
 def is_series(study: str) -> bool:
@@ -313,7 +321,7 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
     """Every library, store, file, factor and baseline that a study names must exist."""
     for study, section in config["studies"].items():
         known = rules["$defs"][f"{study}_matrix"]["properties"]
-        for number, mapping in enumerate(mappings(section)):
+        for number, mapping in enumerate(studies.mappings(section)):
             for factor, levels in mapping.items():
                 names = known[factor].get("x-names")
                 for level in levels if names else []:
@@ -331,7 +339,7 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
             place = f"studies.{study}.compare[{number}]"
             if factor not in known:
                 raise Problem(f"{where}: {place}.factor: {factor!r} is no factor of {study}: {', '.join(known)}")
-            levels = {str(level) for mapping in mappings(section) for level in mapping[factor]}
+            levels = {str(level) for mapping in studies.mappings(section) for level in mapping[factor]}
             # The levels of imported results are in their files.
             if str(baseline) not in levels and not section.get("imports"):
                 raise Problem(f"{where}: {place}.baseline: {baseline!r} is no level of {factor} in the matrix")
@@ -352,7 +360,7 @@ def check_only(config: dict, where: str) -> None:
     """Refuse an `only` that names no study, factor or level of the configuration; `where` names its place."""
     levels: dict[str, set[str]] = {"study": set(config["studies"])}
     for section in config["studies"].values():
-        for mapping in mappings(section):
+        for mapping in studies.mappings(section):
             for factor, values in mapping.items():
                 levels.setdefault(factor, set()).update(map(str, values))
     for factor, wanted in config["only"].items():

@@ -7,46 +7,17 @@ import math
 import random
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scripts.frame import config as configuration
-from scripts.frame import studies
+from scripts.frame import study as studies
+from scripts.frame.study import Cell
 from scripts.lib.program import Problem
 
 # What a study's section says beside the settings of its cells.
-_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits")
+_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s")
 # Snakemake keeps a job for each record, and has no memory for many more.
 _MOST_RECORDS = 100_000
-# What stands before the levels of a factor in the name of a cell.
-_SHORT = {
-    "workers": "w",
-    "page_buffer": "pb",
-    "processes": "p",
-    "operation_size": "op",
-    "chunk_size": "chunk",
-    "concurrency": "c",
-}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One combination of levels and all that it takes to measure it.
-
-    Attributes:
-        name: the readable levels and 10 hexadecimal digits of the resolved settings; the cell's folder.
-        study: the study's name.
-        levels: factor -> level, as text, in the order of the schema; `control` is "" or "twin".
-        settings: what the measuring program is given; what differs here is a different cell.
-        dataset: the id of the data it reads, "" where the study makes none.
-        twin_of: name of the cell that an A/A control repeats, "" for all others.
-    """
-
-    name: str
-    study: str
-    levels: dict[str, str]
-    settings: dict = field(compare=False, hash=False)
-    dataset: str
-    twin_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +42,7 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
         Problem: nothing is left of the matrix, or of the baseline of a comparison.
     """
     section = config["studies"][study]
-    factors, mappings = configuration.factors(study), configuration.mappings(section)
+    factors, mappings = configuration.factors(study), studies.mappings(section)
     cells: dict[str, Cell] = {}
     omitted: dict[str, Omitted] = {}
     for mapping in mappings:
@@ -106,7 +77,7 @@ def check(config: dict, files: list) -> None:
 
 def _expect_few(config: dict, study: str) -> None:
     """Refuse a matrix of so many cells that they cannot even be listed: they are counted, not made."""
-    mappings, times = configuration.mappings(config["studies"][study]), len(repeats(config, study))
+    mappings, times = studies.mappings(config["studies"][study]), len(repeats(config, study))
     cells = sum(math.prod(map(len, mapping.values())) for mapping in mappings)
     if cells * times > _MOST_RECORDS:
         raise Problem(
@@ -155,8 +126,8 @@ def order(config: dict, study: str, cells: list[Cell]) -> dict[tuple[str, int], 
 
 
 def repeats(config: dict, study: str) -> range:
-    """Return the repeats of a study, from 1: those of the run, or the batteries where these are its unit."""
-    return range(1, config["studies"][study].get("batteries", config["repeats"]) + 1)
+    """Return the repeats of a study, from 1."""
+    return range(1, studies.of(study).repeats(config) + 1)
 
 
 def digest(value: object) -> str:
@@ -164,7 +135,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
-def datasets(cells: list[Cell]) -> dict[str, dict]:
+def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
     """Return the data sets that the cells read: id -> settings of the generator."""
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
@@ -190,7 +161,7 @@ def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, d
         if pattern := part.get("x-file"):
             settings[factor] = configuration.file_of(pattern, levels[factor])
     settings = studies.of(study).complete(settings, config)
-    readable = "_".join([*(_short(factor, level) for factor, level in levels.items() if level)])
+    readable = "_".join(_short(level, factors.get(factor, {})) for factor, level in levels.items() if level)
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
 
 
@@ -201,10 +172,9 @@ def _for_level(value: object, data_levels: dict[str, str]) -> object:
     return next(value[level] for level in data_levels.values() if level in value)
 
 
-def _short(factor: str, level: str) -> str:
-    """A level in a folder's name: numbers say what they count."""
-    text = f"{_SHORT.get(factor, '')}{level}"
-    return re.sub(r"[^A-Za-z0-9.-]", "-", text)
+def _short(level: str, factor: dict) -> str:
+    """A level in a folder's name: numbers say what they count, by the `x-short` of their factor."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", factor.get("x-short", "") + level)
 
 
 def _without_control(levels: dict[str, str]) -> dict[str, str]:

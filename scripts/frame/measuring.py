@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import records, studies
+from scripts.frame import records
+from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json
-from scripts.stores import servers, serving
+from scripts.stores import serving
+from scripts.stores.servers import Served
 
 _POLL_S = 1.0
 # What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
@@ -152,7 +154,7 @@ def inherited() -> dict[str, str]:
 class Window:
     """The timed window as seen from outside: the page cache before and after, and the requests in between."""
 
-    def __init__(self, state: str, files: list[Path], served: servers.Served | None) -> None:
+    def __init__(self, state: str, files: list[Path], served: Served | None) -> None:
         """Say in which `state` the page cache should be for `files`, and whose requests are counted."""
         self._state, self._files, self._served = state, files, served
         self.cache: dict = {}
@@ -194,7 +196,7 @@ class _Child:
             ) from error
         self._say(job)
 
-    def converse(self, window: Window, served: servers.Served | None, limit_s: float) -> dict:
+    def converse(self, window: Window, served: Served | None, limit_s: float) -> dict:
         """Answer the program until it hands over its record.
 
         Raises:

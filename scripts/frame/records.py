@@ -3,7 +3,9 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,27 @@ _EDITED = "its digest does not fit, so it is not what was written: put it back a
 _PLACE = {"run": "run", "study": "study", "cell": "name", "repeat": "repeat"}
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A record that lies in the folder of its cell.
+
+    Attributes:
+        cell: name of the cell.
+        levels: those of the cell by factor, as the matrix has them.
+        repeat: number of the repeat.
+        path: its file.
+        record: what it holds, None where it cannot be used.
+        problem: why it cannot.
+    """
+
+    cell: str
+    levels: Mapping[str, str]
+    repeat: int
+    path: Path
+    record: dict | None
+    problem: str = ""
+
+
 def write(path: Path | str, record: dict) -> None:
     """Write a record with its digest, whole or not at all.
 
@@ -34,7 +57,7 @@ def write(path: Path | str, record: dict) -> None:
     write_json(path, record | {"digest": digest(record)})
 
 
-def read(path: Path, run: str, study: str, levels: dict[str, str] | None = None) -> dict:
+def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
     """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
 
     Args:
@@ -63,6 +86,46 @@ def read(path: Path, run: str, study: str, levels: dict[str, str] | None = None)
         if level != due:
             raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
     return record
+
+
+def of_cells(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
+    """Yield the records `folder`/<cell>/repeat=<n>.json of cells, in their order, then by repeat.
+
+    A record that cannot be read, or that is not that of its place or label, is named on standard error. Records of
+    other cells are left out, which one line says.
+
+    Args:
+        folder: where the folders of cells are.
+        cells: their levels by factor, by name.
+        run: name of the run.
+        study: name of the study.
+    """
+    for cell, levels in cells.items():
+        for repeat, path in repeats(folder / cell):
+            try:
+                yield Kept(cell, levels, repeat, path, read(path, run, study, levels))
+            except Problem as problem:
+                print(f"left out: {problem}", file=sys.stderr)
+                yield Kept(cell, levels, repeat, path, None, str(problem))
+    if strange := {path.name for path in folder.glob("*/")} - cells.keys():
+        print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
+
+
+def reasons(path: Path, folder: Path, run: str) -> list[str]:
+    """Return why an artefact of a run has failed, or cannot be used; nothing where it can.
+
+    Args:
+        path: the artefact, a record or another one.
+        folder: that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
+        run: name of the run.
+    """
+    study, kind = path.relative_to(folder).parts[:2]
+    try:
+        artefact = read(path, run, study) if kind == "records" else read_json(path)
+    except Problem as problem:
+        return [str(problem)]
+    failed = artefact.get("status") == "failed"
+    return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
 
 
 def faults(record: dict) -> list[str]:

@@ -9,8 +9,6 @@ import io
 import zlib
 from collections.abc import Iterator
 
-import numpy as np
-
 from scripts.lib import sizes
 
 PIECE = 1 << 22
@@ -24,6 +22,9 @@ def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
         size: of the object in bytes; the last block may be shorter.
         start: offset of the first byte; what precedes it in its piece is made and dropped.
     """
+    # All that speaks to a store imports this module, and few make an object: numpy takes longer than many a cell.
+    import numpy as np
+
     length = min(PIECE, content["block_bytes"])
     for number in range(start // length, -(-size // length)):
         bits = np.random.SFC64(np.random.SeedSequence([content["seed"], size, content["object"], number]))

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,18 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"problem: {what}: {error.strerror}{_FREE if error.errno in _FULL else ''}", file=sys.stderr)
         status = 2
     sys.exit(status)
+
+
+def tool(*names: str, remedy: str) -> str:
+    """Return the path of the first of some tools that is there.
+
+    Raises:
+        Problem: none is; the line is the remedy.
+    """
+    found = next(filter(None, map(shutil.which, names)), None)
+    if not found:
+        raise Problem(remedy)
+    return found
 
 
 def expect_room(path: Path | str) -> None:

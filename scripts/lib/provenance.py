@@ -43,11 +43,12 @@ def loaded() -> list[str]:
 def package(name: str) -> list[str]:
     """Return all modules of `scripts.<name>`, and those of `scripts` that they import in turn.
 
-    Each kind of store has modules of its own there. Arms are compared if all of them are the same code, whichever an
+    Each kind of store has a folder of its own there. Arms are compared if all of them are the same code, whichever an
     arm has loaded.
     """
     root = Path(__file__).parents[2]
-    waiting = [f"scripts.{name}.{path.stem}" for path in (root / "scripts" / name).glob("*.py")]
+    files = (path.relative_to(root).with_suffix("") for path in (root / "scripts" / name).rglob("*.py"))
+    waiting = [".".join(file.parts) for file in files]
     found: set[str] = set()
     while waiting:
         module = waiting.pop()

@@ -7,7 +7,6 @@ the keys of a record's `seconds`; samples carry their final column names. Levels
 
 import json
 import math
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +23,7 @@ METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
 _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
 _OF_EVERY_RECORD = ("cell", "repeat", "status", "ok", "edited", "reasons")
+_UNUSABLE = {"status": "failed", "ok": False, "edited": False}
 _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
 
 
@@ -52,30 +52,29 @@ def factors(matrix: pd.DataFrame) -> list[str]:
     return [column for column in matrix.columns if column not in ("cell", "omitted", "twin_of")]
 
 
-def read_records(folder: Path | str, matrix: pd.DataFrame, run: str, study: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return (runs, samples) of the records `folder`/<cell>/repeat=<n>.json of the matrix's cells.
+def levels_of(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return the levels of the cells of a matrix by factor, by name of the cell."""
+    names = factors(matrix)
+    return {row["cell"]: {name: row[name] for name in names} for row in matrix.to_dict("records")}
+
+
+def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return (runs, samples) of the records of a matrix's cells; one that cannot be used counts as failed.
 
     Returns:
         runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons,
             `seconds <name>`, work, requests, facts, and the hashes `code` and `data` of what measured and was read.
-        samples: samples.csv, a row a sample: its own columns, then cell, factors…, repeat, status, valid.
-
-    A record that cannot be read, or that is not that of its place or label, is named on standard error and counts as
-    failed. Records of cells that are no longer in the matrix are left out, which one line says.
+        samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid.
     """
     rows, of_records = [], []
-    names = factors(matrix)
-    for cell, *levels in matrix[["cell", *names]].itertuples(index=False):
-        label = dict(zip(names, levels, strict=True))
-        for repeat, path in records.repeats(Path(folder, cell)):
-            summary, samples = _read(path, label, run, study)
-            of_records.append({"cell": cell, "repeat": repeat, **summary})
-            place = {"cell": cell, **label, "repeat": repeat, "status": summary["status"], "valid": summary["ok"]}
-            rows += [{**sample, **place} for sample in samples]
-    strange = {path.name for path in Path(folder).glob("*/") if path.name not in set(matrix["cell"])}
-    if strange:
-        print(f"{folder}: {len(strange)} cells that the matrix does not have are left out", file=sys.stderr)
-    empty = ["cell", *names, "repeat", "status", "valid"]
+    for one in kept:
+        summary = _run(one.record) if one.record else _UNUSABLE | {"reasons": [one.problem]}
+        samples = one.record.get("samples", []) if one.record else []
+        of_records.append({"cell": one.cell, "repeat": one.repeat, **summary})
+        place = {"cell": one.cell, **one.levels, "repeat": one.repeat}
+        place |= {"status": summary["status"], "valid": summary["ok"]}
+        rows += [{**sample, **place} for sample in samples]
+    empty = ["cell", *factors(matrix), "repeat", "status", "valid"]
     return (
         pd.DataFrame(of_records, columns=None if of_records else [*_OF_EVERY_RECORD]),
         pd.DataFrame(rows, columns=None if rows else empty),
@@ -119,15 +118,6 @@ def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> N
     written in full; what was computed from it with 12 digits: the last bits of a logarithm depend on the processor.
     """
     write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
-
-
-def _read(path: Path, label: dict[str, str], run: str, study: str) -> tuple[dict, list[dict]]:
-    try:
-        record = records.read(path, run, study, label)
-        return _run(record), record.get("samples", [])
-    except Problem as problem:
-        print(f"left out: {problem}", file=sys.stderr)
-        return {"status": "failed", "ok": False, "edited": False, "reasons": [str(problem)]}, []
 
 
 def _run(record: dict) -> dict:

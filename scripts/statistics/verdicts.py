@@ -52,7 +52,7 @@ def verdicts_table(
 
     Args:
         matrix: see `tables.read_matrix`.
-        runs: see `tables.read_records`.
+        runs: see `tables.runs_and_samples`.
         compare: mappings with `factor` and `baseline`, its level.
         equivalence_percent: differences inside are `same`.
         seed: of the sign flips beyond 12 blocks.

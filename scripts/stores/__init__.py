@@ -1,1 +1,1 @@
-"""The places where data lie: the servers that the workflow owns, and the clients that put data there."""
+"""The places where data lie: a folder for each kind of store behind one interface (`store`), and what these share."""

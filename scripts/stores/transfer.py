@@ -1,11 +1,11 @@
-"""Brings a data set into an object store: what is not there as generated is uploaded in parts and read back.
+"""Brings a data set into an object store: what is not there as generated is uploaded by the SDK and read back.
 
-Objects come from files or are made as they are sent (`scripts.lib.objects`); memory does not grow with their size.
+Objects come from files or are made as they are sent (`scripts.lib.objects`); at most as
+many parts are in memory as requests are in flight.
 """
 
 import contextlib
 import hashlib
-import io
 import itertools
 import time
 from collections.abc import Callable, Iterable
@@ -19,7 +19,8 @@ from scripts.lib.program import Problem
 MIB = 2**20
 READ_BYTES = 16 * MIB
 _LEAST_PART = 16 * MIB
-_THREADS = 4
+# Requests in flight.
+THREADS = 4
 _CUTS = 2
 _SAY_EVERY_S = 10.0
 
@@ -34,13 +35,11 @@ class Target(Protocol):
         where: the place in messages.
         retries: what the SDK has tried again.
         writable: whether objects may be uploaded.
-        most_parts: how many parts the store takes for an object.
     """
 
     where: str
     retries: int
     writable: bool
-    most_parts: int
 
     def explained(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into `Problem`."""
@@ -54,8 +53,8 @@ class Target(Protocol):
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
 
-    def upload(self, name: str, size: int) -> contextlib.AbstractContextManager[Callable[[int, int, BinaryIO], None]]:
-        """Return what begins an object and ends it after all its parts; its value takes (offset, length, part)."""
+    def upload(self, name: str, source: BinaryIO, size: int, progress: "Progress") -> None:
+        """Upload an object of `size` bytes by the SDK's own transfer, which tells of its progress."""
 
 
 def provide(target: Target, files: Iterable[File], say: Say) -> dict[str, int]:
@@ -98,7 +97,9 @@ def upload(target: Target, files: Iterable[File], say: Say) -> None:
             )
         say(f"uploading {key} ({entry['bytes']} bytes)")
         with target.explained():
-            _send(target, entry, path, say)
+            with opened(entry, path) as source:
+                progress = Progress(f"uploading {key}", entry["bytes"], say)
+                target.upload(entry["name"], source, entry["bytes"], progress)
             if not _holds(target, entry, say):
                 raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
 
@@ -109,8 +110,8 @@ def opened(entry: dict, path: Path | None) -> BinaryIO:
 
 
 def part_bytes(size: int, most_parts: int) -> int:
-    """Return the size of the parts of an object: whole pieces, and no more parts than the store takes."""
-    return max(_LEAST_PART, -(-size // (most_parts * objects.PIECE)) * objects.PIECE)
+    """Return the size of the parts of an object: whole MiB, and no more parts than the store takes."""
+    return max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
 
 
 def _holds(target: Target, entry: dict, say: Say) -> bool:
@@ -118,15 +119,15 @@ def _holds(target: Target, entry: dict, say: Say) -> bool:
     name, size = entry["name"], entry["bytes"]
     if target.size(name) != size:
         return False
-    hashed, progress = hashlib.sha256(), _Progress(f"reading {target.key(name)}", size, say)
+    hashed, progress = hashlib.sha256(), Progress(f"reading {target.key(name)}", size, say)
 
     def read(offset: int) -> bytes:
         return _read(target, name, offset, min(READ_BYTES, size - offset))
 
     offsets = iter(range(0, size, READ_BYTES))
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         # So many at once and no more are asked for, whatever the object's size: they are held in memory.
-        while some := [*itertools.islice(offsets, _THREADS)]:
+        while some := [*itertools.islice(offsets, THREADS)]:
             for part in pool.map(read, some):
                 hashed.update(part)
                 progress.add(len(part))
@@ -142,66 +143,21 @@ def _read(target: Target, name: str, offset: int, length: int) -> bytes:
     return target.read(name, offset, length)
 
 
-def _send(target: Target, entry: dict, path: Path | None, say: Say) -> None:
-    size, length = entry["bytes"], part_bytes(entry["bytes"], target.most_parts)
-    progress = _Progress(f"uploading {target.key(entry['name'])}", size, say)
-    with target.upload(entry["name"], size) as put:
-
-        def send(offset: int) -> int:
-            count = min(length, size - offset)
-            with opened(entry, path) as source:
-                put(offset, count, Part(source, offset, count))
-            return count
-
-        pool = ThreadPoolExecutor(_THREADS)
-        try:
-            for count in pool.map(send, range(0, max(size, 1), length)):
-                progress.add(count)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-class Part(io.RawIOBase):
-    """A part of a file, as a file that can be read and rewound."""
-
-    def __init__(self, source: BinaryIO, start: int, length: int) -> None:
-        """Begin at byte `start` of `source`."""
-        self._source, self._start, self._length = source, start, length
-        self._position, self._moved = 0, True
-
-    def readable(self) -> bool:
-        """It can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """It can be rewound, as an SDK does before it tries again."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a byte of the part."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        self._position, self._moved = base + offset, True
-        return self._position
-
-    def readinto(self, buffer: memoryview) -> int:
-        """Read on, to the part's end at most."""
-        if self._moved:
-            self._source.seek(self._start + self._position)
-            self._moved = False
-        count = self._source.readinto(memoryview(buffer)[: max(0, self._length - self._position)])
-        self._position += count
-        return count
-
-
-class _Progress:
+class Progress:
     """Says from time to time how far a large object has come."""
 
     def __init__(self, what: str, size: int, say: Say) -> None:
+        """Begin with none of `size` bytes done."""
         self._what, self._size, self._say = what, size, say
         self._done, self._said = 0, time.monotonic()
 
     def add(self, count: int) -> None:
-        self._done += count
+        """Tell of so many bytes more."""
+        self.at(self._done + count)
+
+    def at(self, done: int) -> None:
+        """Tell how many bytes are done."""
+        self._done = done
         if time.monotonic() - self._said > _SAY_EVERY_S:
             self._said = time.monotonic()
             self._say(f"{self._what}: {self._done / 2**30:.1f} of {self._size / 2**30:.1f} GiB")

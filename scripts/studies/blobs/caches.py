@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from scripts.lib import cache
+from scripts.stores import store as stores
 from scripts.studies.blobs.patterns import Plan
 
 _TRIES, _PAUSE_S = 10, 0.02
@@ -17,7 +18,7 @@ def files(job: dict, plan: Plan) -> list[Path]:
     On a file system, and of the S3 server, an object is a file; Azurite's extents cannot be told apart, so it is all.
     """
     local = [Path(file) for file in job["local_files"]]
-    return local[: plan.objects] if job["settings"]["store"]["kind"] in ("posix", "s3") else local
+    return local[: plan.objects] if stores.of(job["settings"]["store"]).file_per_object else local
 
 
 def ready(asked: str, files: list[Path]) -> dict | None:

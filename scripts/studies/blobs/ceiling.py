@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from scripts.readers.bare import Getter
+from scripts.stores.bare import Getter
 from scripts.studies.blobs.patterns import Operation, Plan
 
 Share = list[tuple[int, int, int]]

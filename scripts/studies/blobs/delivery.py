@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mpi4py import MPI
 
-from scripts.readers import Changed, Identity, Reader
+from scripts.stores.reading import Changed, Identity, Reader
 from scripts.studies.blobs.mpi import patiently
 from scripts.studies.blobs.patterns import Operation, Plan
 

@@ -15,7 +15,8 @@ from types import FrameType
 from scripts.lib import cache, host, memory, provenance
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.readers import bare
+from scripts.stores import bare
+from scripts.stores import store as stores
 from scripts.studies.blobs import caches, ceiling, mpi, patterns, verify
 
 
@@ -64,7 +65,7 @@ def measure(step: Step) -> dict:
             "bytes_a_round": sum(length for share in work for _, _, length in share),
             "problem": problem,
         },
-        "modules": sorted({*found["modules"], *provenance.package("readers")}),
+        "modules": sorted({*found["modules"], *provenance.package("stores")}),
     }
 
 
@@ -138,7 +139,7 @@ def _effective(job: dict, plan: patterns.Plan, facts: list[dict], found: dict, l
 def _stripe(job: dict) -> dict[str, str] | None:
     """Return how Lustre stripes the first object, None on other file systems."""
     file = next(iter(job["local_files"]), None)
-    if job["settings"]["store"]["kind"] != "posix" or not file or host.mount(file)["file_system"] != "lustre":
+    if not stores.of(job["settings"]["store"]).files or not file or host.mount(file)["file_system"] != "lustre":
         return None
     return stripe(file)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from mpi4py import MPI
 
 from scripts.lib.program import Problem
-from scripts.readers import Changed, Identity, posix
+from scripts.stores.posix import reader as posix
+from scripts.stores.reading import Changed, Identity
 from scripts.studies.blobs.delivery import Check, Independent
 from scripts.studies.blobs.patterns import Operation, Plan
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 from mpi4py import MPI
 
-from scripts import readers
 from scripts.lib import cache, host, memory, sizes
 from scripts.lib.program import Problem
-from scripts.readers import Access, Changed, bare
+from scripts.stores import store as stores
+from scripts.stores.reading import Access, Changed
 from scripts.studies.blobs import caches, patterns, verify
 from scripts.studies.blobs.delivery import Broadcast, Independent, Scatter
 from scripts.studies.blobs.mpi import patiently, span
@@ -35,7 +35,7 @@ class Process:
         self._host = MPI.Get_processor_name()
         chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
         self._access = Access(chunk, concurrency, self._cell["cache"] == "direct")
-        self._reader = readers.of(settings["store"], job["location"], self._access)
+        self._reader = stores.of(settings["store"]).reader(job["location"], self._access)
         self._changed: list[str] = []
         self._samples: list[dict] = []
         self._local = caches.files(job, self._plan)
@@ -214,14 +214,14 @@ class Process:
         """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
         names = [entry["name"] for entry in self._files[: self._plan.objects]]
         try:
-            return {"of": bare.addresses(self._job["settings"]["store"], self._job["location"], names)}
+            return {"of": stores.of(self._job["settings"]["store"]).addresses(self._job["location"], names)}
         except Problem as problem:
             return {"problem": str(problem)}
 
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
         found = verify.Verifier(self._files, self._plan.block)
-        reader = readers.of(self._job["settings"]["store"], self._job["location"], self._access)
+        reader = stores.of(self._job["settings"]["store"]).reader(self._job["location"], self._access)
         began = time.perf_counter()
         try:
             self._delivery.read_with(reader)

@@ -1,15 +1,19 @@
 """The blobs study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 from scripts.frame import checks
+from scripts.frame.records import Kept
+from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import memory, sizes
+from scripts.lib.program import Problem, tool
+from scripts.stores import store as stores
+from scripts.studies.blobs import patterns
 from scripts.studies.blobs.mpi import hosts_of, slots
-from scripts.studies.blobs.patterns import WHOLE
 
 # What stores and patterns that are compared each with each have in common, beside the size.
 CONTEXT = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
@@ -18,41 +22,152 @@ LIMITS = Path("config/facts/object_limits.yaml")
 _OF_SECTIONS = ("sections", "sections-interleaved")
 # Where one process, or all together, take the object's bytes once.
 _ONCE = (*_OF_SECTIONS, "broadcast", "scatter")
-# Whose SDK has a chunk in memory before it is where it was asked for.
-_COPYING = ("azure-blob", "azure-files")
 _PAGE = 4096
 _START_S = 2
+
+
+class Blobs(Study):
+    """Parallel input of raw objects with MPI."""
+
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
+        section = self.section(config)
+        objects, iterations = section["data"]["objects"], section["iterations"]
+        limits, parts = section["time_limit_s"], mappings(section)
+        for part in parts:
+            own = "multiple-files" in part["pattern"] or "own" in part["objects"]
+            needed = max(part["processes"]) if own else 1
+            for size in part["size"]:
+                if not _at(iterations, size):
+                    yield f"studies.blobs.iterations: how often {size} is read is not said"
+                    return
+                if not _at(limits, size):
+                    yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
+                    return
+                if (there := _at(objects, size)) < needed:
+                    one = "; each process has one of its own" if own else ""
+                    few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
+                    yield f"studies.blobs.data.objects: {few}{one}"
+                    return
+        yield from _mpi_mistakes(section["mpi"], max(most for part in parts for most in part["processes"]))
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        pattern, spec = levels["pattern"], config["stores"][levels["store"]]
+        kind, store = spec["kind"], stores.of(spec)
+        if "device" in spec:
+            yield "objects cannot be read from a raw device"
+        if not store.files:
+            if pattern.startswith("mpi-io"):
+                yield f"MPI-IO reads files, not a store of the kind {kind}"
+            if levels["cache"] == "direct":
+                yield f"O_DIRECT is for files, not for a store of the kind {kind}"
+        if pattern.startswith("mpi-io"):
+            if levels["cache"] == "direct":
+                yield "MPI-IO opens its file itself, without O_DIRECT"
+            if levels["concurrency"] != "1":
+                yield "MPI-IO reads one operation of a process at a time"
+        if store.embedded and self.section(config)["mpi"].get("hostfile"):
+            yield "an embedded server is reached from its own machine only, and a hostfile may name others"
+        yield from _too_small(levels)
+        yield from _too_few_chunks(levels)
+        if levels["objects"] == "own" and pattern not in _OF_SECTIONS:
+            if pattern == "single-file":
+                yield "each process reading an object of its own is the pattern multiple-files"
+            elif pattern == "multiple-files":
+                yield "multiple-files reads an object for each process already"
+            else:
+                yield f"{pattern} reads one object"
+        if store.copies:
+            yield from _too_large_for_the_sdk(levels)
+        limit = object_limits().get(kind)
+        if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
+            largest = sizes.text(limit["gib"] * 2**30)
+            yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
+
+    def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the launcher, or the memory of this machine: others are looked at by the cells themselves."""
+        mpi = self.section(config)["mpi"]
+        if launcher := mpi.get("launcher"):
+            remedy = "load the cluster's module for it, or correct mpi.launcher"
+            yield f"tool {launcher[0]}", lambda: tool(launcher[0], remedy=remedy)
+        if not mpi.keys() & {"launcher", "hostfile"}:
+            yield "memory", lambda: _memory(cells)
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
+        mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
+        # Other machines in a file of the same name make another cell.
+        hosts = {"hosts": hosts_of(Path(mpi["hostfile"]))} if mpi["hostfile"] else {}
+        return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"]), "mpi": mpi | hosts}
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+
+        A round of the ceiling reads no more than the first operation of each process.
+        """
+        cell, network = settings["cell"], settings["store"].get("network") or {}
+        size, processes = sizes.in_bytes(cell["size"]), int(cell["processes"])
+        once = cell["pattern"] in _ONCE or cell["pattern"].startswith("mpi-io")
+        read = size if once else size * processes
+        ceiling = min(read, sizes.in_bytes(cell["operation_size"]) * processes)
+        # What needs several operations is read once more to be verified.
+        again = read if read > ceiling else 0
+        total = settings["iterations"] * read + again + settings["ceiling_rounds"] * ceiling
+        rounds = settings["iterations"] + settings["ceiling_rounds"]
+        requests = max(rounds * processes, total / sizes.in_bytes(cell["chunk_size"]))
+        rate = (network.get("bandwidth_mib_s") or 1000) * 2**20
+        waiting = requests * network.get("latency_ms", 0) / 1000 / processes / int(cell["concurrency"])
+        return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
+
+    def data_bytes(self, data: dict) -> int:
+        """Return the bytes of the objects of one size."""
+        return sizes.in_bytes(data["size"]) * data["objects"]
+
+    def made_bytes(self, data: dict) -> int:
+        """Return the bytes of objects that lie where they are described: none."""
+        return 0
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+        effective, layout, asked = record["effective"], manifest["layout"], settings["data"]
+        # Where objects were changed before the first read, none was asked for.
+        reasons = checks.uncounted(record, settings) if record["samples"] else []
+        if effective["processes"] != int(settings["cell"]["processes"]):
+            reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
+        if layout["size_bytes"] != sizes.in_bytes(asked["size"]):
+            reasons.append(
+                f"{manifest['dataset']}: objects have {layout['size_bytes']} bytes, {asked['size']} was asked"
+            )
+        if effective["object_bytes"] != layout["size_bytes"]:
+            reasons.append(
+                f"the objects that were read have {effective['object_bytes']} bytes, not {layout['size_bytes']}"
+            )
+        return reasons
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        found = list(record["faults"]) or [*checks.lost_pages(record["cache"]), *checks.undone(record["work"])]
+        grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
+        if grown > allowed:
+            found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
+        return found
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return what the report says about the MPI processes of each record."""
+        found = [one for one in kept if one.record and "memory" in one.record]
+        return {"readers": [reader(one.cell, one.record) for one in found]}
+
+    def contest(self, levels: dict[str, str]) -> tuple[str | bool, ...]:
+        """Return what stores and patterns that deliver the same have in common: each is compared with each."""
+        context = (level for factor, level in levels.items() if factor in CONTEXT)
+        return (levels["pattern"] in patterns.WHOLE, levels["size"], *context)
 
 
 @cache
 def object_limits() -> dict[str, dict]:
     """Return how large an object may be by kind of store: {"gib", "as_of", "source"}."""
     return yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
-
-
-def mistakes(config: dict) -> Iterator[str]:
-    """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
-    section = config["studies"]["blobs"]
-    objects, iterations = section["data"]["objects"], section["iterations"]
-    limits, matrix = section["time_limit_s"], section["matrix"]
-    mappings = matrix if isinstance(matrix, list) else [matrix]
-    for part in mappings:
-        own = "multiple-files" in part["pattern"] or "own" in part["objects"]
-        needed = max(part["processes"]) if own else 1
-        for size in part["size"]:
-            if not _at(iterations, size):
-                yield f"studies.blobs.iterations: how often {size} is read is not said"
-                return
-            if not _at(limits, size):
-                yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
-                return
-            if (there := _at(objects, size)) < needed:
-                yield (
-                    f"studies.blobs.data.objects: {there} of {size} are fewer than the {needed} that the matrix reads"
-                    + ("; each process has one of its own" if own else "")
-                )
-                return
-    yield from _mpi_mistakes(section["mpi"], max(most for part in mappings for most in part["processes"]))
 
 
 def _mpi_mistakes(mpi: dict, processes: int) -> Iterator[str]:
@@ -65,39 +180,16 @@ def _mpi_mistakes(mpi: dict, processes: int) -> Iterator[str]:
         yield f"studies.blobs.mpi.library: there is no {library}"
 
 
-def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
-    """Yield why a combination of levels cannot exist."""
-    pattern, store = levels["pattern"], config["stores"][levels["store"]]
-    kind = store["kind"]
-    if "device" in store:
-        yield "objects cannot be read from a raw device"
-    if kind != "posix":
-        if pattern.startswith("mpi-io"):
-            yield f"MPI-IO reads files, not a store of the kind {kind}"
-        if levels["cache"] == "direct":
-            yield f"O_DIRECT is for files, not for a store of the kind {kind}"
-    if pattern.startswith("mpi-io"):
-        if levels["cache"] == "direct":
-            yield "MPI-IO opens its file itself, without O_DIRECT"
-        if levels["concurrency"] != "1":
-            yield "MPI-IO reads one operation of a process at a time"
-    if store.get("server") and config["studies"]["blobs"]["mpi"].get("hostfile"):
-        yield "an embedded server is reached from its own machine only, and a hostfile may name others"
-    yield from _too_small(levels)
-    yield from _too_few_chunks(levels)
-    if levels["objects"] == "own" and pattern not in _OF_SECTIONS:
-        if pattern == "single-file":
-            yield "each process reading an object of its own is the pattern multiple-files"
-        elif pattern == "multiple-files":
-            yield "multiple-files reads an object for each process already"
-        else:
-            yield f"{pattern} reads one object"
-    if kind in _COPYING:
-        yield from _too_large_for_the_sdk(levels)
-    limit = object_limits().get(kind)
-    if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
-        largest = sizes.text(limit["gib"] * 2**30)
-        yield f"an object of {kind} has at most {largest} ({limit['as_of']}; {limit['source']})"
+def reader(cell: str, record: dict) -> dict:
+    """Return what a report says about the MPI processes of one record, in the cell of that name."""
+    parts = ("effective", "memory", "retries", "attempts", "ceiling")
+    return {
+        "cell": cell,
+        "repeat": record["repeat"],
+        "levels": record["cell"],
+        **{part: record.get(part) for part in parts},
+        "requests": record.get("requests", {}),
+    }
 
 
 def _too_small(levels: dict[str, str]) -> Iterator[str]:
@@ -136,12 +228,25 @@ def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
         )
 
 
-def complete(settings: dict, config: dict) -> dict:
-    """Return a cell's settings with the number of iterations of its size, and all that says how MPI is started."""
-    mpi = {"launcher": [], "hostfile": None, "library": None} | settings["mpi"]
-    # Other machines in a file of the same name make another cell.
-    hosts = {"hosts": hosts_of(Path(mpi["hostfile"]))} if mpi["hostfile"] else {}
-    return settings | {"iterations": _at(settings["iterations"], settings["cell"]["size"]), "mpi": mpi | hosts}
+def _memory(cells: Sequence[Cell]) -> str:
+    """Say how much the processes of the largest cell take; each cell looks again when it begins."""
+    count, needed = max(map(_processes, cells), key=lambda one: one[1])
+    free = memory.available()
+    processes = "process needs" if count == 1 else "processes need"
+    words = f"{count} {processes} {sizes.text(needed)}, {sizes.text(free)} are free"
+    if needed > free:
+        raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
+    return words
+
+
+def _processes(cell: Cell) -> tuple[int, int]:
+    """Return how many processes a cell has, and the bytes that they take together."""
+    data, count = cell.settings["data"], int(cell.levels["processes"])
+    size = sizes.in_bytes(data["size"])
+    layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
+    manifest = {"dataset": cell.dataset, "layout": layout, "files": [{}] * data["objects"]}
+    plan = patterns.of(cell.settings, manifest)
+    return count, sum(plan.buffer_bytes(rank) + memory.SPARE for rank in range(count))
 
 
 def _at(setting: int | dict[str, int], size: str) -> int:
@@ -149,65 +254,4 @@ def _at(setting: int | dict[str, int], size: str) -> int:
     return setting.get(size, 0) if isinstance(setting, dict) else setting
 
 
-def estimate(settings: dict) -> dict:
-    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
-
-    A round of the ceiling reads no more than the first operation of each process.
-    """
-    cell, network = settings["cell"], settings["store"].get("network") or {}
-    size, processes = sizes.in_bytes(cell["size"]), int(cell["processes"])
-    once = cell["pattern"] in _ONCE or cell["pattern"].startswith("mpi-io")
-    read = size if once else size * processes
-    ceiling = min(read, sizes.in_bytes(cell["operation_size"]) * processes)
-    # What needs several operations is read once more to be verified.
-    again = read if read > ceiling else 0
-    total = settings["iterations"] * read + again + settings["ceiling_rounds"] * ceiling
-    rounds = settings["iterations"] + settings["ceiling_rounds"]
-    requests = max(rounds * processes, total / sizes.in_bytes(cell["chunk_size"]))
-    rate = (network.get("bandwidth_mib_s") or 1000) * 2**20
-    waiting = requests * network.get("latency_ms", 0) / 1000 / processes / int(cell["concurrency"])
-    return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
-
-
-def data_bytes(data: dict) -> int:
-    """Return the bytes of the objects of one size."""
-    return sizes.in_bytes(data["size"]) * data["objects"]
-
-
-def made_bytes(data: dict) -> int:
-    """Return the bytes of objects that lie where they are described: none."""
-    return 0
-
-
-def disk_bytes(settings: dict) -> int:
-    """Return what a record writes where it measures: nothing."""
-    return 0
-
-
-def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
-    """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
-    effective, layout, asked = record["effective"], manifest["layout"], settings["data"]
-    # Where objects were changed before the first read, none was asked for.
-    reasons = checks.uncounted(record, settings) if record["samples"] else []
-    if effective["processes"] != int(settings["cell"]["processes"]):
-        reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
-    if layout["size_bytes"] != sizes.in_bytes(asked["size"]):
-        reasons.append(f"{manifest['dataset']}: objects have {layout['size_bytes']} bytes, {asked['size']} was asked")
-    if effective["object_bytes"] != layout["size_bytes"]:
-        reasons.append(f"the objects that were read have {effective['object_bytes']} bytes, not {layout['size_bytes']}")
-    return reasons
-
-
-def faults(record: dict, settings: dict) -> list[str]:
-    """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-    found = list(record["faults"]) or [*checks.lost_pages(record["cache"]), *checks.undone(record["work"])]
-    grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
-    if grown > allowed:
-        found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
-    return found
-
-
-def contest(levels: dict[str, str]) -> tuple[str | bool, ...]:
-    """Return what stores and patterns that deliver the same have in common: each is compared with each."""
-    context = (level for factor, level in levels.items() if factor in CONTEXT)
-    return (levels["pattern"] in WHOLE, levels["size"], *context)
+STUDY = Blobs("blobs")

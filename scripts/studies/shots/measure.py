@@ -223,7 +223,6 @@ def _accounts(
         "effective": {
             **library[0],
             **facts[0],
-            "page_buffer_asked": plan.access.page_buffer,
             "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
             "workers_asked": workers,
             "workers": len(library),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from scripts.frame import checks
+from scripts.frame.study import Study
 from scripts.lib import page_buffer
 
 # What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
@@ -10,93 +11,86 @@ _STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
 _LIBRARIES_WITH_ROS3 = ("source", "conda")
 
 
-def mistakes(config: dict) -> Iterator[str]:
-    """Yield nothing: the schema sees all mistakes of this study."""
-    yield from ()
+class Shots(Study):
+    """Reading single-shot files through HDF5's drivers."""
 
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        driver, store = levels["driver"], config["stores"][levels["store"]]
+        library = config["libraries"][levels["library"]]
+        if store["kind"] != _STORE_OF_DRIVER[driver]:
+            yield f"driver {driver} does not read a {store['kind']} store"
+        if "device" in store:
+            yield "files cannot be read from a raw device"
+        if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
+            yield f"{levels['library']} is a {library['kind']}, which has no ROS3"
 
-def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
-    """Yield why a combination of levels cannot exist."""
-    driver, store = levels["driver"], config["stores"][levels["store"]]
-    library = config["libraries"][levels["library"]]
-    if store["kind"] != _STORE_OF_DRIVER[driver]:
-        yield f"driver {driver} does not read a {store['kind']} store"
-    if "device" in store:
-        yield "files cannot be read from a raw device"
-    if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
-        yield f"{levels['library']} is a {library['kind']}, which has no ROS3"
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
+        Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
+        """
+        cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
+        shots, signals = data["shots"], data["signals"]
+        if cell["access"] == "shots":
+            shots = settings["read_shots"] or shots
+        else:
+            named = settings["read_signals"]
+            signals = len(named) if isinstance(named, list) else named or signals
+        datasets = 2 * shots * signals
+        opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
+        size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
+        requests = opens * 3 + datasets
+        rate = (network.get("bandwidth_mib_s") or 500) * 2**20
+        return {
+            "requests": requests,
+            "bytes": size,
+            "seconds": size / rate + requests * network.get("latency_ms", 0) / 1000,
+        }
 
-def complete(settings: dict, config: dict) -> dict:
-    """Return a cell's settings, which are complete."""
-    return settings
+    def data_bytes(self, data: dict) -> int:
+        """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
+        if "files" in data:
+            return 0
+        return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
 
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
 
-def estimate(settings: dict) -> dict:
-    """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+        Args:
+            record: what the measuring program handed over.
+            settings: the cell's settings.
+            manifest: the data set's manifest, whose `layout` was read back from the files.
+        """
+        effective, reasons = record["effective"], []
+        library = settings.get("library")
+        if library and effective.get("hdf5") != library["hdf5"]:
+            reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library['hdf5']}")
+        if driver := settings["cell"].get("driver"):
+            if effective.get("driver") != driver:
+                reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
+            if driver == "ros3" and not effective.get("ros3"):
+                reasons.append("the library has no ROS3")
+        reasons += checks.uncounted(record, settings)
+        reasons += mislabelled(manifest, settings["data"])
+        layout = manifest["layout"]
+        for key in ("paged", "page_size"):
+            if (
+                key in effective
+                and key in layout
+                and effective[key] != layout[key]
+                and (key == "paged" or layout["paged"])
+            ):
+                reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
+        return reasons
 
-    Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
-    """
-    cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
-    shots, signals = data["shots"], data["signals"]
-    if cell["access"] == "shots":
-        shots = settings["read_shots"] or shots
-    else:
-        named = settings["read_signals"]
-        signals = len(named) if isinstance(named, list) else named or signals
-    datasets = 2 * shots * signals
-    opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
-    size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
-    requests = opens * 3 + datasets
-    rate = (network.get("bandwidth_mib_s") or 500) * 2**20
-    return {
-        "requests": requests,
-        "bytes": size,
-        "seconds": size / rate + requests * network.get("latency_ms", 0) / 1000,
-    }
-
-
-def data_bytes(data: dict) -> int:
-    """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
-    if "files" in data:
-        return 0
-    return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
-
-
-def made_bytes(data: dict) -> int:
-    """Return the bytes of a data set that lie where they are generated: all of them."""
-    return data_bytes(data)
-
-
-def disk_bytes(settings: dict) -> int:
-    """Return what a record writes where it measures: nothing."""
-    return 0
-
-
-def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
-    """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
-
-    Args:
-        record: what the measuring program handed over.
-        settings: the cell's settings.
-        manifest: the data set's manifest, whose `layout` was read back from the files.
-    """
-    effective, reasons = record["effective"], []
-    library = settings.get("library")
-    if library and effective.get("hdf5") != library["hdf5"]:
-        reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library['hdf5']}")
-    if driver := settings["cell"].get("driver"):
-        if effective.get("driver") != driver:
-            reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
-        if driver == "ros3" and not effective.get("ros3"):
-            reasons.append("the library has no ROS3")
-    reasons += checks.uncounted(record, settings)
-    reasons += mislabelled(manifest, settings["data"])
-    layout = manifest["layout"]
-    for key in ("paged", "page_size"):
-        if key in effective and key in layout and effective[key] != layout[key] and (key == "paged" or layout["paged"]):
-            reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
-    return reasons
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        return [
+            *checks.undone(record["work"]),
+            *_cache(record["cache"]),
+            *_settings(record["effective"], settings["cell"]["page_buffer"]),
+        ]
 
 
 def mislabelled(manifest: dict, asked: dict) -> list[str]:
@@ -111,11 +105,6 @@ def mislabelled(manifest: dict, asked: dict) -> list[str]:
     ]
 
 
-def faults(record: dict, settings: dict) -> list[str]:
-    """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-    return [*checks.undone(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
-
-
 def _cache(cache: dict) -> list[str]:
     asked, state = cache["asked"], cache["state"]
     if asked == "any" or state == "unverified":
@@ -125,12 +114,11 @@ def _cache(cache: dict) -> list[str]:
     return checks.lost_pages(cache)
 
 
-def _settings(effective: dict) -> list[str]:
+def _settings(effective: dict, level: str) -> list[str]:
     reasons = []
-    if "page_buffer_asked" in effective:
-        asked, got = effective["page_buffer_asked"], effective["page_buffer_bytes"]
-        if reason := page_buffer.ignored(asked, got, effective["page_size"]):
-            reasons.append(reason)
+    asked = page_buffer.in_bytes(level)
+    if reason := page_buffer.ignored(asked, effective["page_buffer_bytes"], effective["page_size"]):
+        reasons.append(reason)
     if (asked := effective.get("rdcc_nbytes_asked")) != effective.get("rdcc_nbytes"):
         reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {asked}")
     if effective.get("workers") != effective.get("workers_asked"):
@@ -138,5 +126,4 @@ def _settings(effective: dict) -> list[str]:
     return reasons
 
 
-def contest(levels: dict[str, str]) -> None:
-    """Return None: cells are compared only as `compare` asks."""
+STUDY = Shots("shots")

@@ -66,13 +66,18 @@ def parse(text: str) -> list[dict]:
         imports = json.loads(text)
     except ValueError as error:
         raise Problem(f"imports: not JSON ({error})") from error
-    named = [{"from": one} if isinstance(one, str) else one for one in imports] if isinstance(imports, list) else []
+    named = entries(imports) if isinstance(imports, list) else []
     if not named or not all(isinstance(one, dict) and "from" in one for one in named):
         raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
     return named
 
 
-def sources(imports: Iterable[dict]) -> list[Path]:
+def entries(imports: Iterable[str | dict]) -> list[dict]:
+    """Return imports as mappings with `from`, which a path alone stands for."""
+    return [{"from": entry} if isinstance(entry, str) else entry for entry in imports]
+
+
+def sources(imports: Iterable[str | dict]) -> list[Path]:
     """Return the files that imports name, sorted; of a folder those that may hold results.
 
     Raises:
@@ -80,8 +85,8 @@ def sources(imports: Iterable[dict]) -> list[Path]:
             that Snakemake cannot watch.
     """
     found: set[Path] = set()
-    for one in imports:
-        for path in _places(one["from"]):
+    for entry in entries(imports):
+        for path in _places(entry["from"]):
             files = [file for file in fio.walk(path) if _may_matter(file.name)] if path.is_dir() else [path]
             if not files:
                 raise Problem(f"imports: {path} holds no tarball and no JSON file; put fio's results there")
@@ -195,7 +200,7 @@ def _record(battery: Battery, levels: dict[str, str], repeat: int, run_name: str
     samples = [row | {"layout": levels["store"]} for row in facts["samples"]]
     work = {"jobs_asked": told.get("jobs", len(samples)), "jobs_done": len(samples)}
     work |= {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
-    reasons = study.faults({"faults": facts["faults"], "work": work}, {})
+    reasons = study.STUDY.faults({"faults": facts["faults"], "work": work}, {})
     volume = battery.entry.get("volume")
     last = samples[-1]
     return {

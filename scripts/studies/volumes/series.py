@@ -7,7 +7,8 @@ jobs. Latencies are in ms throughout.
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,6 @@ import pandas as pd
 from scripts.frame import records
 from scripts.lib.program import Problem, refuse_constant
 from scripts.statistics import histograms
-from scripts.statistics.tables import factors
 from scripts.studies.volumes import fio_jobs
 from scripts.studies.volumes.fio import operation_of
 from scripts.studies.volumes.fio_output import OPERATIONS
@@ -103,26 +103,43 @@ _COLUMNS = (
 )
 
 
-def read(matrix: pd.DataFrame, folder: Path, run: str, imported: Path | None, stores: dict) -> list[Series]:
+def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
     """Return the series of a run: the matrix's, with or without records, then the imported ones.
 
-    A record that cannot be read, or that is not that of its place or label, is named on standard error and counts as
-    failed. Twins of the matrix (controls) are left out. A volume that a record does not describe is the store's in
-    `stores`.
+    A record that cannot be used counts as failed. Twins of the matrix (controls) are left out. A volume that a record
+    does not describe is the store's in `stores`.
     """
+    of_cells: dict[str, list[Battery]] = defaultdict(list)
+    for one in kept:
+        of_cells[one.cell].append(_measured(one))
     found: dict[tuple, Series] = {}
     for row in matrix[matrix["twin_of"] == ""].to_dict("records"):
         levels = _levels(row)
-        label = {name: row[name] for name in factors(matrix)}
-        paths = records.repeats(folder / row["cell"])
-        batteries = [_measured(path, repeat, row["cell"], label, run) for repeat, path in paths]
-        found[levels] = Series(row["cell"], levels, tuple(batteries))
-    for battery in _imported(imported) if imported else []:
+        found[levels] = Series(row["cell"], levels, tuple(of_cells[row["cell"]]))
+    for battery in _batteries(imported):
         known = found.get(battery.levels, Series(battery.cell, battery.levels, ()))
         taken = [one.repeat for one in known.batteries]
         battery = replace(battery, repeat=max(taken) + 1) if battery.repeat in taken else battery
         found[battery.levels] = replace(known, batteries=(*known.batteries, battery))
     return [_with_volume(series, stores) for series in found.values()]
+
+
+def imported(path: Path) -> dict:
+    """Return the artefact of an import, its histograms as arrays: as lists those of thousands of jobs are too large.
+
+    Raises:
+        Problem: it cannot be read, or is none.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        artefact = json.loads(text, object_hook=_with_arrays, parse_constant=refuse_constant)
+        if artefact.get("status") != "done":
+            print(f"{path}: nothing was imported: {'; '.join(artefact.get('reasons', []))}", file=sys.stderr)
+        return artefact
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
 
 
 def together(series: Sequence[Series]) -> list[Series]:
@@ -162,17 +179,18 @@ def percentiles(jobs: pd.DataFrame, asked: Sequence[float], seed: int = 1) -> di
     return found
 
 
-def _levels(row: dict) -> tuple[str, str, str, str]:
+def _levels(row: Mapping[str, str]) -> tuple[str, str, str, str]:
     return tuple(str(row.get(factor) or "") for factor in FACTORS)
 
 
-def _measured(path: Path, repeat: int, cell: str, label: dict[str, str], run: str) -> Battery:
-    levels = _levels(label)
+def _measured(kept: records.Kept) -> Battery:
+    levels = _levels(kept.levels)
+    if kept.record is None:
+        return Battery(kept.cell, levels, kept.repeat, "failed", False, (kept.problem,))
     try:
-        record = records.read(path, run, "volumes", label)
-        return _battery(record, cell, levels, repeat, str(path))
+        return _battery(kept.record, kept.cell, levels, kept.repeat, str(kept.path))
     except Problem as problem:
-        return _unreadable(cell, levels, repeat, problem)
+        return _unreadable(kept.cell, levels, kept.repeat, problem)
 
 
 def _unreadable(cell: str, levels: tuple[str, str, str, str], repeat: int, problem: Problem) -> Battery:
@@ -180,20 +198,9 @@ def _unreadable(cell: str, levels: tuple[str, str, str, str], repeat: int, probl
     return Battery(cell, levels, repeat, "failed", False, (str(problem),))
 
 
-def _imported(path: Path) -> Iterable[Battery]:
-    try:
-        # As lists the histograms of thousands of jobs do not fit into memory.
-        text = path.read_text(encoding="utf-8")
-        artefact = json.loads(text, object_hook=_with_arrays, parse_constant=refuse_constant)
-        found = artefact.get("records", [])
-    except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
-    if artefact.get("status") != "done":
-        print(f"{path}: nothing was imported: {'; '.join(artefact.get('reasons', []))}", file=sys.stderr)
-    for number, record in enumerate(found, 1):
-        name = f"{path}: record {number}"
+def _batteries(imported: dict) -> Iterable[Battery]:
+    for number, record in enumerate(imported.get("records", []), 1):
+        name = f"imported record {number}"
         try:
             records.expect_sound(record, name)
             yield _battery(record, record["name"], _levels(record["cell"]), record["repeat"], name)
@@ -202,8 +209,8 @@ def _imported(path: Path) -> Iterable[Battery]:
 
 
 def _with_arrays(found: dict) -> dict:
-    """A JSON object; one that maps operations to bins is turned into arrays."""
-    if found and found.keys() <= set(OPERATIONS):
+    """A JSON object; one that maps operations to lists of bins is turned into arrays."""
+    if found and found.keys() <= set(OPERATIONS) and all(isinstance(bins, list) for bins in found.values()):
         return {name: np.asarray(bins, dtype=float) for name, bins in found.items()}
     return found
 

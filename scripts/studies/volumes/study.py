@@ -1,103 +1,157 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
+from scripts.frame import records
+from scripts.frame.records import Kept
+from scripts.frame.study import Cell, Study, mappings
+from scripts.lib.program import tool
+from scripts.stores import store as stores
 from scripts.studies.volumes import fio_jobs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 JOB_FILE = "config/fio/{}.fio"
 LIMITS = Path("config/facts/limits.yaml")
 VOLUME_TYPES = Path("config/facts/volume_types.yaml")
+# What the section says of the batteries together, and what `background` takes the place of.
+_NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
 # A write that is forced to the disk takes about this long where nothing is known: 1 ms, as gp2 and gp3 were published.
 _SYNC_S = 0.001
 
 
-def mistakes(config: dict) -> Iterator[str]:
-    """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
-    section = config["studies"]["volumes"]
-    known = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
-    for number, limit in enumerate(section["limits"]):
-        if isinstance(limit, str) and limit not in known:
-            yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(known)}"
-    types = yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))["types"]
-    named = [(f"stores.{name}.volume", store.get("volume")) for name, store in config["stores"].items()]
-    named += [
-        (f"studies.volumes.imports[{number}].volume", one.get("volume"))
-        for number, one in enumerate(section["imports"])
-        if isinstance(one, dict)
-    ]
-    for place, volume in named:
-        if isinstance(volume, dict) and volume["type"] not in types:
-            yield f"{place}.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
-    matrix = section.get("matrix", [])
-    levels = {level for part in (matrix if isinstance(matrix, list) else [matrix]) for level in part["background"]}
-    if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
-        yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
-    if "other" in levels and section.get("other") not in config["stores"]:
-        yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
+class Volumes(Study):
+    """Latency of fio's jobs on volumes."""
+
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
+        section = self.section(config)
+        known = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+        for number, limit in enumerate(section["limits"]):
+            if isinstance(limit, str) and limit not in known:
+                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(known)}"
+        types = yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))["types"]
+        named = [(f"stores.{name}.volume", store.get("volume")) for name, store in config["stores"].items()]
+        named += [
+            (f"studies.volumes.imports[{number}].volume", one.get("volume"))
+            for number, one in enumerate(section["imports"])
+            if isinstance(one, dict)
+        ]
+        for place, volume in named:
+            if isinstance(volume, dict) and volume["type"] not in types:
+                yield f"{place}.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+        levels = {level for part in mappings(section) for level in part["background"]}
+        if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
+            yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
+        if "other" in levels and section.get("other") not in config["stores"]:
+            yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        store, other = config["stores"][levels["store"]], self.section(config).get("other")
+        if not stores.of(store).files:
+            yield f"fio does not write to a store of the kind {store['kind']}"
+        if levels["background"] == "other":
+            if other == levels["store"]:
+                yield f"the other volume is {other} itself"
+            elif not stores.of(config["stores"][other]).files or "device" in config["stores"][other]:
+                yield f"{other}, which has the background load, is no folder"
+        if levels["background"] == "same" and "device" in store:
+            yield "a raw device has no room for the files of a background load"
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
+        kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
+        level = settings["cell"]["background"]
+        if level == "none":
+            return kept | {"background": None}
+        name = settings["background_job"]
+        job = {"name": name, "text": Path(JOB_FILE.format(name)).read_text(encoding="utf-8")}
+        store = settings["store"] if level == "same" else config["stores"][settings["other"]]
+        return kept | {"background": {"job": job, "store": store}}
+
+    def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield fio."""
+        yield "tool fio", lambda: tool("fio", remedy="apt install fio, or dnf install fio")
+
+    def sources(self, config: dict) -> list[Path]:
+        """Return the files of fio's results that are imported."""
+        # What reads them is not loaded where a battery is measured.
+        from scripts.studies.volumes import import_fio
+
+        return import_fio.sources(self.section(config)["imports"])
+
+    def imported(self, path: Path) -> dict:
+        """Return the artefact of fio's results from elsewhere, its histograms as arrays."""
+        from scripts.studies.volumes import series
+
+        return series.imported(path)
+
+    def tables(
+        self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
+    ) -> "dict[str, pd.DataFrame]":
+        """Return samples, cells, verdicts, segments, percentiles, comparisons, credits and collapses."""
+        from scripts.studies.volumes import series, tables
+
+        found = series.read(matrix, kept, imported, config["stores"])
+        return tables.build(found, config | self.section(config))
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return the job files by name, what is said about each battery, and the files that were not imported."""
+        jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
+        measured = [one.record for one in kept if one.record]
+        batteries = [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+        return {
+            "jobs": {job["name"]: {"text": job["text"]} for job in jobs if job},
+            "batteries": [_battery(record) for record in batteries if record.get("battery")],
+            "left_out": imported.get("left_out", []),
+        }
+
+    def repeats(self, config: dict) -> int:
+        """Return how many batteries each volume has: the unit that is repeated."""
+        return self.section(config)["batteries"]
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
+        options = fio_jobs.options(settings["job"]["text"])
+        size, block = fio_jobs.total_bytes(options), fio_jobs.block_bytes(options)
+        each = fio_jobs.runtime_s(options) or (size / block * _SYNC_S if fio_jobs.syncs(options) else size / 2**27)
+        seconds = settings["jobs"] * (each + settings["pause_s"])
+        return {"requests": 0, "bytes": settings["jobs"] * size, "seconds": seconds}
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
+        background = settings["background"]
+        texts = [settings["job"]["text"], *([background["job"]["text"]] if background else [])]
+        return sum(fio_jobs.total_bytes(fio_jobs.options(text)) for text in texts)
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why nothing was measured: no job was finished."""
+        return [] if record["samples"] else [*record["faults"], "no job of the battery was finished"][:1]
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return what was not done as asked, as the measuring program found it in fio's own output (METHOD 9, 10)."""
+        work = record["work"]
+        short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
+        return [*record["faults"], *(short if work["jobs_done"] != work["jobs_asked"] else [])]
 
 
-def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
-    """Yield why a combination of levels cannot exist."""
-    store, other = config["stores"][levels["store"]], config["studies"]["volumes"].get("other")
-    if store["kind"] != "posix":
-        yield f"fio does not write to a store of the kind {store['kind']}"
-    if levels["background"] == "other":
-        if other == levels["store"]:
-            yield f"the other volume is {other} itself"
-        elif config["stores"][other]["kind"] != "posix" or "device" in config["stores"][other]:
-            yield f"{other}, which has the background load, is no folder"
-    if levels["background"] == "same" and "device" in store:
-        yield "a raw device has no room for the files of a background load"
+def _battery(record: dict) -> dict:
+    """Return what a report says about one battery of fio jobs, measured here or imported."""
+    return {
+        **record["battery"],
+        **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
+        "position": record.get("position"),
+        "fio": record.get("fio"),
+        "volume": record.get("volume") or {},
+        "options": record.get("job_options", {}),
+        "reasons": record.get("reasons", []),
+    }
 
 
-def complete(settings: dict, config: dict) -> dict:
-    """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
-    kept = {key: value for key, value in settings.items() if key not in ("other", "background_job")}
-    level = settings["cell"]["background"]
-    if level == "none":
-        return kept | {"background": None}
-    name = settings["background_job"]
-    job = {"name": name, "text": Path(JOB_FILE.format(name)).read_text(encoding="utf-8")}
-    store = settings["store"] if level == "same" else config["stores"][settings["other"]]
-    return kept | {"background": {"job": job, "store": store}}
-
-
-def estimate(settings: dict) -> dict:
-    """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
-    options = fio_jobs.options(settings["job"]["text"])
-    size, block = fio_jobs.total_bytes(options), fio_jobs.block_bytes(options)
-    each = fio_jobs.runtime_s(options) or (size / block * _SYNC_S if fio_jobs.syncs(options) else size / 2**27)
-    seconds = settings["jobs"] * (each + settings["pause_s"])
-    return {"requests": 0, "bytes": settings["jobs"] * size, "seconds": seconds}
-
-
-def disk_bytes(settings: dict) -> int:
-    """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
-    background = settings["background"]
-    texts = [settings["job"]["text"], *([background["job"]["text"]] if background else [])]
-    return sum(fio_jobs.total_bytes(fio_jobs.options(text)) for text in texts)
-
-
-def data_bytes(data: dict) -> int:
-    """Return what generated data need: the study has none."""
-    return 0
-
-
-def made_bytes(data: dict) -> int:
-    """Return what generated data need where they are generated: the study has none."""
-    return 0
-
-
-def failures(record: dict, settings: dict, manifest: dict) -> list[str]:
-    """Return why nothing was measured: no job was finished."""
-    return [] if record["samples"] else [*record["faults"], "no job of the battery was finished"][:1]
-
-
-def faults(record: dict, settings: dict) -> list[str]:
-    """Return what was not done as asked, as the measuring program found it in fio's own output (METHOD 9, 10)."""
-    work = record["work"]
-    short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
-    return [*record["faults"], *(short if work["jobs_done"] != work["jobs_asked"] else [])]
+STUDY = Volumes("volumes")

@@ -56,8 +56,8 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
         settings: limits, compare, equivalence_percent and seed of the study; without anything to compare, stores are
             compared with the first.
     """
-    seed, equivalence = settings.get("seed", 1), settings.get("equivalence_percent", 5)
-    asked = limits.read(settings.get("limits", []))
+    seed, equivalence = settings["seed"], settings["equivalence_percent"]
+    asked = limits.read(settings["limits"])
     parts = {one.levels: _segments(one, equivalence, seed) for one in series}
     shown = _with_hosts_together(series)
     quantiles = {one.levels: percentiles(one.jobs, CURVE, seed) for one in shown}
@@ -73,7 +73,7 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     tables = {name: pd.DataFrame(found, columns=[*COLUMNS[name]]) for name, found in rows.items()}
     # Nobody has to know the names of imported volumes to see them compared.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
-    compared = compare.comparisons(series, parts, settings.get("compare") or first, equivalence, seed)
+    compared = compare.comparisons(series, parts, settings["compare"] or first, equivalence, seed)
     return {"samples": samples(series), **tables, "comparisons": compared}
 
 

@@ -1,16 +1,7 @@
-"""Where stores are, as readers are told; nothing here imports an SDK, which takes longer than many a cell."""
+"""Where an account is, as readers are told; nothing here imports an SDK, which takes longer than many a cell."""
 
 # The variables that have an Azure account's credentials.
 CONNECTION, SAS = "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN"
-# The variable that has the URL of an S3 service other than AWS.
-ENDPOINT = "AWS_ENDPOINT_URL"
-
-
-def s3_bucket(store: dict, endpoint: str | None) -> str:
-    """Return the URL of a bucket: path style at an endpoint, virtual-hosted style at AWS."""
-    if endpoint:
-        return f"{endpoint}/{store['bucket']}"
-    return f"https://{store['bucket']}.s3.{store['region']}.amazonaws.com"
 
 
 def connection_string(endpoint: str, credentials: dict[str, str]) -> str:

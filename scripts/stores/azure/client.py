@@ -15,7 +15,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 from azure.core.pipeline import PipelineResponse
 
 from scripts.lib.program import Problem
-from scripts.stores.addresses import CONNECTION, SAS
+from scripts.stores.azure.addresses import CONNECTION, SAS
 
 # Unlike the SDK's own, which wait for minutes before they say that nobody answers.
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}

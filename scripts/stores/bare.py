@@ -1,14 +1,14 @@
 """The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
 
-What many of these reach at once is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand, in
-rank 0, which has loaded it anyway; they go nowhere but to the program that measures the ceiling.
+What many of these reach at once is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand
+(`Store.addresses`), in rank 0, which has loaded it anyway; they go to the program that measures
+the ceiling and nowhere else.
 """
 
 import http.client
 import mmap
 import os
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -19,10 +19,7 @@ _BUFFER = 1 << 20
 _PAGE = 4096
 _TIMEOUT_S = 60
 # An address is signed for as long as a cell may take.
-_VALID_S = 12 * 3600
-
-# What a token of azure-identity is for.
-_AZURE = "https://storage.azure.com/.default"
+VALID_S = 12 * 3600
 
 Address = tuple[str, dict[str, str]]
 
@@ -49,75 +46,6 @@ def of(location: dict, known: dict[str, Address], direct: bool = False) -> Calla
         direct: past the page cache.
     """
     return (lambda: _Http(known)) if known else lambda: _Files(location, direct)
-
-
-def addresses(store: dict, location: dict, names: Iterable[str]) -> dict[str, Address]:
-    """Return the signed URL of each object, and what a request says beside it; {} for files.
-
-    Args:
-        store: its entry in the configuration.
-        location: where the data set is in it.
-        names: of the objects.
-
-    Raises:
-        Problem: there are no credentials to sign with.
-    """
-    if store["kind"] == "posix":
-        return {}
-    address = (_s3 if store["kind"] == "s3" else _azure)(store, location)
-    return {name: address(name) for name in names}
-
-
-def _s3(store: dict, location: dict) -> Callable[[str], Address]:
-    from scripts.stores import s3
-
-    client = s3.cell_client(store, signature_version="s3v4")
-
-    def address(name: str) -> Address:
-        wanted = {"Bucket": store["bucket"], "Key": f"{location['key']}/{name}"}
-        with s3.explained(client, f"bucket {store['bucket']}"):
-            return client.generate_presigned_url("get_object", Params=wanted, ExpiresIn=_VALID_S), {}
-
-    return address
-
-
-def _azure(store: dict, location: dict) -> Callable[[str], Address]:
-    from azure.core.credentials import AzureSasCredential
-
-    from scripts.stores import azure
-
-    files = store["kind"] == "azure-files"
-    container = (azure.share if files else azure.blob_container)(store)
-
-    def address(name: str) -> Address:
-        path = f"{location['key']}/{name}"
-        client = container.get_file_client(path) if files else container.get_blob_client(path)
-        credential = client.credential
-        if hasattr(credential, "account_key"):
-            return f"{client.url}?{_signature(store, path, credential)}", {}
-        if isinstance(credential, AzureSasCredential):
-            return f"{client.url}?{credential.signature}", {}
-        if hasattr(credential, "get_token"):
-            headers = {"x-ms-version": client.api_version} | ({"x-ms-file-request-intent": "backup"} if files else {})
-            with azure.explained(azure.place(store)):
-                token = credential.get_token(_AZURE).token
-            return client.url, headers | {"Authorization": f"Bearer {token}"}
-        return client.url, {}
-
-    return address
-
-
-def _signature(store: dict, path: str, credential) -> str:
-    """Return the signature that lets whoever has it read one object; made here, nothing is asked."""
-    account = {"account_name": credential.account_name, "account_key": credential.account_key}
-    options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=_VALID_S)}
-    if store["kind"] == "azure-files":
-        from azure.storage.fileshare import generate_file_sas
-
-        return generate_file_sas(share_name=store["share"], file_path=path.split("/"), **account, **options)
-    from azure.storage.blob import generate_blob_sas
-
-    return generate_blob_sas(container_name=store["container"], blob_name=path, **account, **options)
 
 
 class _Files:

@@ -2,11 +2,11 @@
 
 from azure.storage.fileshare import __version__
 
-from scripts.readers import azure_sdk
-from scripts.stores import azure
+from scripts.stores.azure import client as azure
+from scripts.stores.azure import reader
 
 
-class Reader(azure_sdk.Reader):
+class Reader(reader.Reader):
     """Reads files; the service knows no condition, so every answer's ETag is compared, as the SDK does by itself."""
 
     client = f"azure-storage-file-share {__version__}"

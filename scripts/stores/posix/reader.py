@@ -8,19 +8,19 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts import readers
 from scripts.lib import cache
 from scripts.lib.program import Problem
-from scripts.readers import Access, Changed, Identity
+from scripts.stores import reading
+from scripts.stores.reading import Access, Changed, Identity
 
 # What O_DIRECT wants of offsets, lengths and addresses: no device has larger logical blocks.
 _ALIGNED = 4096
 
 
-class Reader(readers.Reader):
+class Reader(reading.Reader):
     """Reads files of a folder; `retries` stays 0, since nothing tries again."""
 
-    def __init__(self, store: dict, location: dict, access: Access) -> None:
+    def __init__(self, location: dict, access: Access) -> None:
         """Take the folder of the data set."""
         super().__init__(access)
         self._folder = Path(location["folder"])

@@ -3,12 +3,12 @@
 from azure.core import MatchConditions
 from azure.storage.blob import __version__
 
-from scripts.readers import azure_sdk
-from scripts.stores import azure
+from scripts.stores.azure import client as azure
+from scripts.stores.azure import reader
 
 
-class Reader(azure_sdk.Reader):
-    """Reads blobs on the condition that their ETag is the one that was identified."""
+class Reader(reader.Reader):
+    """Reads a blob on the condition that its ETag is the one that was identified."""
 
     client = f"azure-storage-blob {__version__}"
 

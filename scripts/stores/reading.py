@@ -1,11 +1,10 @@
-"""How a process reads objects of a store: a module a kind, each with the same reader.
+"""How a process reads objects of a store: each kind has the same reader.
 
 A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` a request and `concurrency`
 requests at once. It verifies that the object is still the one that was identified; nothing is tried again in silence
 (METHOD 15).
 """
 
-import importlib
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,8 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scripts.lib.program import Problem
-
-_MODULES = {"posix": "posix", "s3": "s3", "azure-blob": "azure_blob", "azure-files": "azure_files"}
 
 
 class Changed(Problem):
@@ -118,15 +115,3 @@ def _next(queue: deque[tuple]) -> tuple | None:
         return queue.popleft()
     except IndexError:
         return None
-
-
-def of(store: dict, location: dict, access: Access) -> Reader:
-    """Return the reader of a store.
-
-    Args:
-        store: its entry in the configuration.
-        location: where the data set is in it, as the step says.
-        access: how to ask.
-    """
-    module = importlib.import_module(f"scripts.readers.{_MODULES[store['kind']]}")
-    return module.Reader(store, location, access)

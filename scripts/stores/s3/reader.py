@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from scripts import readers
 from scripts.lib.program import Problem
-from scripts.readers import Access, Changed, Identity
-from scripts.stores import s3
+from scripts.stores import reading
+from scripts.stores.reading import Access, Changed, Identity
+from scripts.stores.s3 import client as s3
 
 # Taken from a response at once: the SDK copies it.
 _PIECE = 1 << 20
@@ -23,7 +23,7 @@ _ATTEMPTS = 3
 _CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
 
 
-class Reader(readers.Reader):
+class Reader(reading.Reader):
     """Reads objects of a bucket under the data set's key."""
 
     client = f"boto3 {boto3.__version__}"

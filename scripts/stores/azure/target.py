@@ -1,30 +1,30 @@
 """A data set's place in a container or a share, for `scripts.stores.transfer`."""
 
-import base64
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
-from azure.storage.blob import BlobBlock
 
-from scripts.stores import azure, transfer
+from scripts.stores import transfer
+from scripts.stores.azure import client as azure
 
-Put = Callable[[int, int, BinaryIO], None]
-# What Azure Files takes in one request.
-_RANGE_BYTES = 4 * transfer.MIB
+# Blocks of one object.
+_MOST_BLOCKS = 50_000
 
 
 class _Place:
     """What containers and shares have in common; counts what the SDK sends again."""
 
-    most_parts, writable = 50_000, True
+    writable = True
     retries = 0
 
     def __init__(self, connect: Callable, store: dict, dataset: str, connection: str | None) -> None:
         options = {"raw_request_hook": self._seen, "max_single_get_size": transfer.READ_BYTES}
-        self._client = connect(store, connection, **options)
+        self._connect = partial(connect, store, connection, **options)
+        self._client = self._connect()
         self._folder, self.where = "/".join(filter(None, [store["prefix"], dataset])), azure.place(store)
 
     def explained(self) -> contextlib.AbstractContextManager:
@@ -42,7 +42,7 @@ class _Place:
 
 
 class Container(_Place):
-    """A data set's place in a container of blobs."""
+    """A data set's place in a container."""
 
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
@@ -66,19 +66,13 @@ class Container(_Place):
         """Return a range of a blob."""
         return self._client.download_blob(self.key(name), offset, length).readall()
 
-    @contextlib.contextmanager
-    def upload(self, name: str, size: int) -> Iterator[Put]:
+    def upload(self, name: str, source: BinaryIO, size: int, progress: transfer.Progress) -> None:
         """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
-        blob, blocks = self._client.get_blob_client(self.key(name)), []
-
-        def put(offset: int, count: int, part: BinaryIO) -> None:
-            block = base64.b64encode(f"{offset:020d}".encode()).decode()
-            # With its checksum, which the service compares; without one Azurite works out another, at half the speed.
-            blob.stage_block(block, part, length=count, validate_content=True)
-            blocks.append((offset, block))
-
-        yield put
-        blob.commit_block_list([BlobBlock(block) for _, block in sorted(blocks)])
+        length = transfer.part_bytes(size, _MOST_BLOCKS)
+        # With checksums, which the service compares; without them Azurite works out others, at half the speed.
+        options = {"length": size, "overwrite": True, "validate_content": True, **_in_flight(progress)}
+        with self._connect(max_block_size=length, max_single_put_size=length) as container:
+            container.upload_blob(self.key(name), source, **options)
 
 
 class Share(_Place):
@@ -101,26 +95,14 @@ class Share(_Place):
         """Return a range of a file."""
         return self._client.get_file_client(self.key(name)).download_file(offset, length).readall()
 
-    @contextlib.contextmanager
-    def upload(self, name: str, size: int) -> Iterator[Put]:
+    def upload(self, name: str, source: BinaryIO, size: int, progress: transfer.Progress) -> None:
         """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
         for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self._client.create_directory(str(folder))
-        file = self._client.get_file_client(self.key(name))
-        file.create_file(size)
-
-        def put(offset: int, count: int, part: BinaryIO) -> None:
-            for start in range(offset, offset + count, _RANGE_BYTES):
-                length = min(_RANGE_BYTES, offset + count - start)
-                file.upload_range(_exactly(part, length), start, length)
-
-        yield put
+        self._client.get_file_client(self.key(name)).upload_file(source, length=size, **_in_flight(progress))
 
 
-def _exactly(part: BinaryIO, length: int) -> bytes:
-    """Return the next `length` bytes of a raw file, which may give fewer at once."""
-    taken = bytearray()
-    while len(taken) < length and (more := part.read(length - len(taken))):
-        taken += more
-    return bytes(taken)
+def _in_flight(progress: transfer.Progress) -> dict:
+    """Return how many requests the SDK has in flight, and what it tells: how many bytes have gone."""
+    return {"max_concurrency": transfer.THREADS, "progress_hook": lambda done, _: progress.at(done)}

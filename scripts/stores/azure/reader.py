@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 from azure.core.pipeline.transport import RequestsTransport
 
-from scripts import readers
 from scripts.lib.program import Problem
-from scripts.readers import Access, Changed, Identity
-from scripts.stores import azure
+from scripts.stores import reading
+from scripts.stores.azure import client as azure
+from scripts.stores.reading import Access, Changed, Identity
 
 _CHANGED = (412, 416)
 # What the clients of Storage give the transport that they make themselves.
 _BLOCK = 256 * 1024
 
 
-class Reader(readers.Reader):
+class Reader(reading.Reader):
     """Reads through clients that a subclass makes, one an object."""
 
     def __init__(self, store: dict, location: dict, access: Access) -> None:

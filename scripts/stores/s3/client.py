@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import boto3
 from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import (
@@ -22,7 +23,7 @@ from botocore.parsers import ResponseParserError
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
-from scripts.stores.addresses import ENDPOINT
+from scripts.stores.s3.addresses import ENDPOINT
 
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _NO_CREDENTIALS = (
@@ -30,6 +31,8 @@ _NO_CREDENTIALS = (
     " or say anonymous: true"
 )
 _OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
+# Parts of one object.
+_MOST_PARTS = 10_000
 _TOO_MUCH = "the service's limits are reached: read less at once, or later"
 
 
@@ -127,8 +130,6 @@ def ensure_bucket(s3, store: dict) -> None:
 class Bucket:
     """A data set's place in a bucket, for `scripts.stores.transfer`."""
 
-    most_parts = 10_000
-
     def __init__(self, s3, store: dict, dataset: str) -> None:
         """Say where: `dataset` is the folder within the store's prefix."""
         self._s3, self._bucket, self._folder = s3, store["bucket"], "/".join(filter(None, [store["prefix"], dataset]))
@@ -164,29 +165,14 @@ class Bucket:
         ) as body:
             return body.read()
 
-    @contextlib.contextmanager
-    def upload(self, name: str, size: int) -> Iterator[Callable[[int, int, BinaryIO], None]]:
-        """Upload an object in parts; an upload that fails leaves none of them behind."""
-        whole, s3 = {"Bucket": self._bucket, "Key": self.key(name)}, self._s3
-        length = transfer.part_bytes(size, self.most_parts)
-        if size <= length:
-            yield lambda offset, count, part: s3.put_object(**whole, Body=part, ContentLength=count)
-            return
-        whole["UploadId"] = s3.create_multipart_upload(**whole)["UploadId"]
-        tags = {}
-
-        def put(offset: int, count: int, part: BinaryIO) -> None:
-            number = offset // length + 1
-            tags[number] = s3.upload_part(**whole, PartNumber=number, Body=part, ContentLength=count)["ETag"]
-
-        try:
-            yield put
-            parts = [{"PartNumber": number, "ETag": tags[number]} for number in sorted(tags)]
-            s3.complete_multipart_upload(**whole, MultipartUpload={"Parts": parts})
-        except BaseException:
-            with contextlib.suppress(ClientError, BotoCoreError):
-                s3.abort_multipart_upload(**whole)
-            raise
+    def upload(self, name: str, source: BinaryIO, size: int, progress: transfer.Progress) -> None:
+        """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
+        length = transfer.part_bytes(size, _MOST_PARTS)
+        parts = {"multipart_threshold": length, "multipart_chunksize": length, "max_concurrency": transfer.THREADS}
+        config = TransferConfig(**parts, preferred_transfer_client="classic")
+        # Parts that wait are in memory, too.
+        config.max_in_memory_upload_chunks = transfer.THREADS
+        self._s3.upload_fileobj(source, self._bucket, self.key(name), Callback=progress.add, Config=config)
 
     def _count_retries(self, parsed: dict, **_: object) -> None:
         self.retries += parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)

@@ -1,0 +1,120 @@
+"""What a report says about a run beside its figures: machines, libraries, stores, settings, failed attempts."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.frame import config as configuration
+from scripts.frame import matrix, records
+from scripts.frame import study as studies
+from scripts.lib.program import read_json
+from scripts.stores import store as stores
+
+
+def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
+    """Return what the report of a study says about its run.
+
+    Args:
+        config: the resolved configuration.
+        study: a key of its `studies`.
+        results: the run's folder, for its artefacts.
+        kept: the records of the study.
+        imported: the artefact of results from elsewhere; empty without any.
+    """
+    plan = read_json(results / study / "plan.json")
+    measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
+    machines = [_constant(host) for record in measured for host in hosts_of(record)]
+    machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
+    return {
+        "run": config["run"],
+        "study": study,
+        "question": configuration.question(study),
+        "repeats": len(matrix.repeats(config, study)),
+        "equivalence_percent": config["equivalence_percent"],
+        "machine": next(iter(machines), {}),
+        "machines": machines,
+        "libraries": {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]},
+        "stores": config["stores"],
+        "settings": config["studies"][study],
+        "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
+        "limits": [
+            *(
+                f"{name}: {stores.of(config['stores'][name]).limits(types)}"
+                for name, types in _stores_used(measured).items()
+            ),
+            *unsealed(measured),
+        ],
+        **studies.of(study).facts(plan, kept, imported),
+        "sessions": sorted({record["session"] for record in measured if "session" in record}),
+        "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
+        "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
+        "dirty": any(record["provenance"].get("dirty") for record in measured),
+        "failed_attempts": failed_attempts(results),
+    }
+
+
+def failed_attempts(results: Path) -> list[dict]:
+    """Return the artefacts of earlier attempts that failed or could not be used, oldest first."""
+    attempts = []
+    for attempt in sorted((results / "failed").glob("*/")):
+        attempts += [
+            {
+                "attempt": attempt.name,
+                "what": str(path.relative_to(attempt.parent)),
+                "reasons": records.reasons(path, attempt, results.name),
+            }
+            for path in sorted(attempt.glob("**/*.json"))
+        ]
+    return attempts
+
+
+def hosts_of(record: dict) -> list[dict]:
+    """Return the machines that measured a record: its own, or those of its processes where they were elsewhere."""
+    own = record["host"]
+    others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
+    if all(host.get("node") == own.get("node") for host in others):
+        return [own]
+    return [{key: value for key, value in host.items() if key not in ("name", "processes")} for host in others]
+
+
+def _constant(host: dict) -> dict:
+    return {key: value for key, value in host.items() if not key.startswith("load_")}
+
+
+def unsealed(measured: list[dict]) -> list[str]:
+    """Return how many records are from before there were digests."""
+    count = sum(not records.sealed(record) for record in measured)
+    if not count:
+        return []
+    return [
+        f"{count} of {len(measured)} records are from before records had a digest: whether they were edited since they "
+        "were written is not known, and they count"
+    ]
+
+
+def _library(path: Path) -> dict:
+    return read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
+
+
+def _data(path: Path) -> dict:
+    """What the report says of a data set; nothing where it was removed, as each record has its checksum."""
+    if not path.exists():
+        return {}
+    manifest = read_json(path)
+    return {
+        "status": manifest["status"],
+        "layout": manifest.get("layout"),
+        "bytes": sum(file["bytes"] for file in manifest.get("files", [])),
+    }
+
+
+def _datasets(plan: dict) -> set[str]:
+    return {cell["dataset"] for cell in plan["cells"].values() if cell["dataset"]}
+
+
+def _stores_used(records: list[dict]) -> dict[str, set[str]]:
+    """Return the stores that were read, each with the types of file systems that its files lay on."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        found.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
+    return dict(sorted(found.items()))

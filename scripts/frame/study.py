@@ -1,0 +1,151 @@
+"""What the workflow must know of a study beside its schema; a study states only what it has."""
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.frame.records import Kept
+from scripts.lib.program import read_json
+
+if TYPE_CHECKING:
+    # Measuring a cell asks its study, too, and makes no tables.
+    import pandas as pd
+
+_FOLDER = Path(__file__).parents[1] / "studies"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of levels and all that it takes to measure it.
+
+    Attributes:
+        name: the readable levels and 10 hexadecimal digits of the resolved settings; the cell's folder.
+        study: the study's name.
+        levels: factor -> level, as text, in the order of the schema; `control` is "" or "twin".
+        settings: what the measuring program is given; what differs here is a different cell.
+        dataset: the id of the data it reads, "" where the study makes none.
+        twin_of: name of the cell that an A/A control repeats, "" for all others.
+    """
+
+    name: str
+    study: str
+    levels: dict[str, str]
+    settings: dict = field(compare=False, hash=False)
+    dataset: str
+    twin_of: str = ""
+
+
+class Study:
+    """A study without peculiarities: `scripts/studies/<study>/study.py` declares its own as `STUDY`."""
+
+    def __init__(self, name: str) -> None:
+        """Name it as its folder in scripts/studies."""
+        self.name = name
+
+    def section(self, config: dict) -> dict:
+        """Return what a resolved configuration says of this study."""
+        return config["studies"][self.name]
+
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield what is wrong with the study's section and the schema cannot see."""
+        yield from ()
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        yield from ()
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a cell's settings with what only the study knows; all that is in them makes the cell."""
+        return settings
+
+    def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield what a run of `cells` needs beside folders and stores, each with what says that it is there.
+
+        What is called returns a few words, or raises the Problem that says what to do.
+        """
+        yield from ()
+
+    def sources(self, config: dict) -> list[Path]:
+        """Return the files of results from elsewhere that the study's `imports` name.
+
+        Raises:
+            Problem: one of them is not there.
+        """
+        return []
+
+    def repeats(self, config: dict) -> int:
+        """Return how often each cell is measured."""
+        return config["repeats"]
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        return {"requests": 0, "bytes": 0, "seconds": 0}
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes that a record needs for itself where it measures, while it measures."""
+        return 0
+
+    def data_bytes(self, data: dict) -> int:
+        """Return the bytes of a dataset that is generated."""
+        return 0
+
+    def made_bytes(self, data: dict) -> int:
+        """Return how many of them lie in results/data: none where they are made on their way into stores."""
+        return self.data_bytes(data)
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
+
+        Args:
+            record: what the measuring program handed over.
+            settings: the cell's settings.
+            manifest: the dataset's manifest, whose `layout` was read back; empty where the study has no data.
+        """
+        return []
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        return []
+
+    def imported(self, path: Path) -> dict:
+        """Return the artefact of results from elsewhere."""
+        return read_json(path)
+
+    def tables(
+        self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
+    ) -> "dict[str, pd.DataFrame] | None":
+        """Return the study's own tables by name; None where its results are blocks, whose tables are the usual ones.
+
+        Args:
+            matrix: the cells that are not left out, as in matrix.csv.
+            kept: their records.
+            imported: see `imported`, empty where there are none.
+            config: the resolved configuration, of which only this study's section is there.
+        """
+        return None
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return what only this study's report says beside its figures; `plan` is plan.json."""
+        return {}
+
+    def contest(self, levels: dict[str, str]) -> object:
+        """Return what cells that are each compared with each have in common; None: only as `compare` asks."""
+        return None
+
+
+def names() -> list[str]:
+    """Return the names of all studies: the folders that declare one."""
+    return sorted(path.parent.name for path in _FOLDER.glob("*/study.py"))
+
+
+def mappings(section: dict) -> list[dict]:
+    """Return the matrix of a study as a list of mappings; it is empty where a study only imports results."""
+    matrix = section.get("matrix", [])
+    return matrix if isinstance(matrix, list) else [matrix]
+
+
+def of(name: str) -> Study:
+    """Return the study of that name, as its folder declares it."""
+    return importlib.import_module(f"scripts.studies.{name}.study").STUDY

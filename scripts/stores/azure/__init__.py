@@ -1,0 +1,1 @@
+"""Azure Storage: objects of Azure Blob, of Azurite on the loopback, and files of Azure Files."""

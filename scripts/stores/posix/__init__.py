@@ -1,0 +1,1 @@
+"""Files of this machine's file systems."""

@@ -1,0 +1,52 @@
+"""Where things live: what one study, or one kind of store, alone needs stands in its folder and nowhere else."""
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from scripts.frame import config as configuration
+from scripts.frame import study as studies
+
+PROGRAMS = [path for path in ROOT.glob("scripts/*.py") if path.name != "bench.py"]
+SHARED = [ROOT / "scripts" / name for name in ("frame", "lib", "statistics", "report")]
+
+
+def folders_of(parent: Path) -> list[str]:
+    return sorted(path.name for path in parent.iterdir() if (path / "__init__.py").is_file())
+
+
+def naming(files: list[Path], names: list[str]) -> list[str]:
+    """Return the lines of files that have one of the names as a word."""
+    word = re.compile(rf"\b({'|'.join(names)})\b")
+    return [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in files
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if word.search(line)
+    ]
+
+
+def test_no_program_and_nothing_that_is_shared_names_a_study():
+    names = folders_of(ROOT / "scripts/studies")
+    shared = [*SHARED, ROOT / "scripts/stores", ROOT / "scripts/building"]
+    files = [*PROGRAMS, *(file for folder in shared for file in folder.rglob("*.py"))]
+    assert len(names) >= 3
+    assert naming([*files, ROOT / "config/schema/run.yaml", ROOT / "rules/common.smk"], names) == []
+
+
+@pytest.mark.parametrize("study", folders_of(ROOT / "scripts/studies"))
+def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_run(study: str):
+    parts = (f"config/schema/{study}.yaml", f"notebooks/{study}.ipynb", f"docs/{study}.md")
+    assert [part for part in parts if not (ROOT / part).is_file()] == []
+    assert study in configuration.load(ROOT / "config/smoke.yaml")["studies"]
+    assert studies.of(study).name == study
+
+
+@pytest.mark.parametrize("folder", folders_of(ROOT / "scripts/stores"))
+def test_a_kind_of_store_is_asked_for_in_its_own_folder_only(folder: str):
+    files = [*(file for part in SHARED for file in part.rglob("*.py")), *ROOT.glob("scripts/stores/*.py")]
+    asked = [f'"{folder}', f"stores.{folder}", f"stores import {folder}"]
+    quoted = [line for line in naming([*PROGRAMS, *files], [folder]) if any(part in line for part in asked)]
+    assert quoted == []
