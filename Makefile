@@ -47,7 +47,7 @@ test: setup ## lint, format, and all tests on real servers
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/snakefmt --check Snakefile rules
 	@.venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest --numprocesses=logical
 
 bench: setup ## measure the project's own costs and print ratios
 	@.venv/bin/python -sE -m scripts.bench
