@@ -26,7 +26,7 @@ run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
 quick: DEFAULT = config/quick.yaml
-quick: setup ## an answer in 3 minutes: h5py's wheels on disk
+quick: setup ## page buffer or not, and which layout, over S3: an answer in 3 minutes, no library compiled
 	@$(LAUNCH)
 
 import: DEFAULT = config/import.yaml

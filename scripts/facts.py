@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from scripts import check
-from scripts.frame import config as configuration
 from scripts.frame import matrix, records
 from scripts.lib.program import Problem, json_object, read_json, run, write_json
 
@@ -49,7 +48,7 @@ def facts(config: dict, study: str, results: Path) -> dict:
     return {
         "run": config["run"],
         "study": study,
-        "question": configuration.schema()["properties"]["studies"]["properties"][study]["x-question"],
+        "question": config["studies"][study]["question"],
         "repeats": len(matrix.repeats(config, study)),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),

@@ -1,6 +1,7 @@
 """Stores: an S3 service that is not the workflow's own, signed and anonymous, and what is said when it fails."""
 
 import contextlib
+import copy
 import json
 import os
 import select
@@ -17,6 +18,7 @@ import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
+from small_runs import TINY
 from steady import keep_pages, locked
 
 from scripts import preflight
@@ -267,11 +269,13 @@ def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside
 
 def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp_path, monkeypatch, capsys):
     keep_pages(monkeypatch.setattr)
-    for name in ("quick", "smoke"):
-        values = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text(encoding="utf-8"))
+    smoke = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
+    disk = copy.deepcopy(TINY)
+    disk["studies"]["shots"]["matrix"]["cache"] = ["warm"]
+    for name, values in (("disk", disk), ("smoke", smoke)):
         values["stores"]["disk"]["path"] = str(tmp_path / "data")
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 0
+    assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 0
     told = capsys.readouterr().out
     assert f"{tmp_path}/data page cache: can be made cold and warm" in told
     assert "results writable" in told
@@ -288,8 +292,8 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     assert preflight.main(["--configfile", "config/volumes.yaml"]) == 1
     assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
-    assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 1
-    assert "AMISS  results free: 0.0 GiB, 2.1 needed; free some or make the data smaller" in capsys.readouterr().out
+    assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 1
+    assert "AMISS  results free: 0.0 GiB, 2.0 needed; free some or make the data smaller" in capsys.readouterr().out
 
 
 def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):

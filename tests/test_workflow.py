@@ -100,6 +100,7 @@ def test_no_secret_is_in_any_artefact_log_or_report(clone, environments):
 
 def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny):
     assert snakemake(tiny).returncode == 0
+    assert TINY["studies"]["shots"]["question"] in (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
     before = records(tiny)
     for path in [*tiny.glob("scripts/**/*.py"), *tiny.glob("rules/*.smk"), *tiny.glob("envs/*"), tiny / "Snakefile"]:
         if path.is_file():

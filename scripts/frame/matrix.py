@@ -14,7 +14,9 @@ from scripts.frame import studies
 from scripts.lib.program import Problem
 
 # What a study's section says beside the settings of its cells.
-_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits")
+_NOT_SETTINGS = (
+    *("question", "matrix", "compare", "control_cells", "data", "time_limit_s", "batteries", "imports", "limits"),
+)
 # Snakemake keeps a job for each record, and has no memory for many more.
 _MOST_RECORDS = 100_000
 # What stands before the levels of a factor in the name of a cell.

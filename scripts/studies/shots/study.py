@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from scripts.frame import checks
 from scripts.lib import page_buffer
 
-# What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
+# What a driver of HDF5 can open.
 _STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
-_LIBRARIES_WITH_ROS3 = ("source", "conda")
 
 
 def mistakes(config: dict) -> Iterator[str]:
@@ -17,14 +16,17 @@ def mistakes(config: dict) -> Iterator[str]:
 
 def impossible(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a combination of levels cannot exist."""
+    # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
+    from scripts.building.sources import wheel_has_ros3
+
     driver, store = levels["driver"], config["stores"][levels["store"]]
     library = config["libraries"][levels["library"]]
     if store["kind"] != _STORE_OF_DRIVER[driver]:
         yield f"driver {driver} does not read a {store['kind']} store"
     if "device" in store:
         yield "files cannot be read from a raw device"
-    if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
-        yield f"{levels['library']} is a {library['kind']}, which has no ROS3"
+    if driver == "ros3" and library["kind"] == "wheel" and not wheel_has_ros3(library["hdf5"]):
+        yield f"{levels['library']} is a wheel, which has no ROS3"
 
 
 def complete(settings: dict, config: dict) -> dict:
