@@ -47,9 +47,9 @@ def resolve(config: dict, files: list[Path] | list[str]) -> dict:
     return _complete(config, named(files))
 
 
-def load(file: Path | str) -> dict:
-    """Return the resolved configuration in `file` (see `resolve`)."""
-    return _complete(yaml_file.read(Path(file)), named([file]))
+def load(file: Path | str, changes: dict | None = None) -> dict:
+    """Return the resolved configuration in `file` (see `resolve`), with these keys instead of its own."""
+    return _complete(yaml_file.read(Path(file)) | (changes or {}), named([file]))
 
 
 def named(files: list[Path] | list[str]) -> str:
