@@ -56,6 +56,7 @@ def findings(config: dict) -> Iterator[Finding]:
         yield _try("memory", lambda: _memory(matrix.expand(config, "blobs")[0]))
     for folder, use in _uses(config).items():
         yield from _folder(folder, use)
+    yield from _volumes(config)
     for name, store in config["stores"].items():
         if store["kind"] != "posix":
             yield from _service(name, store)
@@ -174,6 +175,16 @@ def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     free = shutil.disk_usage(folder).free
     remedy = "" if free >= use.size else "; free some or make the data smaller"
     yield f"{folder} free", free >= use.size, f"{free / 2**30:.1f} GiB, {use.size / 2**30:.1f} needed{remedy}"
+
+
+def _volumes(config: dict) -> Iterator[Finding]:
+    """See that what the study volumes writes to is a device, and not the machine's memory."""
+    section = config["studies"].get("volumes", {})
+    for name in sorted({name for mapping in configuration.mappings(section) for name in mapping["store"]}):
+        place = Path(config["stores"][name].get("device") or config["stores"][name].get("path", "results"))
+        if place.exists() and (memory_of := host.in_memory(place)):
+            remedy = "name a folder on a disk, as no volume is measured there"
+            yield f"volume {name}", False, f"{place} lies in memory ({memory_of}); {remedy}"
 
 
 def _cache_state(path: Path) -> str:

@@ -70,8 +70,8 @@ def estimate(settings: dict) -> dict:
     options = fio_jobs.options(settings["job"]["text"])
     size, block = fio_jobs.total_bytes(options), fio_jobs.block_bytes(options)
     each = fio_jobs.runtime_s(options) or (size / block * _SYNC_S if fio_jobs.syncs(options) else size / 2**27)
-    seconds = settings["jobs"] * (each + settings["pause_s"])
-    return {"requests": 0, "bytes": settings["jobs"] * size, "seconds": seconds}
+    jobs = max(settings["jobs"], settings["at_least_s"] / (each + settings["pause_s"]))
+    return {"requests": 0, "bytes": jobs * size, "seconds": jobs * (each + settings["pause_s"])}
 
 
 def disk_bytes(settings: dict) -> int:
@@ -100,4 +100,4 @@ def faults(record: dict, settings: dict) -> list[str]:
     """Return what was not done as asked, as the measuring program found it in fio's own output (METHOD 9, 10)."""
     work = record["work"]
     short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
-    return [*record["faults"], *(short if work["jobs_done"] != work["jobs_asked"] else [])]
+    return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
