@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scripts import preflight
 from scripts.building.cache import COMPLETE, cache_folder
 from scripts.frame import config as configuration
 from scripts.frame import matrix, records, studies
@@ -51,6 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     chosen_studies = config["only"].get("study", list(config["studies"]))
     again = _measured(config, chosen_studies, repeated)
     costs = {study: cost(config, study, again) for study in chosen_studies}
+    if arguments.plan:
+        for what, fine, detail in preflight.inputs(config):
+            print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
         return 0

@@ -12,12 +12,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from scripts.building.sources import hdf5_archives
 from scripts.frame import config as configuration
 from scripts.frame import matrix, studies
 from scripts.lib import cache, host, memory, sizes
 from scripts.lib.program import Problem, run
 from scripts.stores import azure, s3
 from scripts.studies.blobs import patterns
+from scripts.studies.shots import files
 
 Finding = tuple[str, bool, str]
 _SPARE_BYTES = 2 * 2**30
@@ -50,6 +52,7 @@ def findings(config: dict) -> Iterator[Finding]:
         else "only Linux is supported",
     )
     yield from _tools(config)
+    yield from inputs(config)
     mpi = config["studies"].get("blobs", {}).get("mpi")
     # Machines that a launcher or a hostfile adds are looked at by the cells themselves.
     if mpi is not None and not mpi.keys() & {"launcher", "hostfile"}:
@@ -81,6 +84,35 @@ def _tools(config: dict) -> Iterator[Finding]:
             bool(found),
             found or "install conda and call Snakemake with --sdm conda, or use kind: source",
         )
+
+
+def inputs(config: dict) -> Iterator[Finding]:
+    """Look at what the configuration names beside stores: sources of libraries, and the user's own files."""
+    for name, library in config["libraries"].items():
+        if library["kind"] == "source":
+            yield _try(f"library {name}", lambda one=library: hdf5_archives(one["hdf5"], one["from"])[0].origin)
+    shots = config["studies"].get("shots", {})
+    if "files" in shots.get("data", {}):
+        yield _try("data.files", lambda: _own_files(shots))
+
+
+def _own_files(shots: dict) -> str:
+    """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
+    source = Path(shots["data"]["files"])
+    if not (paths := files.of_source(source) if source.exists() else []):
+        raise Problem(f"{source}: no {', '.join(files.SUFFIXES)} file is there; correct studies.shots.data.files")
+    found = files.glance(paths[0])
+    paged = f"paged ({found['page_size']} bytes)" if found["page_size"] else "not paged"
+    words = f"{paths[0]} is {paged}, {found['layout']}, {found['shots']} shots of {found['signals']} signals"
+    mappings = configuration.mappings(shots)
+    layouts = {level for mapping in mappings for level in mapping["layout"]}
+    if layouts != {found["layout"]}:
+        raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
+    buffers = {level for mapping in mappings for level in mapping["page_buffer"]} - {"unset", "0"}
+    if buffers and not found["page_size"]:
+        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
+        raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+    return words
 
 
 def _memory(cells: list[matrix.Cell]) -> str:

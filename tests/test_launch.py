@@ -6,6 +6,7 @@ import platform
 import subprocess
 from pathlib import Path
 
+import h5py
 import pytest
 import yaml
 from conftest import ROOT, artefact, launched, program
@@ -100,6 +101,34 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     assert "  2 to do    7.0 s each (as before)" in cold
     assert "  2 to do    7.0 s each (as cells on disk before)" in warm
     assert "about 48 s, of which 20 s build wheel-2.0.0; " in told.stdout
+
+
+def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
+    def looked(**changes: object) -> str:
+        shots = CONFIG["studies"]["shots"]
+        matrix = shots["matrix"] | changes
+        section = shots | {"matrix": matrix, "data": {"files": str(tmp_path / "own")}}
+        sources = {
+            "wheel": CONFIG["libraries"]["wheel"],
+            "built": {"kind": "source", "hdf5": "2.0.0", "from": "/no.tgz"},
+        }
+        file = written(tmp_path / "mine.yaml", studies={"shots": section}, libraries=sources)
+        asked = program("preflight", "--configfile", file)
+        plan = program("launch", "--configfile", file, "--plan")
+        assert (asked.returncode, plan.returncode) == (1, 0), asked.stderr + plan.stderr
+        assert "AMISS  library built: /no.tgz cannot be read: No such file or directory" in asked.stdout
+        (line,) = [line for line in asked.stdout.splitlines() if "data.files" in line]
+        assert line.removeprefix("ok     ") in plan.stdout
+        return line
+
+    (tmp_path / "own").mkdir()
+    assert "no .h5, .hdf5, .nc file is there" in looked()
+    with h5py.File(tmp_path / "own/one.nc", "w") as file:
+        file["shots/1/signals/ip"] = [1.0, 2.0]
+    name = tmp_path / "own/one.nc"
+    assert looked().endswith(f"data.files: {name} is not paged, single-shot, 1 shots of 1 signals")
+    assert "1 signals; a page buffer of 1MiB has no effect on it: repack it" in looked(page_buffer=["0", "1MiB"])
+    assert "; the matrix says shot-major: write the layout" in looked(layout=["shot-major"])
 
 
 def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):

@@ -133,6 +133,14 @@ def test_a_page_is_named_when_it_can_be_read_and_at_the_end(tmp_path):
     assert re.fullmatch(r"after [\d.]+ s: 3 of 3 jobs; report: reports/index\.html", lines[-1])
 
 
+def test_a_cause_of_many_failures_is_told_once(workflow):
+    (workflow / "answers/odd.json").write_text(json.dumps(ANSWERS["bad"]))
+    lines = [line for line in run(workflow)[1] if "FAILED   measure" in line or "log: " in line]
+    assert len([line for line in lines if "the server died at byte 17" in line]) == 1
+    assert len([line for line in lines if ": as above  (" in line]) == 1
+    assert len([line for line in lines if "log: " in line]) == 1
+
+
 def test_nothing_to_do_is_said(finished):
     assert "Nothing to be done (all requested files are present and up to date)." in run(finished[0])[1]
 

@@ -450,6 +450,13 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
     assert cache.resident([tmp_path / "empty"]) is None
 
 
+@pytest.mark.parametrize(
+    "fraction, text", [(0.5, "50.0%"), (0.9896, "98.96%"), (0.98996, "98.996%"), (0.01004, "1.004%"), (0.995, "99.5%")]
+)
+def test_a_fraction_has_the_decimals_that_tell_it_from_the_rule(fraction, text):
+    assert cache.in_percent(fraction) == text
+
+
 def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(os.urandom(3_000_000))

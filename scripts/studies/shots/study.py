@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from scripts.frame import checks
-from scripts.lib import page_buffer
+from scripts.lib import cache, page_buffer
 
 # What a driver of HDF5 can open.
 _STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
@@ -118,13 +118,15 @@ def faults(record: dict, settings: dict) -> list[str]:
     return [*checks.undone(record["work"]), *_cache(record["cache"]), *_settings(record["effective"])]
 
 
-def _cache(cache: dict) -> list[str]:
-    asked, state = cache["asked"], cache["state"]
+def _cache(pages: dict) -> list[str]:
+    asked, state = pages["asked"], pages["state"]
     if asked == "any" or state == "unverified":
         return []
     if state != asked:
-        return [f"the page cache was {state} ({cache['resident_before']:.1%} resident), {asked} was asked"]
-    return checks.lost_pages(cache)
+        return [
+            f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {asked} was asked"
+        ]
+    return checks.lost_pages(pages)
 
 
 def _settings(effective: dict) -> list[str]:
