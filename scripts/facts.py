@@ -57,6 +57,7 @@ def facts(config: dict, study: str, results: Path) -> dict:
         "stores": config["stores"],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
+        "not_provided": not_provided(_datasets(plan), results / "data"),
         "limits": [
             *(
                 line
@@ -173,6 +174,21 @@ def _data(path: Path) -> dict:
         "layout": manifest.get("layout"),
         "bytes": sum(file["bytes"] for file in manifest.get("files", [])),
     }
+
+
+def not_provided(datasets: set[str], folder: Path) -> list[str]:
+    """Return a line for each data set that could not be made or put into a store: its cells were not measured."""
+    lines = []
+    for name in sorted(datasets):
+        made = _whole(folder / name / "manifest.json") or {}
+        if made.get("status") == "failed":
+            lines.append(f"{name} could not be made: {'; '.join(made['reasons'])}")
+            continue
+        for path in sorted(folder.glob(f"{name}/*.json")):
+            put = _whole(path) or {}
+            if put.get("status") == "failed":
+                lines.append(f"{name} could not be put into {path.stem}: {'; '.join(put['reasons'])}")
+    return lines
 
 
 def _datasets(plan: dict) -> set[str]:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scripts.report import judgement, prose
+from scripts.report import account, judgement, prose
 from scripts.report.markup import code, paragraph, quotation
 from scripts.studies.blobs.patterns import FROM_ONE
 from scripts.studies.blobs.report import courses, words
@@ -13,7 +13,7 @@ HARNESS = 0.1  # of the time; more is said and marked
 
 def question(results: Results) -> str:
     """Return what the run was asked, as a quotation, and what it measured."""
-    asked = results.facts.get("question", "")
+    asked = account.not_provided(results.facts) + quotation(results.facts.get("question", ""))
     if results.is_printed:
         told = f"{prose.count(len(results.printed), 'printed cell')}, read as they are printed."
     else:
@@ -23,7 +23,7 @@ def question(results: Results) -> str:
             f"{prose.count(len(results.cells), 'cell')}, {prose.count(int(results.cells['n'].sum()), 'valid repeat')}"
         )
         told += f", {iterations:,} iterations in all." if iterations else " in all."
-    return quotation(asked) + paragraph(told)
+    return asked + paragraph(told)
 
 
 def nothing_decided(results: Results) -> str:

@@ -1,6 +1,6 @@
 """What was asked, how it was measured, how the verdict rule did on itself, and what the data cannot say."""
 
-from scripts.report import judgement, prose
+from scripts.report import account, judgement, prose
 from scripts.report.markup import paragraph, quotation
 from scripts.studies.shots.report.results import ABSENT, Results, numbers
 
@@ -9,7 +9,8 @@ def question(results: Results) -> str:
     """Return what the run was asked, as a quotation, and what it measured."""
     asked = results.facts.get("question", "")
     repeats = prose.count(int(results.cells["n"].sum()), "valid repeat")
-    return quotation(asked) + paragraph(f"{prose.count(len(results.cells), 'cell')}, {repeats} in all.")
+    measured = paragraph(f"{prose.count(len(results.cells), 'cell')}, {repeats} in all.")
+    return account.not_provided(results.facts) + quotation(asked) + measured
 
 
 def nothing_decided(results: Results) -> str:
