@@ -1,13 +1,13 @@
 # The two commands: `make run` and `make test`. `make help` lists the rest.
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
-$(foreach name,CONFIG STUDY ONLY CORES YES CELL FROM PYTHON,\
+$(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM PYTHON,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 DEFAULT = config/config.yaml
 CONFIGFILE = --configfile="$${CONFIG:-$(DEFAULT)}"
 LAUNCH = .venv/bin/python -sE -m scripts.launch $(CONFIGFILE) $${CORES:+--cores="$$CORES"} \
-	--study="$$STUDY" --only="$$ONLY" $${YES:+--yes}
+	--run="$$RUN" --study="$$STUDY" --only="$$ONLY" $${YES:+--yes}
 
 COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-header --upgrade
@@ -17,7 +17,9 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
-	@echo "Variables: CONFIG=config/ec2.yaml STUDY=shots ONLY='library=hdf5-2.0.0 workers=1,2' CORES=2 YES=1 CELL=…"
+	@echo "Variables: CONFIG=config/ec2.yaml RUN=tuesday STUDY=shots ONLY='library=hdf5-2.0.0 workers=1,2' CORES=2 YES=1 CELL=…"
+	@echo "The same tomorrow: make run RUN=tuesday measures all of the configuration under another name, beside the first run;"
+	@echo "make again CELL=… measures cells of a run anew and keeps their earlier records aside."
 
 setup: ## install what is missing: system packages, .venv
 	@scripts/setup.sh
@@ -26,7 +28,7 @@ run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
 quick: DEFAULT = config/quick.yaml
-quick: setup ## an answer in 3 minutes: h5py's wheels on disk
+quick: setup ## page buffer or not, and which layout, over S3: an answer in 3 minutes, no library compiled
 	@$(LAUNCH)
 
 import: DEFAULT = config/import.yaml

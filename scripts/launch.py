@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import platform
 import re
 import shlex
 import statistics
@@ -18,17 +19,22 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scripts import preflight
+from scripts.building.cache import COMPLETE, cache_folder
 from scripts.frame import config as configuration
 from scripts.frame import matrix, records
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import host
-from scripts.lib.program import Problem, run
+from scripts.lib.program import Problem, read_json, run
 from scripts.statistics.stats import MIN_BLOCKS
+from scripts.stores import serving
 from scripts.stores import store as stores
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
+# What builds take on 2 idle cores, by kind of library and by server.
+_BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "servers": 90, "azurite": 30}
 # Snakemake's options that only show what it would do; short ones may stand together, as in -pn.
 _DRY_RUN = re.compile(r"-[A-Za-z]*n[A-Za-z]*|--dry.*")
 
@@ -36,7 +42,7 @@ _DRY_RUN = re.compile(r"-[A-Za-z]*n[A-Za-z]*|--dry.*")
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; then become Snakemake, unless only the plan was asked."""
     arguments = _parser().parse_args(argv)
-    config = configuration.load(arguments.configfile)
+    config = configuration.load(arguments.configfile, {"run": run_name(arguments.run)} if arguments.run else {})
     matrix.check(config, [arguments.configfile])
     only, repeated, imports = _words(arguments.only), _words(arguments.again), paths(arguments.imports)
     importing = [study for study, section in config["studies"].items() if "imports" in section]
@@ -50,6 +56,9 @@ def main(argv: list[str] | None = None) -> int:
     chosen_studies = config["only"].get("study", list(config["studies"]))
     again = _measured(config, chosen_studies, repeated)
     costs = {study: cost(config, study, again) for study in chosen_studies}
+    if arguments.plan:
+        for what, fine, detail in preflight.inputs(config):
+            print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
         return 0
@@ -66,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
     _unlock(command)
     for study in chosen_studies:
         studies.of(study).sources(config)
-    changed = {"only": config["only"]} if config["only"] else {}
+    changed = {"run": arguments.run} if arguments.run else {}
+    changed |= {"only": config["only"]} if config["only"] else {}
     if imports:
         changed["studies"] = {study: {"imports": config["studies"][study]["imports"]} for study in importing}
     if changed:
@@ -82,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cores", type=_cores, default=host.usable_cores(), help="cores that Snakemake may use (default: all)"
     )
+    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
     parser.add_argument("--study", default="", help="measure this study only")
     parser.add_argument(
         "--only", nargs="*", default=[], metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only"
@@ -106,6 +117,18 @@ def _cores(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
         raise Problem(f"{text!r} is no number of cores; write for example CORES=2 (--cores 2)")
     return int(text)
+
+
+def run_name(text: str) -> str:
+    """Return the name of a run from the command line.
+
+    Raises:
+        Problem: Snakemake, which is given it on its own command line, takes it for a number.
+    """
+    with contextlib.suppress(ValueError):
+        float(text)
+        raise Problem(f"{text!r} is a number, and no name of a run here; put a letter before it, as RUN=day-{text}")
+    return text
 
 
 def _words(texts: list[str]) -> list[str]:
@@ -152,21 +175,27 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
         again: folders of the cells whose records are to be measured again.
 
     Returns:
-        {"cells": [(cell, records to do, seconds each, known)], "omitted", "records", "seconds", "bytes", "requests",
-        "disk_bytes"}; `known` says that the seconds come from earlier records of the cell, not from a formula.
+        {"cells": [(cell, records to do, seconds each, basis)], "omitted", "records", "seconds", "bytes", "requests",
+        "disk_bytes"}; `basis` says in words what the seconds come from.
     """
     program = studies.of(study)
     everything, omitted = matrix.expand(config, study)
     cells = matrix.selected(everything, config["only"])
+    before = _seconds_before(study)
     rows, totals = [], {"records": 0, "seconds": 0.0, "bytes": 0.0, "requests": 0.0}
     for cell in cells:
         folder, repeats = _folder(config, cell), matrix.repeats(config, study)
         done = [record for n in repeats if (record := _done(folder / f"repeat={n}.json", config["run"], study))]
         to_do = len(repeats) - (0 if folder in again else len(done))
         guess = program.estimate(cell.settings)
-        before = [record["step_seconds"] for record in done if "step_seconds" in record]
-        seconds = (statistics.median(before) if before else guess["seconds"]) + _CELL_OVERHEAD_S * (not before)
-        rows.append((cell, to_do, seconds, bool(before)))
+        own = [record["step_seconds"] for record in done if "step_seconds" in record] or before.get(cell.name)
+        if own:
+            seconds, basis = statistics.median(own), "as before"
+        elif alike := before.get(matrix.digest(cell.settings["store"])):
+            seconds, basis = statistics.median(alike), f"as cells on {cell.levels['store']} before"
+        else:
+            seconds, basis = guess["seconds"] + _CELL_OVERHEAD_S, "estimated"
+        rows.append((cell, to_do, seconds, basis))
         totals["records"] += to_do
         totals["seconds"] += seconds * to_do
         totals["bytes"] += guess["bytes"] * to_do
@@ -175,6 +204,36 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
     absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
     disk = sum(program.data_bytes(datasets[name]) for name in absent)
     return {"cells": rows, "omitted": omitted, "disk_bytes": disk, **totals}
+
+
+def _seconds_before(study: str) -> dict[str, list[float]]:
+    """Return what steps of a study took on this machine, in seconds, by the name of their cell and a hash of its store.
+
+    Of each cell in results/ one record is read: a plan may have thousands.
+    """
+    found: dict[str, list[float]] = {}
+    for cell in Path("results").glob(f"*/{study}/records/*/"):
+        for _, path in records.repeats(cell):
+            with contextlib.suppress(Problem):
+                record = read_json(path)
+                if "step_seconds" in record and record["host"].get("node") == platform.node():
+                    for place in (cell.name, matrix.digest(record["settings"]["store"])):
+                        found.setdefault(place, []).append(record["step_seconds"])
+                    break
+    return found
+
+
+def builds(config: dict, names: list[str]) -> dict[str, int]:
+    """Return the seconds that building takes, by what is built; nothing for what was built before.
+
+    A piece in the cache counts as built whatever it was built from: its inputs are compared when it is needed.
+    """
+    cells = [cell for study in names for cell in matrix.selected(matrix.expand(config, study)[0], config["only"])]
+    libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
+    pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
+    needed = serving.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
+    pieces |= {name: _BUILD_S[name] for name in {"azurite" if one == "azurite" else "servers" for one in needed}}
+    return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 
 
 def _done(path: Path, run_name: str, study: str) -> dict | None:
@@ -189,8 +248,8 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
     for study, one in costs.items():
         if cells:
             width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)
-            for cell, to_do, seconds, known in one["cells"]:
-                each = f"{seconds:5.1f} s each{'' if known else ' (estimated)'}"
+            for cell, to_do, seconds, basis in one["cells"]:
+                each = f"{seconds:5.1f} s each ({basis})"
                 console.print(f"{cell.name:{width}}  {to_do:3} to do  {each}", soft_wrap=True)
             for left_out in one["omitted"]:
                 levels = " ".join(filter(None, left_out.levels.values()))
@@ -203,6 +262,15 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
             + ("; exploratory: too few repeats for a verdict" if _exploratory(config, study) else ""),
             soft_wrap=True,
         )
+    built = builds(config, list(costs))
+    seconds, building = sum(one["seconds"] for one in costs.values()), sum(built.values())
+    console.print(
+        f"in all: {sum(len(one['cells']) for one in costs.values())} cells, "
+        f"{sum(one['records'] for one in costs.values())} records: about {_duration(seconds + building)}, "
+        + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
+        + f"; report: reports/{config['run']}/index.html",
+        soft_wrap=True,
+    )
 
 
 def _exploratory(config: dict, study: str) -> bool:

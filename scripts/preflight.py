@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from scripts.building.sources import hdf5_archives
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
@@ -52,6 +53,7 @@ def findings(config: dict) -> Iterator[Finding]:
         else "only Linux is supported",
     )
     yield from _tools(config)
+    yield from inputs(config)
     cells = {study: matrix.expand(config, study)[0] for study in config["studies"]}
     for study, of_study in cells.items():
         for what, look in studies.of(study).needs(config, of_study):
@@ -71,6 +73,16 @@ def _tools(config: dict) -> Iterator[Finding]:
     if "conda" in kinds:
         remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
         yield _try("tool conda", partial(tool, "conda", "mamba", remedy=remedy))
+
+
+def inputs(config: dict) -> Iterator[Finding]:
+    """Look at what the configuration names beside stores: sources of libraries, and the user's own files."""
+    for name, library in config["libraries"].items():
+        if library["kind"] == "source":
+            yield _try(f"library {name}", lambda one=library: hdf5_archives(one["hdf5"], one["from"])[0].origin)
+    for study in config["studies"]:
+        for what, look in studies.of(study).inputs(config):
+            yield _try(what, look)
 
 
 @dataclass

@@ -18,6 +18,7 @@ TINY = {
     "stores": {"disk": {"kind": "posix"}},
     "studies": {
         "shots": {
+            "question": "Which access takes longer?",
             "data": {"shots": 2, "signals": 4},
             "control_cells": 0,
             "matrix": {

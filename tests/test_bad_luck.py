@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -82,6 +83,20 @@ def test_what_fails_is_said_reported_and_done_again(tiny):
     assert planned(tiny)["measure"] == 4
     write(tiny, TINY)
     assert snakemake(tiny).returncode == 0
+
+
+def test_data_that_cannot_be_made_are_told_once_and_open_the_report(tiny):
+    values = json.loads(json.dumps(TINY))
+    values["studies"]["shots"]["data"] = {"files": "nowhere"}
+    write(tiny, values)
+    done = snakemake(tiny)
+    said = (done.stdout + done.stderr).splitlines()
+    assert done.returncode == 1
+    assert len([line for line in said if "FAILED   measure" in line and "nowhere" in line]) == 1
+    assert len([line for line in said if "FAILED   measure" in line and ": as above" in line]) == 3
+    page = (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
+    first = page.partition("## Verdicts\n\n")[2].splitlines()[0]
+    assert re.match(r"\*\*Not measured\*\*: shots-single-shot-\w+ could not be made: .*nowhere", first)
 
 
 def test_results_that_cannot_be_written_are_one_line(tiny):

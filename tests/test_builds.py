@@ -201,14 +201,17 @@ def test_variables_of_the_user_do_not_reach_a_build(workshop, monkeypatch):
     assert "/elsewhere" not in workshop.log.read_text()
 
 
-@pytest.mark.parametrize("hdf5, h5py", [("1.14.4", "3.12.1"), ("1.14.6", "3.15.1"), ("2.0.0", "3.16.0")])
-def test_a_wheel_library_is_what_its_label_says(tmp_path, hdf5, h5py):
+@pytest.mark.parametrize(
+    "hdf5, h5py, ros3",
+    [("1.14.4", "3.12.1", False), ("1.14.6", "3.15.1", False), ("2.0.0", "3.16.0", False), ("2.1.1", "3.16.0", True)],
+)
+def test_a_wheel_library_is_what_its_label_says(tmp_path, hdf5, h5py, ros3):
     out = tmp_path / "out.json"
     done = build(out, {"kind": "wheel", "hdf5": hdf5})
     assert done.returncode == 0, done.stderr
     artefact = json.loads(out.read_text())
     facts = inspect_python(Path(artefact["python"]))
-    assert (facts["hdf5"], facts["h5py"], facts["ros3"]) == (hdf5, h5py, False)
+    assert (facts["hdf5"], facts["h5py"], facts["ros3"]) == (hdf5, h5py, ros3)
     assert artefact | facts == artefact
 
 
@@ -218,6 +221,8 @@ def test_a_label_that_is_not_what_was_built_is_refused():
         verify(library, {"hdf5": "1.14.6", "ros3": True})
     with pytest.raises(Problem, match="no ROS3"):
         verify(library, {"hdf5": "2.0.0", "ros3": False})
+    with pytest.raises(Problem, match="no ROS3"):
+        verify(read_spec("wheel", {"kind": "wheel", "hdf5": "2.1.1"}), {"hdf5": "2.1.1", "ros3": False})
 
 
 def test_a_killed_build_is_not_taken_for_finished(tmp_path):

@@ -294,10 +294,10 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path):
 def test_mappings_can_be_merged_and_their_keys_replaced(tmp_path: Path):
     text = (ROOT / "config/quick.yaml").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if line.lstrip().startswith("matrix:"))
-    merging = f"    matrix:\n      - &first {line.partition(':')[2].strip()}\n      - {{<<: *first, cache: [cold]}}"
+    merging = f"    matrix:\n      - &first {line.partition(':')[2].strip()}\n      - {{<<: *first, cache: [warm]}}"
     (tmp_path / "merging.yaml").write_text(text.replace(line, merging), encoding="utf-8")
     first, second = configuration.load(tmp_path / "merging.yaml")["studies"]["shots"]["matrix"]
-    assert second == first | {"cache": ["cold"]} != first
+    assert second == first | {"cache": ["warm"]} != first
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
@@ -398,5 +398,6 @@ def test_defaults_of_the_schema_complete_a_configuration():
     resolved = configuration.resolve(values, [])
     assert resolved["repeats"] == 10
     assert resolved["studies"]["shots"]["rdcc_nbytes"] == 8388608
+    assert resolved["studies"]["shots"]["question"].startswith("Does HDF5 2.0's ROS3 driver read shot files faster")
     assert resolved["stores"]["s3"]["region"] == "us-east-1"
     assert "region" not in resolved["stores"]["disk"]

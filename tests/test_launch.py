@@ -1,12 +1,15 @@
 """What is said and asked before a run starts: its cost, what is measured again, and whether this machine can do it."""
 
+import json
 import os
+import platform
 import subprocess
 from pathlib import Path
 
+import h5py
 import pytest
 import yaml
-from conftest import ROOT, launched, program
+from conftest import ROOT, artefact, launched, program
 
 from scripts import launch, preflight
 from scripts.frame.records import write as write_record
@@ -82,6 +85,62 @@ def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_mo
     assert "above the limits of ask_above: hours 0.00556 > 0.0001" in refused.stderr
     assert "moved" not in refused.stderr
     assert records(measured) == before
+
+
+def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measured, tmp_path):
+    told = program("launch", "--plan", "--run", "second", cwd=measured)
+    *_, total = told.stdout.splitlines()
+    assert total.startswith("in all: 2 cells, 4 records: about ")
+    assert total.endswith("report: reports/second/index.html")
+    assert told.stdout.count("s each (estimated)") == 2
+    here = {"host": {"node": platform.node()}, "settings": {"store": {"kind": "posix"}}, "step_seconds": 7.0}
+    for path in (measured / "results/small/shots/records").glob("*_cold*/*.json"):
+        path.write_text(json.dumps(artefact(path) | here), encoding="utf-8")
+    told = program("launch", "--plan", "--run", "second", cwd=measured, env=os.environ | {"XDG_CACHE_HOME": tmp_path})
+    cold, warm = told.stdout.splitlines()[:2]
+    assert "_cold" in cold
+    assert "  2 to do    7.0 s each (as before)" in cold
+    assert "  2 to do    7.0 s each (as cells on disk before)" in warm
+    assert "about 48 s, of which 20 s build wheel-2.0.0; " in told.stdout
+
+
+def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
+    def looked(**changes: object) -> str:
+        shots = CONFIG["studies"]["shots"]
+        matrix = shots["matrix"] | changes
+        section = shots | {"matrix": matrix, "data": {"files": str(tmp_path / "own")}}
+        sources = {
+            "wheel": CONFIG["libraries"]["wheel"],
+            "built": {"kind": "source", "hdf5": "2.0.0", "from": "/no.tgz"},
+        }
+        file = written(tmp_path / "mine.yaml", studies={"shots": section}, libraries=sources)
+        asked = program("preflight", "--configfile", file)
+        plan = program("launch", "--configfile", file, "--plan")
+        assert (asked.returncode, plan.returncode) == (1, 0), asked.stderr + plan.stderr
+        assert "AMISS  library built: /no.tgz cannot be read: No such file or directory" in asked.stdout
+        (line,) = [line for line in asked.stdout.splitlines() if "data.files" in line]
+        assert line.removeprefix("ok     ") in plan.stdout
+        return line
+
+    (tmp_path / "own").mkdir()
+    assert "no .h5, .hdf5, .nc file is there" in looked()
+    with h5py.File(tmp_path / "own/one.nc", "w") as file:
+        file["shots/1/signals/ip"] = [1.0, 2.0]
+    name = tmp_path / "own/one.nc"
+    assert looked().endswith(f"data.files: {name} is not paged, single-shot, 1 shots of 1 signals")
+    assert "1 signals; a page buffer of 1MiB has no effect on it: repack it" in looked(page_buffer=["0", "1MiB"])
+    assert "; the matrix says shot-major: write the layout" in looked(layout=["shot-major"])
+
+
+def test_a_run_of_another_name_measures_the_same_beside_the_first(measured):
+    done = program("launch", "--run", "tuesday", "--cores", "1", "--", "--dry-run", cwd=measured)
+    assert done.returncode == 0, done.stderr
+    assert "tuesday/shots: 2 cells, 0 left out, 4 records to measure" in done.stderr
+    assert "results/tuesday/shots/records/" in done.stdout + done.stderr
+    for name, words in (("../x", "config/config.yaml: run: '../x' is not understood"), ("2026", "as RUN=day-2026")):
+        refused = program("launch", "--run", name, "--plan", cwd=measured)
+        assert refused.returncode == 2
+        assert words in refused.stderr
 
 
 def test_what_is_measured_again_is_of_the_levels_that_are_asked_for(measured):

@@ -8,6 +8,7 @@ from conftest import ROOT
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
+from scripts.statistics.stats import MIN_BLOCKS
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,26 @@ def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
     fewer, more = matrix.expand(config, "shots")
     assert len(fewer) < len(cells)
     assert "hdf5-2.0.0 is a wheel, which has no ROS3" in {one.reason for one in more}
+
+
+def test_the_quick_run_measures_what_its_question_asks():
+    quick = configuration.load(ROOT / "config/quick.yaml")
+    cells, omitted = matrix.expand(quick, "shots")
+    assert omitted == []
+    assert {cell.settings["library"]["kind"] for cell in cells} == {"wheel"}
+    assert {(cell.settings["store"]["kind"], cell.levels["driver"]) for cell in cells} == {("s3", "ros3")}
+    assert all(cell.settings["store"]["network"]["latency_ms"] for cell in cells)
+    section = quick["studies"]["shots"]
+    compared = {one["factor"] for one in section["compare"]}
+    assert compared == {factor for factor, levels in section["matrix"].items() if len(levels) > 1} - {"access"}
+    assert all(word in section["question"] for word in ("S3", "page buffer", "layout", "access"))
+    assert quick["repeats"] >= MIN_BLOCKS
+
+
+def test_a_question_is_no_setting_of_a_cell(config):
+    before = names(config)
+    config["studies"]["shots"]["question"] = "Which?"
+    assert names(config) == before
 
 
 def test_a_cell_named_twice_is_one_cell(config):

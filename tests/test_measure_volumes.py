@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from conftest import ROOT, artefact, processes_of, program
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix, measuring
+from scripts.lib import host
 from scripts.lib.program import Problem, write_json
 from scripts.plan import plan
 from scripts.stores import serving
@@ -37,7 +39,7 @@ class Cell:
     ) -> None:
         """Plan the cell; `text` is that of its job, whatever its name."""
         matrix_of_one = {"store": ["disk"], "job": ["etcd-short"], "background": [background]}
-        section = {"jobs": 3, "pause_s": 0, "time_limit_s": 60, "matrix": matrix_of_one, **settings}
+        section = {"jobs": 3, "at_least_s": 0, "pause_s": 0, "time_limit_s": 60, "matrix": matrix_of_one, **settings}
         stores = {"disk": {"kind": "posix", **(store or {"path": str(place.volume)})}}
         config = configuration.resolve({"run": "test", "stores": stores, "studies": {"volumes": section}}, [])
         (cell,), _ = matrix.expand(config, "volumes")
@@ -81,6 +83,48 @@ def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
     assert record["seconds"]["total"] > sum(row["runtime_s"] for row in record["samples"])
     assert emptied(place)
     assert not any(path.name.endswith(".scratch") for path in place.folder.iterdir())
+
+
+def test_a_battery_goes_on_for_its_time_with_more_jobs_than_asked(place):
+    record = Cell(place, jobs=1, at_least_s=2).measure()
+    assert (record["valid"], record["reasons"]) == (True, [])
+    assert record["work"]["jobs_done"] == len(record["samples"]) > record["work"]["jobs_asked"] == 1
+    # In whole seconds of a clock that may have been about to turn.
+    assert record["seconds"]["total"] > 1
+
+
+def test_a_battery_in_memory_says_so_and_the_look_before_a_run_refuses_it(place):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        if not (kind := host.in_memory(folder)):
+            pytest.skip("/dev/shm does not lie in memory here")
+        record = Cell(place, jobs=1, store={"path": folder}).measure()
+        assert (record["status"], record["battery"]["memory"]) == ("done", kind)
+        file = place.folder / "memory.yaml"
+        section = {"matrix": {"store": ["fast"], "job": ["etcd-short"], "background": ["none"]}}
+        stores = {"fast": {"kind": "posix", "path": folder}}
+        file.write_text(json.dumps({"run": "memory", "stores": stores, "studies": {"volumes": section}}))
+        done = program("preflight", "--configfile", file)
+    assert done.returncode == 1
+    line = (
+        f"AMISS  volume fast: {folder} lies in memory ({kind}); name a folder on a disk, as no volume is measured there"
+    )
+    assert line in done.stdout.splitlines()
+
+
+def test_what_lies_below_a_folder_decides_whether_it_is_in_memory(tmp_path, monkeypatch):
+    mounts = {
+        "/": "/dev/vda1 / ext4 rw 0 0",
+        "/ram": "/dev/ram0 /ram ext4 rw 0 0",
+        "/tmp/x": "tmpfs /tmp/x tmpfs rw 0 0",
+    }
+    mounts["/merged"] = f"overlay /merged overlay rw,lowerdir=/usr,upperdir={tmp_path},workdir=/w 0 0"
+    mounts["over"] = f"tmpfs {tmp_path} tmpfs rw 0 0"
+    told = {"/proc/self/mounts": "\n".join(mounts.values())}
+    monkeypatch.setattr(host, "_read", told.get)
+    assert host.in_memory("/usr") == ""
+    assert host.in_memory("/ram/folder") == "ram0"
+    assert host.in_memory("/tmp/x/folder") == "tmpfs"
+    assert host.in_memory("/merged/folder") == "overlay on tmpfs"
 
 
 def test_a_cell_that_reaches_its_time_limit_keeps_what_it_has_and_is_invalid(place):
@@ -127,7 +171,13 @@ def test_a_store_without_a_path_is_tested_where_the_results_lie():
 
 
 def test_a_raw_device_is_erased_only_where_the_store_says_so(tmp_path):
-    settings = {"cell": {"store": "raw"}, "job": {"name": "tiny", "text": TINY}, "jobs": 1, "pause_s": 0}
+    settings = {
+        "cell": {"store": "raw"},
+        "job": {"name": "tiny", "text": TINY},
+        "jobs": 1,
+        "at_least_s": 0,
+        "pause_s": 0,
+    }
     job = {"settings": settings | {"background": None}, "repeat": 1, "time_limit_s": 60, "scratch": tmp_path, "run": ""}
     for store, erase in (({"device": "/dev/null", "erase": True}, True), ({"device": "/dev/null"}, False)):
         job["settings"]["store"] = store

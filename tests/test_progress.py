@@ -122,6 +122,25 @@ def test_only_a_step_that_failed_names_its_log(finished):
     assert [line for line in finished[1] if "log: " in line] == ["    log: logs/bad.log"]
 
 
+def test_a_page_is_named_when_it_can_be_read_and_at_the_end(tmp_path):
+    rule = 'rule {0}:\n    input: {1}\n    output: "reports/{0}.html"\n    shell: "touch {{output}}"\n'
+    first, last = rule.format("shots", "[]"), rule.format("index", '"reports/shots.html"')
+    (tmp_path / "Snakefile").write_text(f"rule all:\n    input: 'reports/index.html'\n{first}{last}")
+    lines = run(tmp_path)[1]
+    pages = [number for number, line in enumerate(lines) if line.startswith("    page: ")]
+    assert [lines[number] for number in pages] == ["    page: reports/shots.html", "    page: reports/index.html"]
+    assert [lines[number - 1][:14] for number in pages] == ["done     shots", "done     index"]
+    assert re.fullmatch(r"after [\d.]+ s: 3 of 3 jobs; report: reports/index\.html", lines[-1])
+
+
+def test_a_cause_of_many_failures_is_told_once(workflow):
+    (workflow / "answers/odd.json").write_text(json.dumps(ANSWERS["bad"]))
+    lines = [line for line in run(workflow)[1] if "FAILED   measure" in line or "log: " in line]
+    assert len([line for line in lines if "the server died at byte 17" in line]) == 1
+    assert len([line for line in lines if ": as above  (" in line]) == 1
+    assert len([line for line in lines if "log: " in line]) == 1
+
+
 def test_nothing_to_do_is_said(finished):
     assert "Nothing to be done (all requested files are present and up to date)." in run(finished[0])[1]
 

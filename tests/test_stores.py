@@ -1,6 +1,7 @@
 """Stores: an S3 service that is not the workflow's own, signed and anonymous, and what is said when it fails."""
 
 import contextlib
+import copy
 import json
 import os
 import select
@@ -17,6 +18,7 @@ import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
+from small_runs import TINY
 from steady import keep_pages, locked
 
 from scripts import preflight
@@ -273,11 +275,13 @@ def test_the_look_before_a_run_names_each_thing_and_its_remedy(tmp_path, outside
 
 def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp_path, monkeypatch, capsys):
     keep_pages(monkeypatch.setattr)
-    for name in ("quick", "smoke"):
-        values = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text(encoding="utf-8"))
+    smoke = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
+    disk = copy.deepcopy(TINY)
+    disk["studies"]["shots"]["matrix"]["cache"] = ["warm"]
+    for name, values in (("disk", disk), ("smoke", smoke)):
         values["stores"]["disk"]["path"] = str(tmp_path / "data")
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 0
+    assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 0
     told = capsys.readouterr().out
     assert f"{tmp_path}/data page cache: can be made cold and warm" in told
     assert "results writable" in told
@@ -294,8 +298,8 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     assert preflight.main(["--configfile", "config/volumes.yaml"]) == 1
     assert "AMISS  /mnt/gp2 there: no such folder; mount the volume there" in capsys.readouterr().out
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
-    assert preflight.main(["--configfile", str(tmp_path / "quick.yaml")]) == 1
-    assert "AMISS  results free: 0.0 GiB, 2.1 needed; free some or make the data smaller" in capsys.readouterr().out
+    assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 1
+    assert "AMISS  results free: 0.0 GiB, 2.0 needed; free some or make the data smaller" in capsys.readouterr().out
 
 
 def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
@@ -470,6 +474,13 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
         assert cache.prepare("warm", files) == {"asked": "warm", "state": "warm", "resident_before": 1.0}
     (tmp_path / "empty").touch()
     assert cache.resident([tmp_path / "empty"]) is None
+
+
+@pytest.mark.parametrize(
+    "fraction, text", [(0.5, "50.0%"), (0.9896, "98.96%"), (0.98996, "98.996%"), (0.01004, "1.004%"), (0.995, "99.5%")]
+)
+def test_a_fraction_has_the_decimals_that_tell_it_from_the_rule(fraction, text):
+    assert cache.in_percent(fraction) == text
 
 
 def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):

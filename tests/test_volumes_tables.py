@@ -31,6 +31,11 @@ from tests.volumes_records import (
 STEADY = np.ones(10)
 
 
+def twice(*made: dict) -> list[dict]:
+    """Return each battery as two of its volume: one battery a side decides no comparison."""
+    return [one | {"repeat": repeat} for one in made for repeat in (1, 2)]
+
+
 def latencies(number, median=1.0, operations=2_000):
     return 1e6 * median * np.random.default_rng(number).lognormal(0, 0.5, operations)
 
@@ -75,11 +80,9 @@ def test_the_published_volumes_end_to_end(tmp_path, published):
     assert set(found["credits"]["store"]) == {"gp2x1", "gp2x2"}
 
     rows = chosen(found["comparisons"], contender="gp3x1", metric="p99").set_index("phase")
-    assert rows["verdict"].to_dict() == {
-        "all": "no evidence",
-        "before the first change": "higher",
-        "after the last change": "lower",
-    }
+    # One battery each: the figures stand there, and decide nothing.
+    phases = ["all", "before the first change", "after the last change"]
+    assert rows["verdict"].to_dict() == dict.fromkeys(phases, "too few batteries")
     before = rows.loc["before the first change"]
     assert before["low"] < before["percent"] < before["high"]
     assert before["percent"] == pytest.approx(64.8, abs=0.1)
@@ -199,16 +202,60 @@ def test_a_series_that_misses_in_one_segment_misses_whatever_the_others(tmp_path
     found = gather(run, limits=limits)["verdicts"].set_index("segment")
     assert found["verdict"].to_dict() == {"all": "misses", "1": "undecided", "2": "misses"}
     assert found.loc["all", "kept_s"] == 0
-    assert found.loc["all", "reason"] == "segment 2 (c3 to d5): misses"
+    assert found.loc["all", "reason"] == "segment 2 (jobs 13 to 20): misses"
 
 
 def test_a_limit_within_the_interval_is_undecided(tmp_path):
-    run = write_run(tmp_path, [battery("disk", STEADY)])
+    run = write_run(tmp_path, [battery("disk", np.ones(20))])
     high = gather(run)["cells"]["p99_ms_high"].iloc[0]
     low = gather(run)["cells"]["p99_ms_low"].iloc[0]
     limits = [{"name": f"{height}", "p99_ms": height} for height in (low * 0.99, low, (low + high) / 2, high * 1.01)]
     found = chosen(gather(run, limits=limits)["verdicts"], segment="all")
     assert found["verdict"].tolist() == ["misses", "misses", "undecided", "meets"]
+
+
+@pytest.mark.parametrize(
+    "jobs, pause_s, told, verdict",
+    [
+        (19, 10, "19 jobs in 223 s is too short a battery to meet a limit", "undecided"),
+        (20, 0.1, "20 jobs in 47 s is too short a battery to meet a limit", "undecided"),
+        (20, 10, "at most", "meets"),
+    ],
+)
+def test_a_short_battery_meets_no_limit(tmp_path, jobs, pause_s, told, verdict):
+    one = battery("disk", np.ones(jobs))
+    for number, row in enumerate(one["samples"]):
+        row["started_s"] = number * (row["runtime_s"] + pause_s)
+    found = gather(write_run(tmp_path, [one]), limits=["etcd"])["verdicts"].set_index("segment")
+    assert found["verdict"].to_dict() == {"all": verdict, "1": verdict}
+    assert told in found.loc["1", "reason"]
+    slow = gather(write_run(tmp_path / "slow", [battery("disk", np.full(8, 90.0))]), limits=["etcd"])["verdicts"]
+    assert set(slow["verdict"]) == {"misses"}
+
+
+@pytest.mark.parametrize(
+    "facts, words",
+    [
+        ({"mount_type": "tmpfs"}, "tmpfs"),
+        ({"device": "ram0"}, "ram0"),
+        ({"memory": "overlay on tmpfs"}, "overlay on tmpfs"),
+    ],
+)
+def test_files_in_memory_meet_no_limit_and_miss_none(tmp_path, facts, words):
+    fast, slow = battery("fast", np.ones(20), battery=facts), battery("slow", np.full(20, 90.0), battery=facts)
+    found = gather(write_run(tmp_path, [fast, slow]), limits=["etcd"])["verdicts"]
+    assert set(found["verdict"]) == {"undecided"}
+    assert set(chosen(found, segment="1")["reason"]) == {f"the files lay in memory ({words}), on no volume"}
+
+
+def test_phases_that_are_too_short_leave_the_comparison_of_all_jobs(tmp_path):
+    late = np.where(np.arange(20) < 16, 1.0, 7.0)
+    run = write_run(tmp_path, [battery("base", late), battery("other", 18_000 * np.ones(20), 2)])
+    found = gather(run, compare=[{"factor": "store", "baseline": "base"}])
+    assert "2" in set(found["segments"]["segment"])
+    (row,) = chosen(found["comparisons"], metric="p50").to_dict("records")
+    assert (row["phase"], row["n_baseline"]) == ("all", 20)
+    assert row["percent"] > 1e6
 
 
 @pytest.mark.parametrize("jobs, interval", [(1, "of one job"), (3, "range of the jobs")])
@@ -237,7 +284,7 @@ def test_failed_and_invalid_batteries_are_shown_and_judge_nothing(tmp_path, caps
     shown = chosen(found["samples"], store="disk")
     assert shown.groupby("repeat")["valid"].first().to_dict() == {1: True, 2: False}
     verdicts = chosen(found["verdicts"], segment="all", limit="etcd").set_index("store")
-    assert verdicts["verdict"].to_dict() == {"disk": "meets", "lost": "undecided"}
+    assert verdicts["verdict"].to_dict() == {"disk": "undecided", "lost": "undecided"}
     assert verdicts.loc["lost", "reason"] == "no valid battery"
     assert len(found["comparisons"]) == 0
 
@@ -318,7 +365,7 @@ def test_changes_are_looked_for_within_a_battery(tmp_path):
     assert found["segments"]["jump"].isna().all()
     assert chosen(found["verdicts"], limit="etcd").set_index("segment")["verdict"].to_dict() == {
         "all": "misses",
-        "1": "meets",
+        "1": "undecided",
         "2": "misses",
     }
 
@@ -371,8 +418,11 @@ def test_device_counters_foresee_the_collapse(tmp_path):
 def test_volumes_are_compared_in_percent(tmp_path, ratio, verdict):
     jobs = np.random.default_rng(1).lognormal(0, 0.01, (2, 30))
     pair = [battery("base", jobs[0], 1, 10_000), battery("other", ratio * jobs[1], 2, 10_000)]
-    found = gather(write_run(tmp_path, pair), compare=[{"factor": "store", "baseline": "base"}])["comparisons"]
-    rows = found.set_index("metric")
+    compare = [{"factor": "store", "baseline": "base"}]
+    alone = gather(write_run(tmp_path / "alone", pair), compare=compare)["comparisons"]
+    assert set(alone["verdict"]) == {"too few batteries"}
+    assert alone["percent"].notna().all()
+    rows = gather(write_run(tmp_path / "twice", twice(*pair)), compare=compare)["comparisons"].set_index("metric")
     assert list(rows.index) == ["p50", "p99", "p99.9", "mean", "iops"]
     assert set(rows["phase"]) == {"all"}
     p50 = rows.loc["p50"]
@@ -400,7 +450,8 @@ def test_a_ratio_of_percentiles_is_no_finer_than_a_bin(tmp_path):
 
 def test_a_background_load_is_compared_with_none(tmp_path):
     pair = [battery("disk", STEADY), battery("disk", 3 * STEADY, 2, cell={"background": "same"})]
-    found = gather(write_run(tmp_path, pair), compare=[{"factor": "background", "baseline": "none"}])["comparisons"]
+    run = write_run(tmp_path, twice(*pair))
+    found = gather(run, compare=[{"factor": "background", "baseline": "none"}])["comparisons"]
     assert found[
         ["factor", "baseline", "contender", "store", "job", "background"]
     ].drop_duplicates().values.tolist() == [["background", "none", "same", "disk", JOB, ""]]
@@ -411,7 +462,7 @@ def test_noise_is_no_evidence_and_few_jobs_are_too_few(tmp_path):
     noisy = np.random.default_rng(2).lognormal(0, 0.4, (2, 12))
     compare = [{"factor": "store", "baseline": "base"}]
     found = gather(
-        write_run(tmp_path / "a", [battery("base", noisy[0]), battery("other", noisy[1], 2)]), compare=compare
+        write_run(tmp_path / "a", twice(battery("base", noisy[0]), battery("other", noisy[1], 2))), compare=compare
     )
     assert chosen(found["comparisons"], metric="p50")["verdict"].tolist() == ["no evidence"]
     few = [battery("base", STEADY), battery("other", 9 * STEADY[:5], 2)]

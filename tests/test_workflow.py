@@ -9,7 +9,7 @@ import pytest
 import yaml
 from batteries import until
 from conftest import ROOT, processes_of, program
-from small_runs import SNAKEMAKE, TINY, launch, planned, records, snakemake, write
+from small_runs import SINGLE, SNAKEMAKE, TINY, launch, planned, records, snakemake, write
 
 from scripts.benchmarks.fio_results import Battery, write_battery
 
@@ -67,6 +67,19 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, enviro
     until(lambda: processes_of(str(clone)) == [])
 
 
+def test_the_page_of_a_study_can_be_read_before_the_next_study_is_measured(clone):
+    volumes = {"jobs": 2, "at_least_s": 0, "pause_s": 0}
+    volumes["matrix"] = {"store": ["disk"], "job": ["etcd-short"], "background": ["none", "same"]}
+    write(clone, SINGLE | {"studies": {**SINGLE["studies"], "volumes": volumes}})
+    done = snakemake(clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = (done.stdout + done.stderr).splitlines()
+    page = next(number for number, line in enumerate(said) if line.endswith("page: reports/tiny/shots.html"))
+    first = next(number for number, line in enumerate(said) if "started  measure volumes" in line)
+    assert page < first
+    assert said[-1].endswith("; report: reports/tiny/index.html")
+
+
 def test_results_of_fio_are_reported_without_measuring_anything(clone):
     battery = write_battery(clone / "imports", Battery(jobs=8))
     (battery / "strange.json").write_text("no JSON", encoding="utf-8")
@@ -100,6 +113,7 @@ def test_no_secret_is_in_any_artefact_log_or_report(clone, environments):
 
 def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny):
     assert snakemake(tiny).returncode == 0
+    assert TINY["studies"]["shots"]["question"] in (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
     before = records(tiny)
     for path in [*tiny.glob("scripts/**/*.py"), *tiny.glob("rules/*.smk"), *tiny.glob("envs/*"), tiny / "Snakefile"]:
         if path.is_file():

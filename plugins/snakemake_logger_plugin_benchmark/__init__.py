@@ -69,6 +69,8 @@ class LogHandler(LogHandlerBase):
         self.running: dict[int, Job] = {}
         self.broken: set[int] = set()
         self.counts = {"done": 0, "invalid": 0, "FAILED": 0}
+        self.page = ""
+        self.reasons: set[str] = set()
         self.began = time.time()
         self.screen = None
         if self.stream.isatty() and os.environ.get("TERM") != "dumb" and not asked.dryrun:
@@ -93,7 +95,8 @@ class LogHandler(LogHandlerBase):
         if self.screen:
             self.screen.stop()
         if any(self.counts.values()) and not self.quiet("progress"):
-            self.say(f"after {clock(time.time() - self.began)}: {self.so_far()}")
+            report = f"; report: {self.page}" if self.page else ""
+            self.say(f"after {clock(time.time() - self.began)}: {self.so_far()}{report}")
         self.counts = dict.fromkeys(self.counts, 0)
         super().close()
 
@@ -159,12 +162,19 @@ class LogHandler(LogHandlerBase):
             return
         self.counts[status] += 1
         self.rules[job.rule].end(number, now, counts=status != "FAILED")
+        page = next((name for name in job.outputs if name.endswith(".html")), "") if status == "done" else ""
+        self.page = page or self.page
         if status != "done" or not self.quiet("rules"):
-            line = f"{status:7}  {job.text}  in {clock(now - job.started)}{': ' * bool(reason)}{reason}"
+            # One cause, such as data that could not be made, fails many jobs: it is told once.
+            known = status == "FAILED" and reason in self.reasons
+            words = "as above" if known else reason
+            line = f"{status:7}  {job.text}  in {clock(now - job.started)}{': ' * bool(reason)}{words}"
             line += "" if self.screen else self.aside()
             # A job that broke shows its log itself.
-            logs = job.logs if status == "FAILED" and reason else []
-            self.say("\n".join([line, *(f"    log: {log}" for log in logs)]), STYLES[status])
+            logs = job.logs if status == "FAILED" and reason and not known else []
+            self.reasons |= {reason} - {""}
+            told = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
+            self.say("\n".join([line, *told]), STYLES[status])
 
     def so_far(self) -> str:
         """Return how many jobs have ended, and how."""

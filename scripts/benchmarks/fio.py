@@ -16,7 +16,10 @@ _CONFIG = {
     "run": "bench",
     "stores": {"disk": {"kind": "posix"}},
     "studies": {
-        "volumes": {"jobs": 1, "pause_s": 0, "matrix": {"store": ["disk"], "job": [_JOB], "background": ["none"]}}
+        "volumes": {
+            **{"jobs": 1, "at_least_s": 0, "pause_s": 0},
+            "matrix": {"store": ["disk"], "job": [_JOB], "background": ["none"]},
+        }
     },
 }
 

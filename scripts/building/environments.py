@@ -11,7 +11,7 @@ from scripts.building import toolchain
 from scripts.building.cache import Piece, Recipe, file_digest, provide
 from scripts.building.hdf5 import CFLAGS, provide_hdf5
 from scripts.building.shell import Workshop, clean_environment, cores, make_environment, uv
-from scripts.building.sources import ENVS, ROOT, fetch_sdist, pinned
+from scripts.building.sources import ENVS, ROOT, fetch_sdist, pinned, wheel_has_ros3
 from scripts.lib.program import Problem
 
 KINDS = ("wheel", "source", "conda")
@@ -108,19 +108,20 @@ def verify(library: Library, facts: dict) -> None:
     """
     if facts["hdf5"] != library.hdf5:
         raise Problem(f"library {library.name}: its label says HDF5 {library.hdf5}, its h5py has {facts['hdf5']}")
-    if library.kind != "wheel" and not facts["ros3"]:
+    promised = library.kind != "wheel" or wheel_has_ros3(library.hdf5)
+    if promised and not facts["ros3"]:
         raise Problem(f"library {library.name}: its HDF5 {library.hdf5} has no ROS3 driver")
 
 
 def _wheel(library: Library) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment with h5py's own wheel."""
-    locks = pinned()["wheels"]
-    if library.hdf5 not in locks:
+    """Return interpreter, facts and build of an environment with a wheel of h5py, its own or a redistribution."""
+    wheels = pinned()["wheels"]
+    if library.hdf5 not in wheels:
         raise Problem(
             f"library {library.name}: no h5py wheel with HDF5 {library.hdf5} is in envs/sources.yaml"
-            f" (which has {', '.join(locks)}); make its kind source"
+            f" (which has {', '.join(wheels)}); make its kind source"
         )
-    lock = ROOT / locks[library.hdf5]
+    lock = ROOT / wheels[library.hdf5]["lock"]
 
     def build(folder: Path, workshop: Workshop) -> dict:
         return inspect_python(make_environment(workshop, folder, LOCK, lock))

@@ -5,6 +5,7 @@ import os
 import shutil
 import urllib.request
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -43,9 +44,15 @@ class Archive:
     sha256: str
 
 
+@cache
 def pinned() -> dict:
-    """Return envs/sources.yaml."""
+    """Return envs/sources.yaml, read once."""
     return yaml.safe_load((ENVS / "sources.yaml").read_text(encoding="utf-8"))
+
+
+def wheel_has_ros3(hdf5: str) -> bool:
+    """Return whether the wheel that brings this version of HDF5 has the ROS3 driver; one that is not pinned has not."""
+    return pinned()["wheels"].get(hdf5, {}).get("ros3", False)
 
 
 def hdf5_archives(version: str, source: str) -> list[Archive]:

@@ -33,4 +33,4 @@ def lost_pages(state: dict) -> list[str]:
     after = state["resident_after"]
     if state["asked"] != "warm" or after is None or after >= cache.WARM_AT_LEAST:
         return []
-    return [f"the page cache lost pages while the cell ran ({after:.1%} resident after), warm was asked"]
+    return [f"the page cache lost pages while the cell ran ({cache.in_percent(after)} resident after), warm was asked"]

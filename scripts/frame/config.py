@@ -62,9 +62,9 @@ def resolve(config: dict, files: list[Path] | list[str]) -> dict:
     return _complete(config, named(files))
 
 
-def load(file: Path | str) -> dict:
-    """Return the resolved configuration in `file` (see `resolve`)."""
-    return _complete(yaml_file.read(Path(file)), named([file]))
+def load(file: Path | str, changes: dict | None = None) -> dict:
+    """Return the resolved configuration in `file` (see `resolve`), with these keys instead of its own."""
+    return _complete(yaml_file.read(Path(file)) | (changes or {}), named([file]))
 
 
 def named(files: list[Path] | list[str]) -> str:
@@ -112,11 +112,6 @@ def expect_plain(config: dict, where: str) -> None:
 def factors(study: str) -> dict[str, dict]:
     """Return the factors of a study in their order, each with its part of the schema."""
     return schema()["$defs"][f"{study}_matrix"]["properties"]
-
-
-def question(study: str) -> str:
-    """Return the question that a study answers."""
-    return schema()["properties"]["studies"]["properties"][study]["x-question"]
 
 
 def file_of(pattern: str, name: str) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """What a report says about a run beside its figures: machines, libraries, stores, settings, failed attempts."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.frame import config as configuration
 from scripts.frame import matrix, records
 from scripts.frame import study as studies
-from scripts.lib.program import read_json
+from scripts.lib.program import Problem, read_json
 from scripts.stores import store as stores
 
 
@@ -28,7 +28,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
     return {
         "run": config["run"],
         "study": study,
-        "question": configuration.question(study),
+        "question": config["studies"][study]["question"],
         "repeats": len(matrix.repeats(config, study)),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),
@@ -37,6 +37,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "stores": config["stores"],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
+        "not_provided": not_provided(_datasets(plan), results / "data"),
         "limits": [
             *(
                 f"{name}: {stores.of(config['stores'][name]).limits(types)}"
@@ -106,6 +107,27 @@ def _data(path: Path) -> dict:
         "layout": manifest.get("layout"),
         "bytes": sum(file["bytes"] for file in manifest.get("files", [])),
     }
+
+
+def not_provided(datasets: set[str], folder: Path) -> list[str]:
+    """Return a line for each dataset that could not be made or put into a store: its cells were not measured."""
+    lines = []
+    for name in sorted(datasets):
+        made = _whole(folder / name / "manifest.json") or {}
+        if made.get("status") == "failed":
+            lines.append(f"{name} could not be made: {'; '.join(made['reasons'])}")
+            continue
+        for path in sorted(folder.glob(f"{name}/*.json")):
+            put = _whole(path) or {}
+            if put.get("status") == "failed":
+                lines.append(f"{name} could not be put into {path.stem}: {'; '.join(put['reasons'])}")
+    return lines
+
+
+def _whole(path: Path) -> dict | None:
+    """Return an artefact, or None where there is none, or it is broken."""
+    with contextlib.suppress(Problem):
+        return read_json(path)
 
 
 def _datasets(plan: dict) -> set[str]:

@@ -15,7 +15,7 @@ from scripts.frame.study import Cell
 from scripts.lib.program import Problem
 
 # What a study's section says beside the settings of its cells.
-_NOT_SETTINGS = ("matrix", "compare", "control_cells", "data", "time_limit_s")
+_NOT_SETTINGS = ("question", "matrix", "compare", "control_cells", "data", "time_limit_s")
 # Snakemake keeps a job for each record, and has no memory for many more.
 _MOST_RECORDS = 100_000
 

@@ -67,6 +67,10 @@ class Study:
         """
         yield from ()
 
+    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield what the study reads of the user's own, each with what looks at it (see `needs`)."""
+        yield from ()
+
     def sources(self, config: dict) -> list[Path]:
         """Return the files of results from elsewhere that the study's `imports` name.
 

@@ -110,3 +110,10 @@ def verified_state(fraction: float | None) -> str:
     if fraction <= COLD_AT_MOST:
         return "cold"
     return "warm" if fraction >= WARM_AT_LEAST else "mixed"
+
+
+def in_percent(fraction: float) -> str:
+    """Return a resident fraction with one decimal, or as many as tell which of METHOD 8's limits it keeps."""
+    kept = verified_state(fraction)
+    decimals = next((d for d in range(1, 6) if verified_state(round(fraction, d + 2)) == kept), 6)
+    return f"{fraction:.{decimals}%}"

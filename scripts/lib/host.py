@@ -2,7 +2,11 @@
 
 import os
 import platform
+import re
 from pathlib import Path
+
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
 
 def facts(path: Path | str = ".") -> dict:
@@ -58,6 +62,24 @@ def mount(path: Path | str) -> dict:
     if best is None:
         return {"file_system": None, "mount_point": None, "mount_options": None, "device": None}
     return {"file_system": best[2], "mount_point": best[1], "mount_options": best[3], "device": best[0]}
+
+
+def in_memory(path: Path | str) -> str:
+    """Return what keeps a folder's files, or a block device, in memory: "tmpfs", "ram0", "overlay on tmpfs"; or ""."""
+    path = Path(path).resolve()
+    if path.is_block_device():
+        found, device = {"file_system": "", "mount_options": ""}, path.name
+    else:
+        found = mount(path)
+        device = Path(found["device"] or "").name
+    if found["file_system"] in MEMORY_FILE_SYSTEMS:
+        return found["file_system"]
+    if MEMORY_DEVICE.fullmatch(device):
+        return device
+    options = dict(option.partition("=")[::2] for option in (found["mount_options"] or "").split(","))
+    below = options.get("upperdir") or _read(f"/sys/block/{device}/loop/backing_file")
+    inner = in_memory(below) if below and Path(below).exists() else ""
+    return f"{found['file_system'] or device} on {inner}" if inner else ""
 
 
 def _read(path: str) -> str | None:

@@ -4,8 +4,14 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from scripts.report.markup import bold, paragraph
 from scripts.report.page import Table
 from scripts.statistics.tables import factors, without_doubles
+
+
+def not_provided(facts: dict) -> str:
+    """Return which data sets could not be made or put into their store, whose cells were not measured, and why."""
+    return "".join(paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or [])
 
 
 def troubled(cells: pd.DataFrame, levels: Callable[[pd.DataFrame], pd.DataFrame], noun: str = "Repeats") -> Table:

@@ -50,7 +50,7 @@ def first_screen(
 ) -> None:
     """Show run, question, answer and picture with what stands beside it, and leave them for the index."""
     asked, source = facts.get("question", ""), source_line(facts)
-    page.text(paragraph(source), quotation(asked), paragraph(headline))
+    page.text(account.not_provided(facts), paragraph(source), quotation(asked), paragraph(headline))
     page.lead(picture, beside)
     counts = {kind: int(cells[kind].sum()) for kind in ("failed", "invalid")}
     shown = f"{page.files.name}/{picture.name}.svg" if picture.panels else ""

@@ -65,7 +65,8 @@ def fault(state: dict, host: str, iteration: int) -> str | None:
     wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
     if wanted == "any" or state["state"] in (wanted, "unverified"):
         return None
+    resident = cache.in_percent(state["resident_before"])
     return (
-        f"the page cache of {host} was {state['state']} ({state['resident_before']:.1%} resident) before iteration"
+        f"the page cache of {host} was {state['state']} ({resident} resident) before iteration"
         f" {iteration}, {wanted} was asked"
     )

@@ -16,6 +16,8 @@ import numpy as np
 from scripts.lib.program import Problem
 from scripts.studies.shots.signals import ordered_pairs
 
+# NetCDF-4 files are HDF5 files.
+SUFFIXES = (".h5", ".hdf5", ".nc")
 SMALL = 8000  # bytes; data sets above it are compressed
 
 
@@ -95,6 +97,36 @@ def describe(paths: Iterable[Path]) -> dict:
         "signals": sorted({signal for signals in objects.values() for signal in signals}),
         "objects": {shot: objects[shot] for shot in sorted(objects)},
     }
+
+
+def glance(path: Path) -> dict:
+    """Return {"layout", "page_size", "shots", "signals"} of one file, of which no values are read.
+
+    `page_size` is None where the file is not paged; `shots` and `signals` are counts.
+
+    Raises:
+        Problem: as `describe`.
+    """
+    objects, places = {}, {}
+    try:
+        with h5py.File(path, "r") as file:
+            creation = file.id.get_create_plist()
+            paged = creation.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
+            for shot, signal, dataset in _signals(path, file):
+                members = parts(dataset)
+                objects.setdefault(shot, {})[signal] = {"datasets": [[member.name] for member in members]}
+                places |= {member.name: extents(member) for member in members}
+            page_size = creation.get_file_space_page_size() if paged else None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
+    signals = {signal for shot in objects.values() for signal in shot}
+    layout = _layout([(len(objects), _order(objects, places))])
+    return {"layout": layout, "page_size": page_size, "shots": len(objects), "signals": len(signals)}
+
+
+def of_source(source: Path) -> list[Path]:
+    """Return the HDF5 files that a file or a folder of a user means."""
+    return sorted(path for path in source.glob("*") if path.suffix in SUFFIXES) if source.is_dir() else [source]
 
 
 def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from scripts.lib.program import Problem, json_object, run, sync, write_json
-from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, reason
+from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, of_source, reason
 from scripts.studies.shots.signals import (
     Settings,
     axis_values,
@@ -72,8 +72,7 @@ def existing(source: Path) -> dict:
     Args:
         source: a file, or a folder whose HDF5 files are meant.
     """
-    inside = sorted(path for path in source.glob("*") if path.suffix in (".h5", ".hdf5"))
-    paths = {path.name: path.absolute() for path in (inside if source.is_dir() else [source])}
+    paths = {path.name: path.absolute() for path in of_source(source)}
     facts = describe(paths.values())
     for file in facts["files"]:
         file["path"] = str(paths[file["name"]])

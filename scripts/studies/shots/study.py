@@ -1,14 +1,15 @@
 """The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from scripts.frame import checks
-from scripts.frame.study import Study
-from scripts.lib import page_buffer
+from scripts.frame.study import Study, mappings
+from scripts.lib import cache, page_buffer
+from scripts.lib.program import Problem
 
-# What a driver of HDF5 can open, and which kinds of libraries have it (h5py's wheels are built without ROS3).
+# What a driver of HDF5 can open.
 _STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
-_LIBRARIES_WITH_ROS3 = ("source", "conda")
 
 
 class Shots(Study):
@@ -16,14 +17,22 @@ class Shots(Study):
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
+        # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
+        from scripts.building.sources import wheel_has_ros3
+
         driver, store = levels["driver"], config["stores"][levels["store"]]
         library = config["libraries"][levels["library"]]
         if store["kind"] != _STORE_OF_DRIVER[driver]:
             yield f"driver {driver} does not read a {store['kind']} store"
         if "device" in store:
             yield "files cannot be read from a raw device"
-        if driver == "ros3" and library["kind"] not in _LIBRARIES_WITH_ROS3:
-            yield f"{levels['library']} is a {library['kind']}, which has no ROS3"
+        if driver == "ros3" and library["kind"] == "wheel" and not wheel_has_ros3(library["hdf5"]):
+            yield f"{levels['library']} is a wheel, which has no ROS3"
+
+    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the user's own files, where they are named."""
+        if "files" in self.section(config)["data"]:
+            yield "data.files", lambda: _own_files(self.section(config))
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
@@ -93,6 +102,27 @@ class Shots(Study):
         ]
 
 
+def _own_files(section: dict) -> str:
+    """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
+    # Reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
+    from scripts.studies.shots import files
+
+    source = Path(section["data"]["files"])
+    if not (paths := files.of_source(source) if source.exists() else []):
+        raise Problem(f"{source}: no {', '.join(files.SUFFIXES)} file is there; correct studies.shots.data.files")
+    found = files.glance(paths[0])
+    paged = f"paged ({found['page_size']} bytes)" if found["page_size"] else "not paged"
+    words = f"{paths[0]} is {paged}, {found['layout']}, {found['shots']} shots of {found['signals']} signals"
+    layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
+    if layouts != {found["layout"]}:
+        raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
+    buffers = {level for mapping in mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
+    if buffers and not found["page_size"]:
+        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
+        raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+    return words
+
+
 def mislabelled(manifest: dict, asked: dict) -> list[str]:
     """Return where the data, as read back from the files, are not what their label says (METHOD 3)."""
     layout = manifest["layout"]
@@ -105,13 +135,15 @@ def mislabelled(manifest: dict, asked: dict) -> list[str]:
     ]
 
 
-def _cache(cache: dict) -> list[str]:
-    asked, state = cache["asked"], cache["state"]
+def _cache(pages: dict) -> list[str]:
+    asked, state = pages["asked"], pages["state"]
     if asked == "any" or state == "unverified":
         return []
     if state != asked:
-        return [f"the page cache was {state} ({cache['resident_before']:.1%} resident), {asked} was asked"]
-    return checks.lost_pages(cache)
+        return [
+            f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {asked} was asked"
+        ]
+    return checks.lost_pages(pages)
 
 
 def _settings(effective: dict, level: str) -> list[str]:

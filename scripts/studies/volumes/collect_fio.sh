@@ -18,7 +18,7 @@ COMMAND … is what comes before `sh` to get a shell over there:
   --background FILE  a job that runs meanwhile
   --out DIR          the folder here that gets the tarball (the current one)
 
-and the options of scripts/studies/volumes/fio_battery.sh, which runs there: --jobs, --pause, --background-directory, --device, --erase,
+and the options of scripts/studies/volumes/fio_battery.sh, which runs there: --jobs, --at-least, --pause, --background-directory, --device, --erase,
 --time-limit, --reserve. Ctrl-C ends the battery; what was measured until then is brought back.
 
 Status: 0 complete; 1 what was measured is here, but it is not all; 2 nothing came back.
@@ -67,7 +67,7 @@ read_options() {
         --out) out=$2 ;;
         --battery) battery=$2 && pass "$1" "$2" ;;
         --cluster) cluster=$2 && pass "$1" "$2" ;;
-        --directory | --device | --jobs | --pause | --background-directory | --time-limit | --reserve) pass "$1" "$2" ;;
+        --directory | --device | --jobs | --at-least | --pause | --background-directory | --time-limit | --reserve) pass "$1" "$2" ;;
         *) refuse "$1 is no option; --help lists the options" ;;
         esac
         shift 2

@@ -17,6 +17,8 @@ from scripts.statistics import histograms, resampling
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, PERCENTILES, Series, histograms_of
 
+TOO_FEW_JOBS, TOO_FEW_BATTERIES = "too few jobs", "too few batteries"
+_LEAST_BATTERIES = 2
 METRICS = ("p50", "p99", "p99.9", "mean", "iops")
 COLUMNS = (
     *("factor", "baseline", "contender", *FACTORS, "operation", "metric", "phase", "percent", "low", "high"),
@@ -45,7 +47,8 @@ def comparisons(
     A percentile here is a bin of fio's, so that intervals of ratios of percentiles are widened by a bin (1.6 %).
 
     Verdicts: `same` if the interval lies inside ±`equivalence_percent` (taken as 1 / 1.05 … 1.05), else `higher` or
-    `lower` if it excludes 0, else `no evidence`; `too few jobs` below 6 in an arm.
+    `lower` if it excludes 0, else `no evidence`; `too few jobs` below 6 in an arm, and `too few batteries` where an arm
+    has one alone: its jobs are no repeats of it (METHOD 18). Phases stand only where each has 6 jobs in both arms.
 
     Args:
         series: all of a run.
@@ -91,6 +94,7 @@ def _arms(
 def _compare(
     arms: tuple[list[Series], list[Series]], segments: dict, bound: float, figures: "_Figures"
 ) -> Iterator[dict]:
+    alone = min(sum(len(one.good) for one in arm) for arm in arms) < _LEAST_BATTERIES
     for phase, numbers in _phases(arms, segments).items():
         found = [figures.of(arm, numbers, place) for place, arm in enumerate(arms)]
         for metric in METRICS:
@@ -98,7 +102,10 @@ def _compare(
             for name, method in ((metric, _METHODS.get(metric, _MERGED)), (f"{metric} of jobs", _MEDIANS)):
                 if all(name in one for one in found):
                     told = {"operation": arms[0][0].operation, "metric": metric, "phase": phase}
-                    yield told | _judge(*(one[name] for one in found), metric, bound) | {"method": method}
+                    judged = _judge(*(one[name] for one in found), metric, bound)
+                    if alone and judged["verdict"] != TOO_FEW_JOBS:
+                        judged |= {"verdict": TOO_FEW_BATTERIES}
+                    yield told | judged | {"method": method}
                     break
 
 
@@ -112,7 +119,11 @@ def _phases(arms: tuple[list[Series], list[Series]], segments: dict) -> dict[str
     ]
     phases = {"all": (0, math.inf)}
     if changes:
-        phases |= {"before the first change": (0, min(changes) - 1), "after the last change": (max(changes), math.inf)}
+        parts = {"before the first change": (0, min(changes) - 1), "after the last change": (max(changes), math.inf)}
+        counts = (
+            sum(one.jobs["number"].between(*part).sum() for one in arm) for part in parts.values() for arm in arms
+        )
+        phases |= parts if min(counts) >= resampling.LEAST else {}
     return phases
 
 
@@ -130,7 +141,7 @@ def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float)
         "contender_value": contender.value,
         "n_baseline": counts[0],
         "n_contender": counts[1],
-        "verdict": "too few jobs" if few else _decide(low, high, bound),
+        "verdict": TOO_FEW_JOBS if few else _decide(low, high, bound),
     }
 
 

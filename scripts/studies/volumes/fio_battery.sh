@@ -18,6 +18,7 @@ before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
   --device DEVICE --erase         instead of --directory: a raw block device that nothing uses; what is on it is lost
   --job FILE                      the job file; it has one job, [fio_io], which is called fio_io_a1, fio_io_a2 … here
   --jobs N, --pause SECONDS       how often it runs (50), and the time between two runs (10)
+  --at-least SECONDS              how long it goes on at least, with more runs if need be (0)
   --background FILE               a job that runs meanwhile, from before the first run until after the last
   --background-directory DIR      where it does (on the volume under test)
   --out DIR                       the folder of results is made in DIR
@@ -42,7 +43,7 @@ refuse() {
 
 main() {
     battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch='' reserve=256
-    jobs=50 pause=10 job_text='' job_name='' background_text='' background_name='' background_directory=''
+    jobs=50 at_least=0 pause=10 job_text='' job_name='' background_text='' background_name='' background_directory=''
     read_options "$@"
     check_options
     check_tools
@@ -87,6 +88,7 @@ read_options() {
         --job-text) job_text=$2 ;;
         --job-name) job_name=$2 ;;
         --jobs) jobs=$2 ;;
+        --at-least) at_least=$2 ;;
         --pause) pause=$2 ;;
         --background) read_job "$2" && background_text=$text background_name=$name ;;
         --background-text) background_text=$2 ;;
@@ -119,6 +121,7 @@ check_options() {
     [ -n "$background_text" ] || [ -z "$background_directory" ] || refuse "--background-directory needs --background"
     check_number --jobs "$jobs" whole
     [ "$jobs" -gt 0 ] || refuse "--jobs: 0 jobs measure nothing"
+    check_number --at-least "$at_least" whole
     check_number --pause "$pause"
     check_number --reserve "$reserve" whole
     [ -z "$time_limit" ] || check_number --time-limit "$time_limit"
@@ -521,7 +524,9 @@ alive() {
 
 run_jobs() {
     number=0 id=''
-    while [ "$number" -lt "$jobs" ] && [ -z "$ended$failed" ]; do
+    read_time
+    enough_at=$((now + at_least))
+    while ! enough && [ -z "$ended$failed" ]; do
         if [ "$number" -gt 0 ] && [ "$pause" != 0 ]; then
             sleep "$pause" &
             wait_for $!
@@ -533,6 +538,16 @@ run_jobs() {
         run_job
     done
 }
+
+# Says whether all jobs that were asked for are done, and their time is over.
+enough() {
+    [ "$done_jobs" -ge "$jobs" ] || return
+    read_time
+    [ "$now" -ge "$enough_at" ]
+}
+
+# Sets now to the seconds since 1970.
+read_time() { date +%s >"$temp/now" && read -r now <"$temp/now"; }
 
 # Sets id to that of a job by its number: a1 … a5, b1 … z5, aa1 …
 name_job() {
@@ -632,11 +647,11 @@ stop_background() {
 
 finish() {
     outcome=complete code=0
-    [ "$done_jobs" -eq "$jobs" ] || outcome=interrupted code=1
+    [ "$done_jobs" -ge "$jobs" ] || outcome=interrupted code=1
     [ -z "$failed" ] || outcome="failed: $failed" code=1
     write_facts "$outcome"
     release
-    say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs of $jobs jobs done"
+    say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs jobs done, $jobs asked"
     [ -z "$tar" ] || (cd "$temp" && tar -cf - "$title") | gzip -c
     exit "$code"
 }

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_tz
 
+from scripts.lib.host import MEMORY_DEVICE, MEMORY_FILE_SYSTEMS
+
 _LOADS = re.compile(r"load averages?:\s*([\d.,]+)\s+([\d.,]+)\s+([\d.,]+)")
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)[-_ T]?(\d\d):?(\d\d):?(\d\d)(Z?)")
 _HALF_DAY = re.compile(r"(\d{1,2})(:\d\d:\d\d)\s*([AP]M)\b", re.IGNORECASE)
@@ -55,6 +57,13 @@ def battery(text: str) -> dict[str, object]:
     for keys, number in ((_COUNTS, count), (_SECONDS, _float)):
         facts |= {key: value for key in keys if (value := number(str(facts.get(key, "")))) is not None}
     return facts
+
+
+def memory(facts: dict[str, object]) -> str:
+    """Return what kept a battery's files in memory, as what was written down says; "" where nothing did."""
+    kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
+    known = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
+    return str(facts.get("memory") or known[0])
 
 
 def date(text: str) -> tuple[float | None, bool]:

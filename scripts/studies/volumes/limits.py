@@ -15,6 +15,8 @@ from scripts.studies.volumes.series import histograms_of, percentiles
 from scripts.studies.volumes.study import LIMITS
 
 METRIC = "p99"
+# A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
+LEAST_JOBS, LEAST_S = 20, 60.0
 _P = 99
 _COLUMN = "p99_ms"
 
@@ -60,7 +62,9 @@ def judge(found: histograms.Percentile, limit_ms: float) -> str:
     return "misses" if found.low >= limit_ms else "undecided"
 
 
-def verdicts(jobs: pd.DataFrame, segments: Sequence[Segment], limits: Sequence[Limit], seed: int = 1) -> list[dict]:
+def verdicts(
+    jobs: pd.DataFrame, segments: Sequence[Segment], limits: Sequence[Limit], seed: int = 1, memory: str = ""
+) -> list[dict]:
     """Return a row a limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
 
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
@@ -73,19 +77,39 @@ def verdicts(jobs: pd.DataFrame, segments: Sequence[Segment], limits: Sequence[L
         segments: of the jobs, places in `jobs`.
         limits: what they are held against.
         seed: of the intervals.
+        memory: what kept the files in memory, where they lay on no device: then nothing is decided.
     """
+    short = _short(jobs)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
     found = [p99(part, seed) for part in parts]
     whole = p99(jobs, seed) if len(parts) != 1 else found[0]
     rows = []
     for limit in limits:
-        words = [judge(one, limit.ms) for one in found]
+        words, doubts = [], []
+        for part, one in zip(parts, found, strict=True):
+            word = judge(one, limit.ms)
+            doubt = f"the files lay in memory ({memory}), on no volume" if memory else ""
+            doubt = doubt or (short[int(part["repeat"].iloc[0])] if word == "meets" else "")
+            words.append("undecided" if doubt else word)
+            doubts.append(doubt)
         head = {"limit": limit.name, "metric": METRIC, "limit_ms": limit.ms, "source": limit.source}
         rows.append({**head, "segment": "all", **_figures(jobs, whole, limit), **_whole(jobs, parts, words)})
-        for number, (part, one, word) in enumerate(zip(parts, found, words, strict=True), 1):
-            told = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, one, limit, word)}
+        for number, (part, one, word, doubt) in enumerate(zip(parts, found, words, doubts, strict=True), 1):
+            told = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, one, limit, word, doubt)}
             rows.append({**head, "segment": str(number), **_figures(part, one, limit), **told})
     return rows
+
+
+def _short(jobs: pd.DataFrame) -> dict[int, str]:
+    """Why a battery is too short to meet a limit, by its repeat; "" where it is not, or its time is not known."""
+    found = {}
+    for repeat, own in jobs.groupby("repeat"):
+        seconds = float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
+        few = len(own) < LEAST_JOBS or seconds < LEAST_S
+        time = "" if math.isnan(seconds) else f" in {seconds:.0f} s"
+        count = f"{len(own)} job{'s' * (len(own) > 1)}{time}"
+        found[int(repeat)] = f"{count} is too short a battery to meet a limit" if few else ""
+    return found
 
 
 def _figures(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit) -> dict:
@@ -107,7 +131,7 @@ def _whole(jobs: pd.DataFrame, parts: list[pd.DataFrame], words: list[str]) -> d
     word = next((word for word in ("misses", "undecided") if word in words), "meets")
     kept = [float(part["start_s"].iloc[0]) for part, one in zip(parts, words, strict=True) if one != "meets"]
     where = [
-        f"segment {number} ({part['job_Id'].iloc[0]} to {part['job_Id'].iloc[-1]})"
+        f"segment {number} (jobs {part['number'].iloc[0]} to {part['number'].iloc[-1]})"
         for number, (part, one) in enumerate(zip(parts, words, strict=True), 1)
         if one == word
     ]
@@ -117,13 +141,16 @@ def _whole(jobs: pd.DataFrame, parts: list[pd.DataFrame], words: list[str]) -> d
     return {"verdict": word, "kept_s": kept_s, "reason": reason + (derived if kept else "")}
 
 
-def _reason(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit, word: str) -> str:
+def _reason(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit, word: str, doubt: str) -> str:
     if found.reason:
         return found.reason
-    told = {
-        "meets": f"at most {found.high:.3g} ms",
-        "misses": f"at least {found.low:.3g} ms",
-        "undecided": f"{limit.ms:g} ms lies in the interval",
-    }[word]
+    told = (
+        doubt
+        or {
+            "meets": f"at most {found.high:.3g} ms",
+            "misses": f"at least {found.low:.3g} ms",
+            "undecided": f"{limit.ms:g} ms lies in the interval",
+        }[word]
+    )
     few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < resampling.LEAST else ""
     return told + (few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge")

@@ -51,7 +51,7 @@ def measure(step: Step) -> dict:
         "histograms": found["histograms"],
         "fio": found["fio"],
         "job_options": found["job_options"],
-        "battery": found["facts"],
+        "battery": found["facts"] | {"memory": host.in_memory(place_of(store, step.job["run"]))},
         "background": found["background"],
         "volume": volume,
         "work": {
@@ -117,6 +117,7 @@ def battery(job: dict) -> list[str]:
         "job-name": settings["job"]["name"],
         "job-text": settings["job"]["text"],
         "jobs": settings["jobs"],
+        "at-least": settings["at_least_s"],
         "pause": settings["pause_s"],
         "time-limit": max(1, int(limit - min(_MARGIN_S, _MARGIN * limit))),
         "out": job["scratch"],

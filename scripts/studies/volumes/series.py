@@ -19,7 +19,7 @@ import pandas as pd
 from scripts.frame import records
 from scripts.lib.program import Problem, refuse_constant
 from scripts.statistics import histograms
-from scripts.studies.volumes import fio_jobs
+from scripts.studies.volumes import fio_facts, fio_jobs
 from scripts.studies.volumes.fio import operation_of
 from scripts.studies.volumes.fio_output import OPERATIONS
 
@@ -51,6 +51,7 @@ class Battery:
     pause_s: float = USUAL_PAUSE_S
     started_utc: str = ""
     volume: dict = field(default_factory=dict)
+    memory: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class Series:
         """
         parts = [_jobs(battery, self.operation) for battery in self.good] if self.operation else []
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
+
+    @property
+    def memory(self) -> str:
+        """What kept the files in memory, such as tmpfs, where they lay on no device."""
+        return next((battery.memory for battery in self.batteries if battery.memory), "")
 
     @property
     def volume(self) -> dict:
@@ -235,6 +241,7 @@ def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat:
         float(pause),
         str(record.get("started_utc") or facts.get("started_utc") or ""),
         volume if isinstance(volume, dict) else {},
+        fio_facts.memory(facts),
     )
 
 

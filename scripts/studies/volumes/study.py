@@ -1,6 +1,7 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ import yaml
 from scripts.frame import records
 from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
-from scripts.lib.program import tool
+from scripts.lib import host
+from scripts.lib.program import Problem, tool
 from scripts.stores import store as stores
 from scripts.studies.volumes import fio_jobs
 
@@ -76,8 +78,13 @@ class Volumes(Study):
         return kept | {"background": {"job": job, "store": store}}
 
     def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield fio."""
+        """Yield fio, and that each volume is one and not the machine's memory."""
         yield "tool fio", lambda: tool("fio", remedy="apt install fio, or dnf install fio")
+        for name in sorted({cell.levels["store"] for cell in cells}):
+            store = config["stores"][name]
+            place = Path(store.get("device") or store.get("path", "results"))
+            if place.exists() and (memory := host.in_memory(place)):
+                yield f"volume {name}", partial(_refuse, place, memory)
 
     def sources(self, config: dict) -> list[Path]:
         """Return the files of fio's results that are imported."""
@@ -121,8 +128,8 @@ class Volumes(Study):
         options = fio_jobs.options(settings["job"]["text"])
         size, block = fio_jobs.total_bytes(options), fio_jobs.block_bytes(options)
         each = fio_jobs.runtime_s(options) or (size / block * _SYNC_S if fio_jobs.syncs(options) else size / 2**27)
-        seconds = settings["jobs"] * (each + settings["pause_s"])
-        return {"requests": 0, "bytes": settings["jobs"] * size, "seconds": seconds}
+        jobs = max(settings["jobs"], settings["at_least_s"] / (each + settings["pause_s"]))
+        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * (each + settings["pause_s"])}
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
@@ -138,7 +145,11 @@ class Volumes(Study):
         """Return what was not done as asked, as the measuring program found it in fio's own output (METHOD 9, 10)."""
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
-        return [*record["faults"], *(short if work["jobs_done"] != work["jobs_asked"] else [])]
+        return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+def _refuse(place: Path, memory: str) -> str:
+    raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
 
 
 def _battery(record: dict) -> dict:

@@ -203,7 +203,7 @@ def _reasons(wrong: Sequence[Battery]) -> str:
 def _verdicts(one: Series, segments: list[changes.Segment], asked: list[limits.Limit], seed: int) -> list[dict]:
     # A limit of fsync says nothing about reads.
     own = [limit for limit in asked if not limit.operation or one.operation in ("", limit.operation)]
-    found = limits.verdicts(one.jobs, segments, own, seed)
+    found = limits.verdicts(one.jobs, segments, own, seed, one.memory)
     return [{**one.head, "operation": one.operation, **row} for row in found]
 
 
@@ -283,7 +283,7 @@ def _collapse(history: credits.History) -> dict:
 def _collapse_text(history: credits.History, row: dict) -> str:
     volume = history.volume
     name = volume.type if math.isnan(volume.size_gib) else f"{volume.size_gib:g} GiB {volume.type}"
-    seen = f"a collapse was seen at job {row['observed_job']}" if row["observed_job"] else "no collapse was seen"
+    seen = f"a collapse was seen at job {row['observed_number']}" if row["observed_job"] else "no collapse was seen"
     if math.isnan(volume.credits):
         told = volume.note or f"a {name} volume has no credits that could run out"
         return f"{told}; {seen}"
@@ -292,7 +292,7 @@ def _collapse_text(history: credits.History, row: dict) -> str:
         return f"the credits of a {name} volume cannot be modelled, as {unknown} is not known; {seen}"
     left = history.spent[-1].end / 1e6
     told = (
-        f"run out in job {row['predicted_job']}"
+        f"run out in job {row['predicted_number']}"
         if row["predicted_job"]
         else f"last longer than these jobs ({left:.1f} million are left)"
     )

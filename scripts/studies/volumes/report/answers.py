@@ -7,6 +7,7 @@ import pandas as pd
 
 from scripts.report import judgement, prose
 from scripts.report.markup import bold
+from scripts.studies.volumes.compare import TOO_FEW_BATTERIES
 from scripts.studies.volumes.report import caveats, kept, words
 from scripts.studies.volumes.report.data import Levels, Results
 from scripts.studies.volumes.series import FACTORS
@@ -130,8 +131,9 @@ def _against(row: dict, predicted: str, seen: str) -> str:
 
 
 def _differences(results: Results) -> Iterator[Answer]:
-    """Yield a sentence a comparison and phase, about p99 first, with what else differs."""
+    """Yield a sentence a comparison and phase, about p99 first; none where an arm has one battery alone."""
     rows = results.comparisons
+    rows = rows[rows["verdict"] != TOO_FEW_BATTERIES] if len(rows) else rows
     if rows.empty:
         return
     keys = ["factor", "baseline", "contender", *FACTORS, "phase"]

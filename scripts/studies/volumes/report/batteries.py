@@ -67,7 +67,7 @@ def volumes(results: Results) -> Table:
         volume = battery.get("volume") if isinstance(battery.get("volume"), dict) else {}
         told = {"volume": battery.get("store"), "host": battery.get("host")}
         told |= {key.replace("_", " "): value for key, value in volume.items() if not isinstance(value, (dict, list))}
-        told |= {key: battery.get(key) for key in ("device", "mount", "fio", "kernel", "cpu")}
+        told |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
         rows.append({key: "" if value is None else fact(value) for key, value in told.items()})
     frame = without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True)) if rows else pd.DataFrame()
     return Table(

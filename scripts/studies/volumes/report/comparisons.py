@@ -18,6 +18,7 @@ LOOKS = {
     "same": Look("#009E73", "diamond"),
     "no evidence": NO_EVIDENCE,
     "too few jobs": TOO_FEW,
+    "too few batteries": TOO_FEW,
 }
 PANELS = 12  # pairs that are drawn; more are no picture that anyone looks through
 

@@ -24,6 +24,8 @@ TEXTS = (
     *("factor", "baseline", "contender", "predicted_job", "observed_job", "text", "volume_type", "omitted", "interval"),
     *("device", "ios_per_write_source", "started_utc", "percentile"),
 )
+# Columns that call a job by its id: a1 … a5, b1 … as fio_battery.sh does, or as imported results say.
+LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 OF_SERIES = ("cells", "verdicts", "segments", "percentiles", "credits", "collapses")
 ABSENT = {
     "samples": "There is no table of samples: nothing is drawn from single jobs.",
@@ -171,13 +173,38 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     samples = _complete_samples(found.pop("samples"), cells, folder)
     absent = [name for name, table in {"samples": samples, "cells": cells, **found}.items() if table.empty]
     sentences = tuple(ABSENT[name] for name in ABSENT if name in absent and ABSENT[name])
-    return Results(samples, cells, **found, facts=read_facts(facts), absent=sentences)
+    told = read_facts(facts)
+    numbers = _numbers(samples, told)
+    samples, found = _numbered(samples, numbers), {name: _numbered(table, numbers) for name, table in found.items()}
+    return Results(samples, cells, **found, facts=told, absent=sentences)
 
 
 def number_of(job: str, rows: pd.DataFrame) -> int | None:
     """Return which job in time order a job's id is, from the samples of its series."""
     found = rows.loc[rows["job_Id"] == job, "number"]
     return int(found.iloc[0]) if len(found) else None
+
+
+def _numbers(samples: pd.DataFrame, facts: dict) -> dict[tuple, str]:
+    """Return the number of each job by its series and id, of series measured here; imported jobs keep their labels."""
+    here = {
+        tuple(str(battery.get(factor) or "") for factor in FACTORS)
+        for battery in facts.get("batteries") or []
+        if battery.get("position") is not None
+    }
+    columns = [*FACTORS, "job_Id", "number"]
+    rows = samples[columns].itertuples(index=False, name=None) if len(samples) else ()
+    return {tuple(key): f"{number:.0f}" for *key, number in rows if tuple(key[:-1]) in here}
+
+
+def _numbered(table: pd.DataFrame, numbers: dict[tuple, str]) -> pd.DataFrame:
+    """Call the jobs of a table by their numbers."""
+    labels = [name for name in LABELS if name in table] if set(FACTORS) <= set(table) else []
+    heads = list(table[list(FACTORS)].itertuples(index=False, name=None)) if labels else []
+    named = {
+        name: [numbers.get((*head, job), job) for head, job in zip(heads, table[name], strict=True)] for name in labels
+    }
+    return table.assign(**named)
 
 
 def _complete_cells(cells: pd.DataFrame) -> pd.DataFrame:

@@ -128,17 +128,23 @@ def _meaning(yellow: float | None, red: float) -> str:
 
 
 def _pivot(columns: dict[str, pd.DataFrame], metric: str) -> pd.DataFrame:
-    """Jobs as rows in time order, series as columns; a job that a series lacks is empty."""
-    found = {
-        name: rows.drop_duplicates("job_Id").set_index("job_Id")[metric]
+    """Jobs as rows in time order, series as columns; a job that a series lacks is empty.
+
+    Jobs are called by their numbers, by the labels of imported results where there are no others.
+    """
+    labelled = not any(rows["job_Id"].str.isdecimal().any() for rows in columns.values())
+    named = {
+        name: rows.assign(job=rows["job_Id"] if labelled else rows["number"].map("{:.0f}".format))
         for name, rows in columns.items()
-        if metric in rows
     }
-    numbers = pd.concat([rows.set_index("job_Id")["number"] for rows in columns.values()])
+    found = {
+        name: rows.drop_duplicates("job").set_index("job")[metric] for name, rows in named.items() if metric in rows
+    }
+    numbers = pd.concat([rows.set_index("job")["number"] for rows in named.values()])
     order = numbers.groupby(level=0, sort=False).median().sort_values(kind="stable").index
     frame = pd.DataFrame(found).reindex(order)
     if frame.notna().any(axis=None):
-        return frame.rename_axis("job_Id").reset_index()
+        return frame.rename_axis("job_Id" if labelled else "job").reset_index()
     return pd.DataFrame()
 
 
