@@ -16,7 +16,7 @@ class Factor:
         names: levels with a subject of their own, {"0": "no page buffer"}.
         within: a level as the condition of a sentence, in which `{}` is the subject and `{level}` the level.
         label: a level in rows and legends; the subject where it is empty.
-        labels: levels with a label of their own, {"shots": "by shot"}.
+        labels: levels with a label of their own, {"own": "own objects"}.
         unit: what a number counts, "worker": the subject is then "1 worker" or "2 workers".
         known_as: called with a level and the facts, it returns the level's name ("HDF5 2.0.0").
         plural: whether its subjects are several, as "chunks of 4 MiB".
