@@ -23,7 +23,7 @@ class Factor:
         size: whether levels are sizes, "64MiB".
         place: whether it says where bytes came from: comparisons of different places are told apart.
         given: whether a reader's own work decides it, as what is read; the others can be chosen.
-        apart: whether the best of each of its levels is told, so that they stand side by side.
+        apart: whether the best of each of its levels is told, for comparison side by side.
         order: levels in the order in which pages have them, where that is not by number or name.
     """
 
