@@ -390,7 +390,7 @@ def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(
     for name in ("reader", "report"):
         (tmp_path / "scripts" / f"{name}.py").write_text("pass\n", encoding="utf-8")
     before = provenance.code_sha256(["scripts.reader"])
-    (tmp_path / "scripts/report/notebook.py").write_text("changed\n", encoding="utf-8")
+    (tmp_path / "scripts/report.py").write_text("changed\n", encoding="utf-8")
     assert provenance.code_sha256(["scripts.reader"]) == before
     (tmp_path / "scripts/reader.py").write_text("changed\n", encoding="utf-8")
     assert provenance.code_sha256(["scripts.reader"]) != before

@@ -2,6 +2,8 @@
 
 import json
 import re
+import zlib
+from base64 import b64decode
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +16,7 @@ from nbconvert.filters import markdown2html
 
 from scripts.frame import config as configuration
 from scripts.report import markup, notebook, plot_html, plot_svg
-from scripts.report.plot import Figure, Panel, Rule, legible
+from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
 from scripts.studies.blobs.report import data as blobs
 from scripts.studies.blobs.report.words import FACTORS as OF_BLOBS
 from scripts.studies.shots.report import results as shots
@@ -98,26 +100,33 @@ class Shown(HTMLParser):
     def __init__(self, text: str) -> None:  # noqa: D107
         super().__init__()
         self.words, self.elements, self.addresses, self.tags, self._open, self._hidden = [], [], [], set(), [], 0
+        self._code = False
         self.feed(text)
         self.text = " ".join("".join(self.words).split())
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
         self.tags.add(tag)
-        # A figure's data are no text; the notebook's own code is folded.
-        self._hidden += tag in ("script", "style", "details")
+        # A figure's data are no text, nor is the notebook's own code.
+        self._code |= tag == "pre" and given.get("class") == "code"
+        self._hidden += tag in ("script", "style")
+        if tag == "img" and (given.get("src") or "").startswith("data:image/svg+xml"):
+            # A page's own picture; what it shows is looked at where it lies beside the page.
+            self.tags.discard("img")
+            return
         self.addresses += [given[name] or "" for name in ("href", "src") if name in given]
         if tag in self.MEANING:
             self._open.append((tag, len(self.words)))
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style", "details")
+        self._hidden -= tag in ("script", "style")
+        self._code &= tag != "pre"
         if tag in self.MEANING:
             tag, start = self._open.pop()
             self.elements.append((tag, " ".join("".join(self.words[start:]).split())))
 
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
+        if not self._hidden and not self._code:
             self.words.append(data)
 
 
@@ -207,11 +216,12 @@ def test_ordinary_text_reads_the_same_and_is_hardly_escaped(text: str):
 def test_a_figure_keeps_a_name_that_looks_like_mathematics_or_is_long():
     panel = Panel("title", "x", rows=("$$x^2$$", 500 * "long name "), rules=(Rule(1.0, "\\(y\\)"),))
     figure = legible(Figure("name", "title", "caption", (panel,), pd.DataFrame()))
-    drawn = plot_html.draw(figure)
+    [packed] = re.findall('class="plot">([^<]+)<', plot_html.draw(figure))
+    drawn = zlib.decompress(b64decode(packed)).decode()
     for text in figure.panels[0].rows:
         assert re.search(rf'"name":"PlainText","id":"p\d+","attributes":\{{"text":{re.escape(json.dumps(text))}', drawn)
-    assert len(figure.panels[0].rows[1]) == 80
-    assert "<!-- $$x^2$$ -->" in plot_svg.draw(figure)
+    assert len(figure.panels[0].rows[1]) == LONGEST
+    assert ">$$x^2$$<" in plot_svg.draw(figure)
 
 
 NAMES = [*BUILD, "imported", "index"]

@@ -44,7 +44,7 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
 
 
 def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figure:
-    """Return comparisons on one metric, a row each, a panel a place and pair of levels."""
+    """Return comparisons on one metric, one row each, one panel per place and pair of levels."""
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
     keys = ["factor", "baseline", "contender", *results.report.places, "state"]

@@ -16,14 +16,14 @@ class Factor:
         names: levels with a subject of their own, {"0": "no page buffer"}.
         within: a level as the condition of a sentence, in which `{}` is the subject and `{level}` the level.
         label: a level in rows and legends; the subject where it is empty.
-        labels: levels with a label of their own, {"shots": "by shot"}.
+        labels: levels with a label of their own, {"own": "own objects"}.
         unit: what a number counts, "worker": the subject is then "1 worker" or "2 workers".
         known_as: called with a level and the facts, it returns the level's name ("HDF5 2.0.0").
         plural: whether its subjects are several, as "chunks of 4 MiB".
         size: whether levels are sizes, "64MiB".
         place: whether it says where bytes came from: comparisons of different places are told apart.
         given: whether a reader's own work decides it, as what is read; the others can be chosen.
-        apart: whether the best of each of its levels is told, so that they stand side by side.
+        apart: whether the best of each of its levels is told, for comparison side by side.
         order: levels in the order in which pages have them, where that is not by number or name.
     """
 

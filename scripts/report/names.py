@@ -9,12 +9,10 @@ from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report import prose
 from scripts.report.declaration import Factor, Report
+from scripts.stores import store as stores
 
 # Differences beyond this are told as a multiple, smaller ones in percent.
 MULTIPLE = 1.5
-KINDS = {"s3": "S3", "azure-blob": "Azure Blob", "azure-files": "Azure Files"}
-# What stands in the place of a service where the workflow starts the server itself.
-EMBEDDED = {"s3": "S3", "azure-blob": "Azurite"}
 _STATES = {
     "cold": "cold cache",
     "warm": "served from memory (page cache)",
@@ -154,9 +152,9 @@ class Names:
         """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
-        kind = ((self.facts.get("stores") or {}).get(store) or {}).get("kind")
+        files = _is_files((self.facts.get("stores") or {}).get(store) or {})
         driver = f"by {row['driver']}" if row.get("driver") and self._drivers(store) > 1 else ""
-        if state == "warm" and kind == "posix":
+        if state == "warm" and files:
             named, state = f"from memory (page cache of {self.store(store)})", ""
         elif state == "warm" and not store:
             named, state = "from memory (page cache)", ""
@@ -192,15 +190,22 @@ class Names:
         return len({driver for part in mappings if store in part.get("store", []) for driver in part.get("driver", [])})
 
 
-def _usual_name(name: str, store: dict) -> str:
+def _is_files(spec: dict) -> bool:
+    """Return whether the objects of a store are files of this machine's file systems."""
+    return "kind" in spec and stores.of(spec).files
+
+
+def _usual_name(name: str, spec: dict) -> str:
     """A file system by its own name, a service by its kind, with what stands between it and the reader."""
-    kind = store.get("kind", "")
-    if store.get("server") != "embedded":
-        return KINDS.get(kind, name)
-    network = store.get("network") or {}
+    if "kind" not in spec or _is_files(spec):
+        return name
+    store = stores.of(spec)
+    if not store.embedded:
+        return store.service
+    network = spec.get("network") or {}
     limits = [
         f"{network[key]:g} {unit}"
         for key, unit in (("latency_ms", "ms"), ("bandwidth_mib_s", "MiB/s"))
         if network.get(key)
     ]
-    return f"{EMBEDDED.get(kind, kind)} {'at ' + ', '.join(limits) if limits else 'on loopback'}"
+    return f"{store.server} {'at ' + ', '.join(limits) if limits else 'on loopback'}"

@@ -133,9 +133,8 @@ class Page:
         picture = self._path(shown.name, "svg")
         write_text(self.files / picture.name, svg)
         title, caption = f"{shown.title}.", f"{shown.caption} {self._numbers(shown.name, shown.numbers)}"
-        # On paper, and where no script runs, the picture stands in its place.
-        data = b64encode(svg.encode()).decode()
-        both = f'{drawn}<img class="paper" alt="" src="data:image/svg+xml;base64,{data}">'
+        # On paper the picture stands in its place; inflated it would be the bulk of a long page.
+        both = f'{drawn}<img class="paper" alt="" data-svg="{plot_html.packed(svg)}">'
         _show(
             html=f"<figure>{both}<figcaption><b>{html_line(title)}</b> {html_line(caption)}</figcaption></figure>",
             markdown=f"!{markdown_line(link(shown.title, str(picture)))}\n\n"

@@ -84,7 +84,8 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
     beside = _wide(limits) if limits else 0.0
     for number, left, above, height in places:
         panel = figure.panels[number]
-        before, after = 0.15 if panel.rows else 0.7, 0.2 + beside
+        # However long the names of limits are, half is left for what is drawn.
+        before, after = 0.15 if panel.rows else 0.7, min(0.2 + beside, 0.4 * width)
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
         _panel(canvas.add_axes(box), panel)

@@ -1,4 +1,4 @@
-"""A cell's store: its server for as long as the cell takes, and what the reader is told of it."""
+"""A cell's store: its server while the cell runs, and where its reader finds the data."""
 
 import contextlib
 from collections.abc import Iterable

@@ -43,6 +43,8 @@ class Store(ABC):
         served_by: name of its server where it is embedded.
         attributes: that server keeps attributes of its own with its files.
         copies: its client has a second copy of each chunk that is under way.
+        service: what people call the service.
+        server: what people call the embedded server that stands in its place.
     """
 
     files = False
@@ -50,6 +52,8 @@ class Store(ABC):
     served_by = ""
     attributes = False
     copies = False
+    service = ""
+    server = ""
 
     def __init__(self, spec: dict) -> None:
         """Take the store's entry in the configuration."""

@@ -62,6 +62,7 @@ class Blob(_Azure):
 
     file_per_object = False
     served_by = "azurite"
+    service, server = "Azure Blob", "Azurite"
     holder = "container"
     emulated = ("Azurite, Microsoft's emulator of Azure Storage,", "Azure")
 
@@ -128,7 +129,7 @@ class Blob(_Azure):
 class Files(_Azure):
     """A share, over its REST."""
 
-    holder = "share"
+    holder, service = "share", "Azure Files"
 
     def provide(self, dataset: str, files: list[transfer.File], place: Place, say: transfer.Say) -> dict:
         """Upload files into the share."""

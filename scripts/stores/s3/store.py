@@ -19,6 +19,7 @@ class S3(ObjectStore):
     """A bucket."""
 
     served_by, attributes = "versitygw", True
+    service = server = "S3"
     holder = "bucket"
     emulated = ("an S3 server", "AWS or another service")
 

@@ -1,13 +1,21 @@
 // Figures are drawn as soon as the page is there, one after the other; those of a closed chapter when it is opened.
-function draw(node) {
-  if (node.dataset.drawn) return Promise.resolve();
+async function draw(node) {
+  if (node.dataset.drawn) return;
   node.dataset.drawn = "yes";
-  return Bokeh.embed.embed_item(JSON.parse(node.textContent));
+  await Bokeh.embed.embed_item(JSON.parse(await unpacked(node.textContent)));
+}
+function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 }
 async function drawAll(part) {
   for (const node of part.querySelectorAll("script.plot")) {
     if (!node.closest("details:not([open])")) await draw(node);
   }
+}
+// The pictures for paper, which are there from the start: a page may be printed before it is read.
+async function inflate(picture) {
+  picture.src = "data:image/svg+xml," + encodeURIComponent(await unpacked(picture.dataset.svg));
 }
 // A link to something within a closed chapter opens it.
 function reveal() {
@@ -41,6 +49,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   document.getElementById("code")?.addEventListener("change", (event) =>
     document.body.classList.toggle("with-code", event.target.checked));
+  document.querySelectorAll("img.paper").forEach(inflate);
   reveal();
   drawAll(document);
 });
