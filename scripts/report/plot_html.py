@@ -1,4 +1,4 @@
-"""Draws a figure for the page with Bokeh: data and drawing instructions only, the library itself comes once (`loader`).
+"""Draws a figure for the page with HoloViews on Bokeh: drawing instructions only, the library comes once (`loader`).
 
 The identifiers that Bokeh hands out count up from the start of the process, so a page built afresh from the same
 tables has the same bytes.
@@ -7,32 +7,22 @@ tables has the same bytes.
 import json
 import zlib
 from base64 import b64encode
+from collections.abc import Iterator
+from functools import partial
 from html import escape
 
+import holoviews as hv
 import numpy as np
 import pandas as pd
 from bokeh.embed import json_item
-from bokeh.models import (
-    BasicTickFormatter,
-    BoxAnnotation,
-    ColumnDataSource,
-    FixedTicker,
-    HoverTool,
-    Label,
-    Legend,
-    LinearAxis,
-    PlainText,
-    Range1d,
-    Span,
-)
-from bokeh.models.glyphs import HBar, Line, Scatter, Segment
-from bokeh.plotting import figure as axes_of
+from bokeh.models import BasicTickFormatter, ColumnDataSource, FixedTicker, Label, LinearAxis, PlainText
 from bokeh.resources import Resources
+from holoviews.plotting.bokeh import BokehRenderer
 
 from scripts.report.plot import ABOVE, Bars, Boxes, Figure, Marks, Panel, tick_text
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
-SAMPLES = "samples"
+INK = "#222222"
 HATCHES = {"": " ", "//": "right_diagonal_line", "..": "dot", "xx": "diagonal_cross"}
 
 
@@ -42,7 +32,7 @@ def loader() -> str:
 
 
 def draw(figure: Figure) -> str:
-    """Return the HTML of `figure`'s panels; they draw themselves when the reader scrolls near them."""
+    """Return the HTML of `figure`'s panels; the page's own script draws them."""
     panels = "".join(_embed(figure, number, panel) for number, panel in enumerate(figure.panels))
     columns = min(figure.columns, len(figure.panels))
     return f'<div class="panels columns-{columns}" role="img" aria-label="{escape(figure.title)}">{panels}</div>'
@@ -69,61 +59,167 @@ def _height(panel: Panel) -> int:
 
 
 def _panel(panel: Panel, figure: Figure):
-    columns = _legend_columns(panel, figure)
-    axes = axes_of(
-        height=_height(panel) + 24 * -(-len(_labels(panel)) // columns),
-        sizing_mode="stretch_width",
-        x_axis_type="log" if panel.x_log else "linear",
-        y_axis_type="log" if panel.y_log else "linear",
-        x_range=Range1d(*map(float, panel.x_range())),
-        y_range=Range1d(*map(float, panel.y_range())),
-        tools="pan,box_zoom,reset,save",
-        toolbar_location="right",
-        x_axis_label=_plain(panel.x_label),
-        y_axis_label=_plain(panel.y_label) if panel.y_label else None,
+    """Return the panel as a figure of Bokeh's."""
+    labels = [drawn.label for drawn in (*panel.bars, *panel.boxes, *panel.marks) if drawn.label]
+    columns = _legend_columns(panel, figure, labels)
+    drawn = hv.Overlay([element for part in _parts(panel) for element in part]).opts(
+        backend="bokeh",
+        responsive=True,
+        height=_height(panel) + 24 * -(-len(labels) // columns),
+        xlim=tuple(map(float, panel.x_range())),
+        ylim=tuple(map(float, panel.y_range())),
+        logx=panel.x_log,
+        logy=panel.y_log,
+        xlabel=panel.x_label,
+        ylabel=panel.y_label,
+        yaxis=None if panel.rows else "left",
+        show_grid=True,
+        default_tools=["pan", "box_zoom", "reset", "save"],
+        show_legend=bool(labels),
+        legend_position="top",
+        legend_cols=columns,
+        legend_opts={"click_policy": "hide", "border_line_color": None, "spacing": 18, "padding": 2, "margin": 0},
+        hooks=[partial(_dress, panel, figure)],
     )
-    axes.toolbar.autohide = True
-    axes.toolbar.logo = None
-    if panel.band:
-        axes.add_layout(BoxAnnotation(left=panel.band[0], right=panel.band[1], fill_color="#0072B2", fill_alpha=0.1))
-    _rules(axes, panel, figure)
-    items = [(bars.label, _bars(axes, bars)) for bars in panel.bars]
-    items += [(boxes.label, _boxes(axes, boxes)) for boxes in panel.boxes]
-    items += [(marks.label, _marks(axes, marks)) for marks in panel.marks]
-    _hover(axes, panel)
-    _dress(axes, panel)
-    items = [(label, glyphs) for label, glyphs in items if label]
-    if items:
-        legend = Legend(items=items, ncols=columns, click_policy="hide", border_line_color=None)
-        legend.label_text_font, legend.label_text_font_size, legend.label_standoff = FONT, "12px", 4
-        legend.padding, legend.margin, legend.spacing, legend.location = 2, 0, 18, "top_left"
-        axes.add_layout(legend, "above")
+    axes = BokehRenderer.get_plot_state(drawn)
+    for source in axes.select({"type": ColumnDataSource}):
+        source.data = {name: _plain_column(column) for name, column in source.data.items()}
     return axes
 
 
-def _legend_columns(panel: Panel, figure: Figure) -> int:
-    labels = _labels(panel)
+def _legend_columns(panel: Panel, figure: Figure, labels: list[str]) -> int:
     if (panel.rows or figure.columns == 1) and max(map(len, labels), default=0) < 26:
         return 4
     return 3 if len("".join(labels)) <= 24 else 2
 
 
-def _labels(panel: Panel) -> list[str]:
-    return [drawn.label for drawn in (*panel.bars, *panel.boxes, *panel.marks) if drawn.label]
+def _plain_column(column: object) -> list:
+    """Plain lists with five digits: half the bytes of Bokeh's own encoding."""
+    values = pd.Series(column)
+    if pd.api.types.is_numeric_dtype(values):
+        return [None if not np.isfinite(value) else float(f"{value:.5g}") for value in values]
+    return [str(value) for value in values]
 
 
-def _rules(axes, panel: Panel, figure: Figure) -> None:
-    """Draw limits and events with their names."""
+def _parts(panel: Panel) -> Iterator[Iterator[hv.Element]]:
+    """Yield what is drawn, from the back to the front."""
+    yield _background(panel)
+    yield from map(_bars, panel.bars)
+    yield from map(_boxes, panel.boxes)
+    yield from (_marks(marks, "x" if panel.rows else "y") for marks in panel.marks)
+
+
+def _background(panel: Panel) -> Iterator[hv.Element]:
+    """The range that counts as the same, limits, and events with their names."""
+    if panel.band:
+        yield _styled(hv.VSpan(*panel.band), fill_color="#0072B2", fill_alpha=0.1, line_color=None)
     for rule in panel.rules:
-        dimension = "height" if rule.axis == "x" else "width"
-        look = {"line_color": rule.colour, "line_dash": rule.dash, "line_width": 1.2}
-        axes.add_layout(Span(location=float(rule.at), dimension=dimension, **look))
+        line = (hv.VLine if rule.axis == "x" else hv.HLine)(float(rule.at))
+        yield _styled(line, color=rule.colour, line_dash=rule.dash, line_width=1.2)
+
+
+def _bars(bars: Bars) -> Iterator[hv.Element]:
+    table = bars.table.assign(bottom=bars.table["y"] - 0.31, top=bars.table["y"] + 0.31)
+    table["seconds"] = table["right"] - table["left"]
+    bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "seconds", label=bars.label)
+    hatch = {"hatch_pattern": HATCHES[bars.hatch], "hatch_color": "white", "hatch_alpha": 0.7}
+    yield _styled(
+        bar,
+        fill_color=bars.colour,
+        line_color="white",
+        tools=["hover"],
+        hover_tooltips=[(bars.label, "@seconds{0.[0000]} s")],
+        hooks=[lambda plot, _: plot.handles["glyph"].update(**hatch)],
+    )
+
+
+def _boxes(boxes: Boxes) -> Iterator[hv.Element]:
+    table, label, colour = boxes.table, boxes.label, boxes.look.colour
+    ends = table.assign(level=table["y"], bottom=table["y"] - 0.3, top=table["y"] + 0.3, middle=table["median"])
+    told = ["median", "low", "high", "min", "max", "count"]
+    tips = [("median", "@median"), ("middle half", "@left to @right"), ("least, greatest", "@min, @max")]
+    yield _styled(
+        hv.Rectangles(ends, ["q1", "bottom", "q3", "top"], told, label=label),
+        fill_color=colour,
+        fill_alpha=0.35,
+        line_color=colour,
+        tools=["hover"],
+        hover_tooltips=[*tips, ("n", "@count")],
+    )
+    yield _styled(hv.Segments(ends, ["low", "y", "high", "level"], [], label=label), color=colour)
+    median = hv.Segments(ends, ["median", "bottom", "middle", "top"], [], label=label)
+    yield _styled(median, color=colour, line_width=2.5)
+    for end in ("min", "max"):
+        yield _styled(hv.Scatter(table, end, "y", label=label), marker=boxes.look.marker, color=colour)
+
+
+def _marks(marks: Marks, value: str) -> Iterator[hv.Element]:
+    """One arm: its samples, intervals, line and summaries; `value` is the axis that has what was measured."""
+    label, look, points = marks.label, marks.look, marks.points
+    number = f"@{value}{{0.[0000]}}"
+    if len(marks.samples):
+        samples = hv.Scatter(marks.samples, "x", ["y", "note"], label=label)
+        edge = look.colour if look.marker == "x" else None
+        dot = {"marker": look.marker, "size": 5, "fill_color": look.colour, "fill_alpha": 0.4, "line_color": edge}
+        yield _styled(samples, **dot, tools=["hover"], hover_tooltips=f"{number} (@note)")
+    ends = points.assign(x_end=points["x"], y_end=points["y"])
+    for axis, corners in (("x", ["x_low", "y", "x_high", "y_end"]), ("y", ["x", "y_low", "x_end", "y_high"])):
+        if f"{axis}_low" in points:
+            yield _styled(hv.Segments(ends, corners, [], label=label), color=look.colour, line_width=2)
+    if marks.joined:
+        line = {"color": look.colour, "line_width": 1.8, "line_dash": look.dash}
+        yield _styled(hv.Curve(points, "x", "y", label=label), **line)
+    if look.marker:
+        more = [column for column in (f"{value}_low", f"{value}_high", "n", "note") if column in points]
+        known = f" [@{value}_low{{0.[0000]}}, @{value}_high{{0.[0000]}}]" if f"{value}_low" in points else ""
+        tip = f"{escape(label)}: {number}{known}{', n = @n' * ('n' in more)}{' (@note)' * ('note' in more)}"
+        dot = {"marker": look.marker, "size": marks.size, "line_color": look.colour, "line_width": 1.5}
+        dot["fill_color"] = look.colour if look.filled else "white"
+        summary = hv.Scatter(points, "x", ["y", *more], label=label)
+        yield _styled(summary, **dot, tools=["hover"], hover_tooltips=tip)
+
+
+def _styled(element: hv.Element, **style) -> hv.Element:
+    return element.opts(backend="bokeh", **style)
+
+
+def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
+    """Give Bokeh's figure what HoloViews has no options for: ticks, the names of rows, limits and events, and fonts."""
+    axes = plot.state
+    axes.toolbar.autohide, axes.toolbar.logo, axes.outline_line_color = True, None, None
+    for axis, grid, ticks, texts in (
+        (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.x_tick_names()),
+        (axes.yaxis[0], axes.ygrid[0], panel.y_ticks, {tick: tick_text(tick) for tick in panel.y_ticks}),
+    ):
+        if ticks:
+            axis.ticker = grid.ticker = FixedTicker(ticks=[float(tick) for tick in ticks])
+            axis.major_label_overrides = {float(tick): _plain(text) for tick, text in texts.items()}
+    if not panel.x_ticks and not panel.x_log:
+        axes.xaxis.formatter = BasicTickFormatter(use_scientific=False)
+    if panel.rows:
+        axes.ygrid.ticker = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
+    for row, name in enumerate(panel.rows):
+        _write(axes, name, x=2, x_units="screen", y=ABOVE - row)
     for event in panel.events():
         if event.rule.label:
-            place = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
-            look = {"text_color": event.rule.colour, "text_font": FONT, "text_font_size": "12px"}
+            side = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
             at = {"x": float(event.rule.at), "y": panel.name_height(event.tier)}
-            axes.add_layout(Label(text=_plain(event.rule.label), text_baseline="middle", **at, **place, **look))
+            _write(axes, event.rule.label, event.rule.colour, **at, **side)
+    _name_limits(axes, panel, figure)
+    for axis in axes.axis:
+        axis.axis_label = _plain(axis.axis_label) if axis.axis_label else None
+        axis.axis_label_text_font = axis.major_label_text_font = FONT
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = axis.major_label_text_font_size = "12.5px"
+        axis.major_label_text_color = axis.axis_label_text_color = INK
+        axis.minor_tick_line_color = None
+    axes.grid.grid_line_color = "#e8e8e8"
+    for legend in axes.legend:
+        legend.label_text_font, legend.label_text_font_size, legend.label_standoff = FONT, "12px", 4
+
+
+def _name_limits(axes, panel: Panel, figure: Figure) -> None:
+    """Name the limits at the right; the axes of panels below each other begin and end alike, with limits or not."""
     if limits := panel.limits():
         ticks = FixedTicker(ticks=[height for _, height in limits])
         names = LinearAxis(ticker=ticks, major_tick_line_color=None, axis_line_color=None)
@@ -131,112 +227,14 @@ def _rules(axes, panel: Panel, figure: Figure) -> None:
         axes.add_layout(names, "right")
     labels = [rule.label for one in figure.panels for rule in one.rules if rule.axis == "y" and rule.label]
     if labels:
-        # The axes of panels below each other begin and end alike, whether they have limits or not.
         axes.min_border_left, axes.min_border_right = 76, 48 + 7 * max(map(len, labels))
 
 
-def _dress(axes, panel: Panel) -> None:
-    if panel.x_ticks:
-        axes.xaxis.ticker = FixedTicker(ticks=[float(tick) for tick in panel.x_ticks])
-        axes.xaxis.major_label_overrides = {float(tick): _plain(text) for tick, text in panel.x_tick_names().items()}
-    elif not panel.x_log:
-        axes.xaxis.formatter = BasicTickFormatter(use_scientific=False)
-    if panel.y_ticks:
-        axes.yaxis[0].ticker = FixedTicker(ticks=[float(tick) for tick in panel.y_ticks])
-        axes.yaxis[0].major_label_overrides = {float(tick): tick_text(tick) for tick in panel.y_ticks}
-    if panel.rows:
-        axes.yaxis.visible = False
-        axes.ygrid.ticker = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
-        for row, name in enumerate(panel.rows):
-            where = {"x": 2, "x_units": "screen", "y": ABOVE - row, "text_baseline": "middle"}
-            look = {"text_color": "#222222", "text_font": FONT, "text_font_size": "12px"}
-            axes.add_layout(Label(text=_plain(name), **where, **look))
-    for axis in axes.axis:
-        axis.axis_label_text_font = axis.major_label_text_font = FONT
-        axis.axis_label_text_font_style = "normal"
-        axis.axis_label_text_font_size = axis.major_label_text_font_size = "12.5px"
-        axis.major_label_text_color = axis.axis_label_text_color = "#222222"
-        axis.minor_tick_line_color = None
-    axes.grid.grid_line_color = "#e8e8e8"
-    axes.outline_line_color = None
+def _write(axes, text: str, colour: str = INK, **place) -> None:
+    font = {"text_color": colour, "text_font": FONT, "text_font_size": "12px", "text_baseline": "middle"}
+    axes.add_layout(Label(text=_plain(text), **place, **font))
 
 
 def _plain(text: str) -> PlainText:
     """A text on the canvas, where Bokeh takes $$…$$ in a mere string for TeX."""
     return PlainText(text=text)
-
-
-def _source(table: pd.DataFrame) -> ColumnDataSource:
-    """Plain lists with five digits: half the bytes of Bokeh's own encoding."""
-    columns = {}
-    for name in table:
-        column = table[name]
-        if pd.api.types.is_numeric_dtype(column):
-            columns[name] = [None if not np.isfinite(value) else float(f"{value:.5g}") for value in column]
-        else:
-            columns[name] = [str(value) for value in column]
-    return ColumnDataSource(columns)
-
-
-def _marks(axes, marks: Marks) -> list:
-    look, colour = marks.look, marks.look.colour
-    source = _source(marks.points)
-    drawn = []
-    if len(marks.samples):
-        dot = Scatter(marker=look.marker, size=5, line_color=None, fill_color=colour, fill_alpha=0.4)
-        if look.marker == "x":
-            dot.line_color = colour
-        drawn.append(axes.add_glyph(_source(marks.samples), dot, name=SAMPLES))
-    bar = {"line_color": colour, "line_width": 2}
-    if "x_low" in marks.points:
-        drawn.append(axes.add_glyph(source, Segment(x0="x_low", y0="y", x1="x_high", y1="y", **bar)))
-    if "y_low" in marks.points:
-        drawn.append(axes.add_glyph(source, Segment(x0="x", y0="y_low", x1="x", y1="y_high", **bar)))
-    if marks.joined:
-        drawn.append(axes.add_glyph(source, Line(line_color=colour, line_width=1.8, line_dash=look.dash)))
-    fill = colour if look.filled else "white"
-    if look.marker:
-        dot = Scatter(marker=look.marker, size=marks.size, line_color=colour, fill_color=fill, line_width=1.5)
-        drawn.append(axes.add_glyph(source, dot, name=marks.label))
-    # The legend shows what comes first in the list, so the summary leads.
-    return drawn[::-1]
-
-
-def _hover(axes, panel: Panel) -> None:
-    """Tell the values under the pointer: one tool for all summaries and one for all samples, which spares the page."""
-    value = "x" if panel.rows else "y"
-    number = f"@{value}{{0.[0000]}}"
-    samples = [one for one in axes.renderers if one.name == SAMPLES]
-    points = [one for one in axes.renderers if one.name and one.name != SAMPLES]
-    if samples:
-        axes.add_tools(HoverTool(renderers=samples, tooltips=f"{number} (@note)"))
-    if points and panel.marks:
-        known = f"{value}_low" in panel.marks[0].points
-        between = f" [@{value}_low{{0.[0000]}}, @{value}_high{{0.[0000]}}]" if known else ""
-        count = ", n = @n" if "n" in panel.marks[0].points else ""
-        note = " (@note)" if "note" in panel.marks[0].points else ""
-        axes.add_tools(HoverTool(renderers=points, tooltips=f"$name: {number}{between}{count}{note}"))
-
-
-def _bars(axes, bars: Bars) -> list:
-    table = bars.table.assign(width=bars.table["right"] - bars.table["left"])
-    look = {"fill_color": bars.colour, "line_color": "white", "hatch_pattern": HATCHES[bars.hatch]}
-    glyph = HBar(y="y", left="left", right="right", height=0.62, hatch_color="white", hatch_alpha=0.7, **look)
-    bar = axes.add_glyph(_source(table), glyph)
-    axes.add_tools(HoverTool(renderers=[bar], tooltips=[(bars.label, "@width{0.[0000]} s")]))
-    return [bar]
-
-
-def _boxes(axes, boxes: Boxes) -> list:
-    colour, table = boxes.look.colour, boxes.table
-    source = _source(table.assign(top=table["y"] + 0.3, bottom=table["y"] - 0.3))
-    look = {"fill_color": colour, "fill_alpha": 0.35, "line_color": colour}
-    box = axes.add_glyph(source, HBar(y="y", left="q1", right="q3", height=0.6, **look))
-    lines = [
-        Segment(x0="low", y0="y", x1="high", y1="y", line_color=colour),
-        Segment(x0="median", y0="bottom", x1="median", y1="top", line_color=colour, line_width=2.5),
-        *(Scatter(x=end, marker=boxes.look.marker, line_color=colour, fill_color=colour) for end in ("min", "max")),
-    ]
-    tips = [("median", "@median"), ("middle half", "@q1 to @q3"), ("least, greatest", "@min, @max"), ("n", "@count")]
-    axes.add_tools(HoverTool(renderers=[box], tooltips=tips))
-    return [box, *(axes.add_glyph(source, line) for line in lines)]
