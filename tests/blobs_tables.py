@@ -10,8 +10,8 @@ import pandas as pd
 
 from scripts.lib import sizes
 from scripts.studies.blobs.patterns import WHOLE
-from scripts.studies.blobs.report import data
-from scripts.studies.blobs.report.words import FACTORS
+from scripts.studies.blobs.report import results
+from scripts.studies.blobs.report.results import FACTORS
 from scripts.studies.blobs.study import reader
 from tests.records import merge, sealed
 
@@ -106,9 +106,9 @@ def gather(folder: Path, compare: Sequence[dict] = ()) -> None:
     merge(folder, ".", "blobs", compare=compare)
 
 
-def load(folder: Path) -> data.Results:
+def load(folder: Path) -> results.Results:
     """Return the results of tables that `build` wrote."""
-    return data.load(folder, folder / "facts.json")
+    return results.load(folder, folder / "facts.json")
 
 
 def spoiled(store: str, **parts: object) -> Callable[[dict], dict]:

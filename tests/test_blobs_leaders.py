@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import findings
+from scripts.report import caveats as common
+from scripts.report import curves, findings, leaders
+from scripts.report import listings as common_listings
 from scripts.statistics import verdicts
-from scripts.studies.blobs import study
-from scripts.studies.blobs.report import caveats, comparisons, curves, leaders, listings
+from scripts.studies.blobs import report, study
+from scripts.studies.blobs.report import caveats, comparisons, listings
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
@@ -23,7 +25,8 @@ def edges(**found: str) -> dict[tuple[str, str], str]:
 def lead(found: dict[tuple[str, str], str]) -> tuple[str, list[str], list[str]]:
     names = ["disk", "s3", "azure"]
     arm = {"pattern": "single-file", "objects": "shared", "mib_s": 1.0}
-    one = leaders._lead(found, pd.DataFrame([{"cell": name, "store": name, **arm} for name in names]))
+    cells = pd.DataFrame([{"cell": name, "store": name, **arm} for name in names])
+    one = leaders._lead(found, cells, ("store", "pattern", "objects"), "mib_s")
     return one.kind, [arm[0] for arm in one.arms], [arm[0] for arm in one.outside]
 
 
@@ -66,7 +69,7 @@ def test_a_lost_repeat_makes_the_slowest_store_no_leader(tmp_path: Path):
 def test_a_size_at_which_one_arm_alone_was_measured_keeps_those_around_it_apart(tmp_path: Path):
     spoilt = but({("disk", "4MiB"): {"valid": False, "reasons": ["changed"]}})
     run = load(build(tmp_path, cells(store=("disk", "azure")), change=spoilt))
-    assert [one.sizes for one in leaders.find(run)] == [("1MiB",), ("16MiB", "64MiB")]
+    assert [one.levels for one in leaders.find(run)] == [("1MiB",), ("16MiB", "64MiB")]
 
 
 def test_every_pair_of_arms_has_one_verdict_and_stands_in_the_table(tmp_path: Path):
@@ -153,14 +156,14 @@ def test_fewer_than_six_repeats_have_no_interval(tmp_path: Path):
 
 def test_a_single_iteration_is_called_that(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk",)), iterations=1))
-    assert listings.iterations(run).frame["later / s"].isna().all()
-    assert "of a single one, that one" in curves.against(run, "size", curves.LATENCY).caption
+    assert not {"later / s", "first / later"} & set(listings.iterations(run).frame)
+    assert "of a single one, that one" in curves.against(run, "size", report.LATENCY).caption
 
 
 def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3"), size=("64MiB",)), compare=()))
     assert leaders.find(run)[0].kind == "one"
-    assert any("A repeat is a block" in line for line in caveats.method(run))
+    assert any("A comparison takes the ratio" in line for line in common.method(run, report.METHOD))
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
     assert "too few repeats" in leaders.headline(leaders.find(run), run)
@@ -171,7 +174,7 @@ def test_one_reader_has_no_ceiling_drawn_and_no_share(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",), pattern=("single-file", "broadcast"))))
     for panel in curves.against(run, "size").panels:
         assert any("ceiling" in mark.label for mark in panel.marks) == (panel.title == "single-file")
-    assert [panel.title for panel in curves.against(run, "size", curves.SHARE).panels] == ["single-file"]
+    assert [panel.title for panel in curves.against(run, "size", report.SHARE).panels] == ["single-file"]
 
 
 @pytest.mark.parametrize("compare", [(), (("pattern", "multiple-files"),), (("pattern", "single-file"),)])
@@ -190,8 +193,8 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
         return record | {"seconds": record["seconds"] | {"null": 0.3 * record["seconds"]["total"]}}
 
     run = load(build(tmp_path, cells(store=("disk",)), change=slow))
-    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(caveats.limits(run))
-    assert all(listings.harness(run).over["empty iterations / %"])
+    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(common.limits(run))
+    assert all(common_listings.harness(run).over["within it / %"])
 
 
 def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):

@@ -5,11 +5,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import account, answer, findings, judgement, names, pages
+from scripts.report import account, answer, caveats, curves, findings, judgement, listings, names, pages, rows, scaling
 from scripts.report import comparisons as ratios
 from scripts.report.markup import markdown_line
 from scripts.report.plot import COLOURS, Look
-from scripts.studies.shots.report import caveats, listings, phases, results, scaling
+from scripts.report.results import ABSENT, Results
+from scripts.studies.shots.report import results
 from tests import records
 from tests.report_tables import build, default_cells
 
@@ -29,11 +30,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tables: Path) -> results.Results:
+def run(tables: Path) -> Results:
     return results.load(tables, tables / "facts.json")
 
 
-def changed(folder: Path, source: Path, table: str, change) -> results.Results:
+def changed(folder: Path, source: Path, table: str, change) -> Results:
     """Return the results of a copy of the tables in which one was changed."""
     copy = shutil.copytree(source, folder / "changed")
     frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
@@ -48,7 +49,7 @@ def told(found: list[findings.Finding]) -> list[str]:
     return [markdown_line(one.text) for one in found]
 
 
-def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: results.Results):
+def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: Results):
     opens = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "open")]
     slower = opens[opens["verdict"] == "slower"]
     [finding] = [one for one in findings.find(run, "open") if one.factor == "library" and one.verdict == "slower"]
@@ -87,7 +88,7 @@ def test_a_ratio_and_its_interval_are_turned_together(ratios, ends, text, interv
     assert names.effect(ratios, *ends)[:2] == (text, interval)
 
 
-def test_what_holds_under_the_same_conditions_is_one_sentence(run: results.Results):
+def test_what_holds_under_the_same_conditions_is_one_sentence(run: Results):
     buffers = [one for one in findings.find(run) if one.factor == "page_buffer" and one.decided]
     assert sum(len(one.rows) for one in buffers) > len(buffers)
     for one in buffers:
@@ -99,7 +100,7 @@ def test_what_holds_under_the_same_conditions_is_one_sentence(run: results.Resul
         assert len(inside) == len(one.rows)
 
 
-def test_an_effect_that_only_one_level_has_is_told_apart(run: results.Results):
+def test_an_effect_that_only_one_level_has_is_told_apart(run: Results):
     layouts = [
         one for one in findings.find(run) if one.factor == "layout" and one.conditions.get("access") == ["shots"]
     ]
@@ -107,14 +108,14 @@ def test_an_effect_that_only_one_level_has_is_told_apart(run: results.Results):
     assert {tuple(one.conditions["page_buffer"]) for one in layouts} == {("0",), ("64MiB",)}
 
 
-def test_every_comparison_is_in_one_sentence(run: results.Results):
+def test_every_comparison_is_in_one_sentence(run: Results):
     rows = run.comparisons("total")
     for verdict in rows["verdict"].unique():
         found = [one for one in findings.find(run) if one.verdict == verdict]
         assert sum(len(one.rows) for one in found) == (rows["verdict"] == verdict).sum() > 0
 
 
-def test_parts_without_a_common_name_stay_one_sentence(run: results.Results):
+def test_parts_without_a_common_name_stay_one_sentence(run: Results):
     random = np.random.default_rng(1)
     cells = [cell for cell in default_cells() if cell["store"] == "s3" and not cell["control"]]
     rows = pd.DataFrame([{**cell, "workers": str(n)} for cell in cells for n in range(8)])
@@ -152,7 +153,7 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
     assert (listings.glance(run).frame["one open"] == "1.03 slower").any()
 
 
-def test_the_headline_answers_by_the_factor_of_the_question(run: results.Results, tables: Path, tmp_path: Path):
+def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):
     found, secondary = pages.of_run(run)
     text = markdown_line(answer.headline(run, found, secondary))
     assert text.startswith("**From S3 at 20 ms, 50 MiB/s, cold cache, HDF5 2.0.0 took ")
@@ -165,7 +166,7 @@ def test_the_headline_answers_by_the_factor_of_the_question(run: results.Results
     )
 
 
-def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(run: results.Results):
+def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(run: Results):
     picture, rest = ratios.deciding(run)
     rows = run.comparisons("total")
     assert len(picture.numbers) == ratios.ROWS
@@ -174,7 +175,7 @@ def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(ru
     assert effects.is_monotonic_decreasing
 
 
-def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: results.Results):
+def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: Results):
     advice = [markdown_line(line) for line in answer.advice(run)]
     assert [line.split(":")[0] for line in advice] == [
         "Reading all signals of a shot",
@@ -183,14 +184,14 @@ def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: results.Res
     assert all("× as fast**" in line for line in advice)
 
 
-def test_reasons_are_the_requests_and_bytes_of_both_sides(run: results.Results):
+def test_reasons_are_the_requests_and_bytes_of_both_sides(run: Results):
     found, _ = pages.of_run(run)
     lines = answer.reasons(run, found)
     assert 0 < len(lines) <= answer.REASONS
     assert all("request" in line and "MiB" in line for line in lines)
 
 
-def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: results.Results):
+def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Results):
     table = answer.best(run)
     place = ["store", "driver", "cache", "access", "layout"]
     fastest = run.measured.groupby(place)["total_s"].min()
@@ -216,31 +217,31 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in text
 
 
-def test_limits_say_what_was_emulated_and_what_is_missing(run: results.Results):
+def test_limits_say_what_was_emulated_and_what_is_missing(run: Results):
     text = " ".join(caveats.limits(run))
-    for part in ("loopback, 20 ms emulated, no TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
+    for part in ("20 ms emulated", "No TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
         assert part in text
 
 
 # Figures and tables
 
 
-def test_lines_join_points_of_several_workers_only(run: results.Results):
-    joined = [mark for panel in scaling.runtime_by_workers(run).panels for mark in panel.marks if mark.joined]
-    assert {tuple(mark.points["n"]) for mark in joined} == {(6,), (6, 6)}
-    rows = scaling.runtime_in_rows(run)
-    assert [panel.rows[0] for panel in rows.panels] == ["shot-major · all signals of a shot · no page buffer"]
-    assert not any(mark.joined for panel in rows.panels for mark in panel.marks)
+def test_lines_join_points_of_several_workers_only(run: Results):
+    joined = [mark for panel in curves.against(run, "workers").panels for mark in panel.marks if mark.joined]
+    assert {tuple(mark.points["n"]) for mark in joined} == {(6, 6)}
+    single = rows.alone(run)
+    assert [panel.rows[0] for panel in single.panels] == ["shot-major · all signals of a shot · no page buffer"]
+    assert not any(mark.joined for panel in single.panels for mark in panel.marks)
 
 
-def test_every_repeat_is_drawn_beside_its_median(run: results.Results):
-    numbers = scaling.runtime_in_rows(run).numbers
-    drawn = sum(len(mark.samples) for panel in scaling.runtime_in_rows(run).panels for mark in panel.marks)
+def test_every_repeat_is_drawn_beside_its_median(run: Results):
+    numbers = rows.alone(run).numbers
+    drawn = sum(len(mark.samples) for panel in rows.alone(run).panels for mark in panel.marks)
     assert drawn == (numbers["repeat"] != "").sum() == 16 * 6 - 1
 
 
-def test_performance_ratio_is_the_base_by_this_one(run: results.Results):
-    figure = scaling.speedup(run)
+def test_performance_ratio_is_the_base_by_this_one(run: Results):
+    figure = curves.speedup(run)
     numbers = figure.numbers[(figure.numbers["repeat"] == "") & (figure.numbers["library"] == "hdf5-2.0.0")]
     seconds = run.cells.set_index("cell")["total_s"]
     expected = numbers["base_total_s"] / numbers["workers"].map(
@@ -253,8 +254,8 @@ def test_performance_ratio_is_the_base_by_this_one(run: results.Results):
     assert all(f"{numbers['base_total_s'].iloc[0]:.3f} s" in panel.title for panel in figure.panels)
 
 
-def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: results.Results):
-    [panel] = scaling.runtime_by_workers(run).panels
+def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: Results):
+    [panel] = curves.against(run, "workers").panels
     [invalid] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
     assert len(invalid.points) == 6
     troubled = listings.troubled(run).frame
@@ -262,7 +263,7 @@ def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: results.Result
     assert "page size" in troubled["reasons"].iloc[0]
 
 
-def test_forest_shows_each_comparison_by_its_verdict(run: results.Results):
+def test_forest_shows_each_comparison_by_its_verdict(run: Results):
     figure = ratios.by(run, ["library"])
     rows = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "total")]
     drawn = {mark.label: len(mark.points) for panel in figure.panels for mark in panel.marks if len(figure.panels)}
@@ -278,7 +279,7 @@ def test_arms_differ_in_colour_and_in_marker():
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 6
 
 
-def test_high_amplification_and_varying_requests_are_marked(run: results.Results):
+def test_high_amplification_and_varying_requests_are_marked(run: Results):
     table = listings.requests(run)
     assert set(table.frame.loc[table.over["amplification"], "amplification"]) == {2.5}
     assert set(table.frame.loc[table.over["spread over repeats"], "spread over repeats"]) == {2}
@@ -288,13 +289,13 @@ def test_published_object_times_are_printed_to_all_six_digits(published: Path, t
     shutil.copy(published / "ros3-shots" / "ec2-s3-libaws.csv", tmp_path / "samples.csv")
     (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
     run = results.load(tmp_path, tmp_path / "facts.json")
-    table = phases.object_time_table(run, "signals")
+    table = results.object_time_table(run, "signals")
     assert list(table.index) == [("264MB", str(workers)) for workers in PRINTED]
     for (_, workers), row in table.iterrows():
         count, *seconds = PRINTED[int(workers)].split()
         assert row["count"] == int(count)
         assert [f"{value:.6f}" for value in row[1:]] == [f"{float(text):.6f}" for text in seconds]
-    printed = listings.described(run, "signals")
+    printed = results.described(run, "signals")
     assert [printed.formats["mean"](value) for value in printed.frame["mean"]][:2] == ["0.251735", "0.258045"]
 
 
@@ -319,7 +320,7 @@ def test_levels_that_look_like_numbers_stay_text(tables: Path, tmp_path: Path):
         (copy / f"{name}.csv").write_text(text)
     run = results.load(copy, copy / "facts.json")
     assert run.arms[0] == "3.10"
-    assert "3.10" in scaling.runtime_in_rows(run).panels[0].marks[0].label
+    assert "3.10" in rows.alone(run).panels[0].marks[0].label
 
 
 @pytest.mark.parametrize("absent", ["samples", "cells", "verdicts", "matrix"])
@@ -327,13 +328,17 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     copy = shutil.copytree(tables, tmp_path / "tables")
     (copy / f"{absent}.csv").unlink()
     run = results.load(copy, copy / "facts.json")
-    assert results.ABSENT[absent] in caveats.limits(run)
-    shown = [show(run) for show in (scaling.runtime_by_workers, scaling.runtime_in_rows, scaling.speedup)]
-    shown += [show(run) for show in (phases.object_times, phases.first_access, phases.opening)]
-    shown += [ratios.by(run, ["library"])]
+    assert ABSENT[absent] in caveats.limits(run)
+    first = run.report.value("first_s")
+    shown = [curves.against(run, "workers"), curves.speedup(run), rows.alone(run), ratios.by(run, ["library"])]
+    shown += [
+        rows.boxes(run, "boxes", "", "mean-obj-time", "", ""),
+        rows.parts(run, "parts", "", results.PARTS, "", ""),
+    ]
+    shown += [rows.values(run, "values", "", [(first, "", True)], "")]
     assert sum(bool(figure.panels) for figure in shown) >= 4
     assert all(figure.panels or figure.numbers.empty for figure in shown)
-    parts = (listings.glance, listings.described, listings.requests, listings.harness, listings.conditions)
+    parts = (listings.glance, listings.requests, listings.harness, listings.conditions)
     assert sum(not show(run).frame.empty for show in parts) >= 2
 
 
@@ -359,5 +364,5 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     assert run.absent == ()
     assert sum(len(one.rows) for one in findings.find(run) if one.verdict == "slower") == 24
     assert len(scaling.where_it_stops(run)) >= 1
-    assert len(scaling.runtime_by_workers(run).panels) == 4
+    assert len(curves.against(run, "workers").panels) == 4
     assert "1 cell measured twice" in judgement.control(run.verdicts)

@@ -17,8 +17,8 @@ from nbconvert.filters import markdown2html
 from scripts.frame import config as configuration
 from scripts.report import markup, notebook, plot_html, plot_svg
 from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
-from scripts.studies.blobs.report import data as blobs
-from scripts.studies.blobs.report.words import FACTORS as OF_BLOBS
+from scripts.studies.blobs.report import results as blobs
+from scripts.studies.blobs.report.results import FACTORS as OF_BLOBS
 from scripts.studies.shots.report import results as shots
 from scripts.studies.volumes.report import data as volumes
 from tests import blobs_tables, browser, records, report_tables, volumes_records, volumes_tables

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from scripts.frame import matrix, records
@@ -50,8 +51,46 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
         "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
         "dirty": any(record["provenance"].get("dirty") for record in measured),
+        "order": order(measured),
         "failed_attempts": failed_attempts(results),
     }
+
+
+def order(measured: Sequence[dict]) -> dict:
+    """Return in which order cells were measured, as the records say; {} where they do not.
+
+    Returns:
+        repeats: how many there are.
+        complete: repeats that have a record of each cell.
+        orders: how many orders of the cells there are among the complete repeats.
+        overlapping: records that began before another one on the same machine had ended; None where times are unknown.
+    """
+    if not measured or any("position" not in record for record in measured):
+        return {}
+    repeats: dict[int, dict[str, int]] = {}
+    for record in measured:
+        repeats.setdefault(record["repeat"], {})[record["name"]] = record["position"]
+    cells = {name for positions in repeats.values() for name in positions}
+    complete = [positions for positions in repeats.values() if positions.keys() == cells]
+    return {
+        "repeats": len(repeats),
+        "complete": len(complete),
+        "orders": len({tuple(sorted(positions, key=positions.__getitem__)) for positions in complete}),
+        "overlapping": _overlapping(measured),
+    }
+
+
+def _overlapping(measured: Sequence[dict]) -> int | None:
+    """How many records began before another one on the same machine had ended; starts are known to the second."""
+    if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
+        return None
+    many = 0
+    ends: dict[str, float] = {}
+    for record in sorted(measured, key=lambda record: record["started_utc"]):
+        node, start = record["host"].get("node", ""), datetime.fromisoformat(record["started_utc"]).timestamp()
+        many += start + 1 < ends.get(node, 0.0)
+        ends[node] = max(ends.get(node, 0.0), start + record["step_seconds"])
+    return many
 
 
 def failed_attempts(results: Path) -> list[dict]:

@@ -22,6 +22,8 @@ REASONS = 3
 
 def headline(results: Results, found: list[Finding], secondary: list[Finding]) -> str:
     """Return one bold sentence that answers the study's question with its figures."""
+    if results.measured.empty:
+        return bold(_nothing_measured(results.cells))
     own = [finding for finding in found if finding.factor == results.report.headline]
     if results.verdicts.empty:
         return bold(
@@ -58,6 +60,13 @@ def headline(results: Results, found: list[Finding], secondary: list[Finding]) -
     if rest:
         text += f"; {prose.count(rest, 'comparison')} stayed undecided"
     return bold(f"{text}.")
+
+
+def _nothing_measured(cells: pd.DataFrame) -> str:
+    """Why there is no answer: the reason that most cells have, where they have one."""
+    reasons = cells["reasons"][cells["reasons"] != ""].value_counts()
+    why = f": {reasons.index[0].rstrip('.')}" if len(reasons) else ""
+    return f"Nothing was measured, {prose.count(len(cells), 'cell')} failed or broke a rule of measuring{why}."
 
 
 def _weight(found: list[Finding], place: str) -> int:

@@ -1,6 +1,6 @@
 """What people read instead of levels, stores, sizes, ratios and verdicts: each has one name on all pages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -62,8 +62,17 @@ def ratio_with_interval(value: float, low: float, high: float) -> str:
     """Return "1.24 [1.21, 1.29]"; "" where there is no ratio."""
     if pd.isna(value):
         return ""
-    interval = f" {_interval(low, high, prose.ratio)}" if pd.notna(low) and pd.notna(high) else ""
-    return f"{prose.ratio(value)}{interval}"
+    return with_interval(value, low, high, prose.ratio)
+
+
+def rate(value: float) -> str:
+    """Return a value with three digits, all before the point where it has more."""
+    return f"{value:,.0f}" if value >= 100 else prose.number(value)
+
+
+def with_interval(value: float, low: float, high: float, text: Callable[[float], str] = rate) -> str:
+    """Return "1,240 [1,210, 1,290]"; without an interval the value alone."""
+    return text(value) + (f" {_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
 
 
 def times(value: float) -> str:
@@ -119,6 +128,11 @@ class Names:
         if declared.label and level not in declared.names:
             return declared.label.format(self._bare(declared, level))
         return self.subject(factor, level)
+
+    def cell(self, factor: str, level: str) -> str:
+        """Return a level as a column of a table has it, whose head says of what it is."""
+        declared = self.report.factor(factor)
+        return declared.labels.get(level) or self._bare(declared, level)
 
     def subject(self, factor: str, *levels: str) -> str:
         """Return a level, or several, as a sentence is about them: "a 64 MiB or 256 MiB page buffer"."""

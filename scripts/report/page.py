@@ -48,13 +48,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture that is no plot: an SVG document, and in `numbers` what it shows."""
+    """A picture that is not a plot: an SVG document, "" where there is nothing to show."""
 
     name: str
     title: str
     caption: str
     svg: str
-    numbers: pd.DataFrame
 
 
 class Page:
@@ -112,7 +111,8 @@ class Page:
         if not figure.panels:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
         figure = legible(figure)
-        self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure))
+        caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
+        self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure), caption)
         # Once is enough for a page, and a page without figures needs none.
         self._loader = ""
 
@@ -125,14 +125,13 @@ class Page:
         )
 
     def drawing(self, drawing: Drawing) -> None:
-        """Show a drawing with its caption and a link to its numbers; without any numbers there is none."""
-        if len(drawing.numbers):
-            self._picture(drawing, drawing.svg, f'<div style="overflow-x: auto">{drawing.svg}</div>')
+        """Show a drawing with its caption."""
+        if drawing.svg:
+            self._picture(drawing, drawing.svg, f'<div style="overflow-x: auto">{drawing.svg}</div>', drawing.caption)
 
-    def _picture(self, shown: Figure | Drawing, svg: str, drawn: str) -> None:
-        picture = self._path(shown.name, "svg")
+    def _picture(self, shown: Figure | Drawing, svg: str, drawn: str, caption: str) -> None:
+        picture, title = self._path(shown.name, "svg"), f"{shown.title}."
         write_text(self.files / picture.name, svg)
-        title, caption = f"{shown.title}.", f"{shown.caption} {self._numbers(shown.name, shown.numbers)}"
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.
         both = f'{drawn}<img class="paper" alt="" data-svg="{plot_html.packed(svg)}">'
         _show(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from scripts.report import account, answer, comparisons, findings, judgement, prose
+from scripts.report import account, answer, comparisons, findings, judgement, leaders, prose
 from scripts.report.findings import Finding
 from scripts.report.markup import bullets, heading, paragraph, quotation
 from scripts.report.page import Page, Table
@@ -16,19 +16,13 @@ FURTHER = 6  # findings that stand open below the headline
 UNDECIDED = 4
 
 
-def opening(page: Page, run: Results, headline: str = "", advice: list[str] | None = None) -> None:
-    """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
-
-    Args:
-        page: the report.
-        run: what it is about.
-        headline: the answer, where a study finds it in a way of its own.
-        advice: what to choose, where a study knows better than to compare factor by factor.
-    """
+def opening(page: Page, run: Results) -> None:
+    """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations."""
     found, secondary = of_run(run)
-    headline = headline or answer.headline(run, found, secondary)
+    leads = leaders.find(run) if run.report.contest else []
+    headline = leaders.headline(leads, run) if leads else answer.headline(run, found, secondary)
     reasons = answer.reasons(run, found)
-    advice = (answer.advice(run) if advice is None else advice) + answer.more_repeats(run)
+    advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
     picture, rest = comparisons.deciding(run)
     beside = {"Why": reasons, "What to do next": advice}
     first_screen(page, run.report.study, run.report.title, run.facts, headline, picture, beside, run.cells)
@@ -99,8 +93,7 @@ def unless_noted(run: Results) -> str:
     told = []
     compared = {run.report.headline, run.report.along, *(run.verdicts["factor"] if len(run.verdicts) else ())}
     for factor in run.report.factors:
-        counts = run.measured[factor.name].value_counts() if factor.name in run.measured else pd.Series(dtype=int)
-        usual = str(counts.index[0]) if len(counts) and 2 * counts.iloc[0] > len(run.measured) else ""
+        usual = run.usual.get(factor.name)
         if usual and not factor.place and not factor.given and factor.name not in compared:
             told.append(run.names.subject(factor.name, usual))
     return f"Unless noted: {', '.join(told)}." if told else ""

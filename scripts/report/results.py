@@ -1,19 +1,91 @@
-"""One study's tables as a report reads them, with the names of its declaration."""
+"""One study's tables as a report reads them: what is there, and a sentence for each part that is not.
+
+A measured run has samples, cells, verdicts and matrix; published data have samples alone, or one number per cell. All
+end here in the same form.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from scripts.report.declaration import Report
+from scripts.lib.program import Problem
+from scripts.report.declaration import Report, Value
+from scripts.report.inputs import read_table
 from scripts.report.names import Names
+from scripts.statistics import stats
 from scripts.statistics.verdicts import OF_CELLS
+
+TEXTS = (
+    *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
+    *("metric", "role", "status", "cache_state", "hdf5"),
+)
+ABSENT = {
+    "samples": "There is no table of samples: what lies within a repeat is not known.",
+    "cells": "There is no table of cells: failed and invalid cells are not known.",
+    "verdicts": "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged.",
+    "matrix": "There is no table of the matrix: cells that were left out are not known.",
+}
+COUNTS = ("n", "failed", "invalid", "edited")
+
+
+def read_tables(folder: Path, report: Report, texts: Iterable[str] = ()) -> dict[str, pd.DataFrame]:
+    """Return the tables of a run by name, with factors and `texts` as text; an absent one has no rows."""
+    columns = (*report.names, *TEXTS, *texts)
+    tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
+    verdicts = tables["verdicts"]
+    for column in (*report.names, "note"):
+        if len(verdicts) and column not in verdicts:
+            verdicts[column] = ""
+    return tables
+
+
+def nothing(folder: Path) -> Problem:
+    """Return what is said where neither samples nor cells are there."""
+    return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
+
+
+def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
+    """Return cells with all columns that pages read, where they are not there made of the records.
+
+    Each of the report's values has its estimate over a cell's valid records with `_low` and `_high`, NaN where it is
+    not known.
+    """
+    if cells.empty:
+        groups = records.groupby("cell", sort=False)
+        cells = groups[list(report.names)].first()
+        cells["n"], cells["invalid"] = groups["valid"].sum(), groups["valid"].agg(lambda valid: (~valid).sum())
+        cells = cells.reset_index()
+    for column in (*report.names, "control", "reasons", "cache_state"):
+        cells[column] = cells[column].fillna("").astype(str) if column in cells else ""
+    for column in COUNTS:
+        cells[column] = cells[column].fillna(0).astype(int) if column in cells else 0
+    valid = records[records["valid"]].groupby("cell", sort=False)
+    for value in report.values:
+        ends = [value.column, f"{value.column}_low", f"{value.column}_high"]
+        for column in ends:
+            cells[column] = pd.to_numeric(cells[column], errors="coerce") if column in cells else np.nan
+        if value.column in records and cells[ends[1]].isna().all():
+            estimates = {cell: _estimate(own, value) for cell, own in valid if own[value.column].notna().any()}
+            table = pd.DataFrame.from_dict(estimates, orient="index", columns=ends, dtype=float)
+            for column in ends:
+                cells[column] = cells["cell"].map(table[column]).fillna(cells[column])
+    return cells
+
+
+def _estimate(records: pd.DataFrame, value: Value) -> tuple[float, float, float]:
+    return tuple((value.summary(records) if value.summary else stats.median(records[value.column].dropna()))[:3])
 
 
 @dataclass(frozen=True)
 class Results:
-    """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`."""
+    """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
+
+    `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
+    """
 
     samples: pd.DataFrame
     cells: pd.DataFrame
@@ -22,6 +94,7 @@ class Results:
     facts: dict = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     report: Report | None = None
+    records: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
     def names(self) -> Names:
@@ -39,6 +112,46 @@ class Results:
         """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
+
+    def levels(self, factor: str) -> list[str]:
+        """Return the measured levels of a factor in order; those of the question's factor as the matrix has them."""
+        levels = [level for level in self.measured[factor].unique() if level]
+        if factor == self.report.headline:
+            return levels
+        return sorted(levels, key=lambda level: self.names.order(factor, level))
+
+    def telling(self, cells: pd.DataFrame, factors: Iterable[str]) -> list[str]:
+        """Return the factors that tell some cells apart: those that vary and do not follow from the ones before."""
+        kept: list[str] = []
+        many = 1
+        for factor in factors:
+            combinations = len(cells[[*kept, factor]].drop_duplicates())
+            if combinations > many:
+                kept, many = [*kept, factor], combinations
+        return kept
+
+    @cached_property
+    def usual(self) -> dict[str, str]:
+        """The level of each factor that most cells have: said once, not each time."""
+        usual = {}
+        for factor in self.report.names:
+            counts = self.measured[factor].value_counts()
+            if len(counts) and 2 * counts.iloc[0] > len(self.measured):
+                usual[factor] = str(counts.index[0])
+        return usual
+
+    @property
+    def arms(self) -> list[str]:
+        """The levels of the factor that decides colour and marker everywhere."""
+        return self.levels(self.report.headline) or [""]
+
+    def place(self, levels: dict) -> str:
+        """Return where the bytes of the cells with some levels came from, by the state of the cache as it was found."""
+        named = {name: level for name, level in levels.items() if name in self.report.places}
+        if not named:
+            return ""
+        cells = self.measured[(self.measured[list(named)] == list(named.values())).all(axis=1)]
+        return self.names.place(named | {"state": " | ".join(dict.fromkeys(self.states(cells)))})
 
     @staticmethod
     def varying(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:

@@ -91,7 +91,7 @@ def verdicts_table(
 
 
 def stops_scaling(
-    runs: pd.DataFrame, arm: Sequence[str], time: str = "total_s", equivalence_percent: float = 5
+    runs: pd.DataFrame, arm: Sequence[str], by: str = "workers", time: str = "total_s", equivalence_percent: float = 5
 ) -> pd.DataFrame:
     """Return where each arm stops scaling: the workers beyond which no larger number is shown to take less time.
 
@@ -99,23 +99,24 @@ def stops_scaling(
     and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
 
     Args:
-        runs: a row a valid record (or several that are alike): `arm`, workers (whole numbers), repeat and `time`.
-        arm: the factors that tell arms apart, `workers` not among them.
+        runs: a row a valid record (or several that are alike): `arm`, `by`, repeat and `time`.
+        arm: the factors that tell arms apart, `by` not among them.
+        by: the factor that grows, whole numbers: workers, processes.
         time: the column of the total time in seconds.
         equivalence_percent: differences inside are none.
 
     Returns:
-        A row an arm, in order of appearance: its levels, base_workers and base_s (the fewest workers and their median
-        time, METHOD 19), stops_at (NA where the most workers measured still reduce the time, or blocks are too few to
-        tell), next_workers, ratio, ratio_low, ratio_high (time at the next number / at stops_at), words.
+        A row an arm, in order of appearance: its levels, base and base_s (the least level and its median time, METHOD
+        19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the most
+        measured still reduces the time), stops_at, next, ratio, ratio_low, ratio_high (time at `next` / at `stops_at`).
     """
     rows = []
     for levels, part in runs.groupby(list(arm), sort=False, observed=True):
-        part = part.assign(workers=part["workers"].astype(int))
-        totals = part.pivot_table(index="repeat", columns="workers", values=time, aggfunc="first")
+        part = part.assign(**{by: part[by].astype(int)})
+        totals = part.pivot_table(index="repeat", columns=by, values=time, aggfunc="first")
         rows.append({**dict(zip(arm, levels, strict=True)), **_scaling(totals, equivalence_percent)})
-    columns = [*arm, "base_workers", "base_s", "stops_at", "next_workers", "ratio", "ratio_low", "ratio_high", "words"]
-    return pd.DataFrame(rows, columns=columns).astype({"stops_at": "Int64", "next_workers": "Int64"})
+    columns = [*arm, "base", "base_s", "outcome", "stops_at", "next", "ratio", "ratio_low", "ratio_high"]
+    return pd.DataFrame(rows, columns=columns).astype({"stops_at": "Int64", "next": "Int64"})
 
 
 def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
@@ -211,9 +212,9 @@ def _blocks(blocks: Iterable[int]) -> str:
 
 def _scaling(totals: pd.DataFrame, equivalence_percent: float) -> dict:
     counts = list(totals.columns)
-    found = {"base_workers": counts[0], "base_s": float(totals[counts[0]].median())}
+    base = {"base": counts[0], "base_s": float(totals[counts[0]].median())}
     if len(counts) == 1:
-        return found | {"words": f"only {_workers(counts[0])} measured"}
+        return base | {"outcome": "single"}
     bound = math.log1p(equivalence_percent / 100)
     logs = np.log(totals.to_numpy(dtype=float))
     for place, count in enumerate(counts[:-1]):
@@ -222,20 +223,8 @@ def _scaling(totals: pd.DataFrame, equivalence_percent: float) -> dict:
         if ((high < 0) & (low < -bound)).any():
             continue
         if np.isnan(high).any():
-            few = f"fewer than {stats.MIN_BLOCKS} complete repeats"
-            return found | {"words": f"{few}: where more workers stop to help is not decided"}
+            return base | {"outcome": "few"}
         ratio, least, most = np.exp([np.nanmedian(d[:, 0]), low[0], high[0]]).tolist()
-        shown = f"{counts[place + 1]} take {ratio:.2f} ({least:.2f} to {most:.2f}) times as long"
-        return found | {
-            "stops_at": count,
-            "next_workers": counts[place + 1],
-            "ratio": ratio,
-            "ratio_low": least,
-            "ratio_high": most,
-            "words": f"beyond {_workers(count)} no less time is shown: {shown}",
-        }
-    return found | {"words": f"still less time at {_workers(counts[-1])}, the most measured"}
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'s' * (count != 1)}"
+        ends = {"ratio": ratio, "ratio_low": least, "ratio_high": most}
+        return base | {"outcome": "stops", "stops_at": count, "next": counts[place + 1], **ends}
+    return base | {"outcome": "gains"}

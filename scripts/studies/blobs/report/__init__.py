@@ -1,8 +1,15 @@
 """What the report of the study `blobs` shows and says."""
 
-from scripts.report.declaration import Factor, Metric, Report
-from scripts.studies.blobs.patterns import WHOLE
+import pandas as pd
 
+from scripts.report import account, prose
+from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
+from scripts.report.names import Names
+from scripts.statistics import resampling, stats
+from scripts.studies.blobs.patterns import FROM_ONE, WHOLE
+
+MIB = 2**20
+AGAIN = "sent again, all repeats"
 # In the order of the pages: patterns that give each process a whole object, then those that give it a section.
 PATTERNS = (
     *WHOLE,
@@ -19,6 +26,110 @@ def _unequal(row: dict) -> bool:
     return mixed or grown or row["factor"] == "size"
 
 
+def _bandwidth(records: pd.DataFrame) -> stats.Estimate:
+    """Totals divided by totals (METHOD 16); below six records there is no interval."""
+    rate = resampling.total_over_total(records["bytes"] / MIB, records["total_s"])
+    return rate if rate.n >= resampling.LEAST else rate._replace(low=float("nan"), high=float("nan"))
+
+
+def _each_reads(cell: dict) -> bool:
+    """Whether every process reads for itself: what one reads for all counts once for each of them."""
+    return cell["pattern"] not in FROM_ONE
+
+
+def _arm(levels: dict, known: Names) -> str:
+    own = ", own objects" if levels["objects"] == "own" else ""
+    return f"{levels['pattern']}{own} on {known.store(levels['store'])}"
+
+
+def _group(cell: dict) -> str:
+    return f"where each process gets {'a whole object' if cell['pattern'] in WHOLE else 'a section'}"
+
+
+def _of_readers(part: str, key: str):
+    """A fact of each cell's last valid record."""
+
+    def column(run, cells: pd.DataFrame) -> pd.Series:
+        facts = run.last(part)
+        return cells["cell"].map({cell: fact.get(key) for cell, fact in facts.items()})
+
+    return column
+
+
+def _summed(part: str, how: str):
+    """A count over the valid records of each cell."""
+
+    def column(run, cells: pd.DataFrame) -> pd.Series:
+        readers = run.valid_readers
+        return (
+            cells["cell"].map(readers.groupby("cell")[part].agg(how)) if part in readers else cells["n"] * float("nan")
+        )
+
+    return column
+
+
+def _described(key: str):
+    """A fact of what was in force as one text."""
+    values = _of_readers("effective", key)
+    return lambda run, cells: values(run, cells).map(lambda value: "" if value != value else account.fact(value))
+
+
+def _processes(run, cells: pd.DataFrame) -> pd.Series:
+    """Processes in force, and on how many hosts."""
+    return cells["cell"].map({cell: _on_hosts(effective) for cell, effective in run.last("effective").items()})
+
+
+def _on_hosts(effective: dict) -> str:
+    hosts = [host.get("processes") for host in effective.get("hosts") or []]
+    if len(hosts) < 2:
+        return str(effective.get("processes") or "")
+    each = f"{hosts[0]} each" if len(set(hosts)) == 1 else prose.listing(map(str, hosts))
+    return f"{effective['processes']} on {len(hosts)} hosts ({each})"
+
+
+BANDWIDTH = Value(
+    "mib_s",
+    "Bandwidth",
+    "MiB/s",
+    means="Bandwidth: all bytes that reached the processes divided by all time; higher is better.",
+    summary=_bandwidth,
+    bound="ceiling_mib_s",
+    bound_name="the store's ceiling, the most that bare requests got in the panel's cells",
+    bounded=_each_reads,
+)
+LATENCY = Value(
+    "latency_s",
+    "Latency",
+    "s",
+    "Latency of an iteration / s",
+    "Latency: until the last process is done, the median of the iterations after the first (of a single one, that "
+    "one); "
+    "lower is better.",
+)
+FIRST = Value(
+    "first_ratio",
+    "First iteration against the rest",
+    axis="First iteration / median of the later ones",
+    means="A record's first iteration divided by the median of its later ones; above 1 the first took longer.",
+    ratio=True,
+)
+IMBALANCE = Value(
+    "imbalance",
+    "Last against first process done",
+    axis="Last process done / first process done",
+    means="When the last process was done, divided by when the first was, from the iteration's begin: median over its "
+    "record.",
+    ratio=True,
+)
+SHARE = Value(
+    "share",
+    "Share of the ceiling",
+    axis="Bandwidth / bandwidth of bare requests",
+    means="Bandwidth of a record divided by what bare requests got of the same store in the same record; 1 is the "
+    "ceiling. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
+    ratio=True,
+    applies=_each_reads,
+)
 REPORT = Report(
     study="blobs",
     title="Parallel input",
@@ -26,17 +137,23 @@ REPORT = Report(
     factors=(
         Factor("store", within="from {}"),
         Factor("pattern", order=PATTERNS),
-        Factor("size", size=True, subject="{}", within="at {}"),
-        Factor("processes", subject="{} processes", plural=True, names={"1": "1 process"}),
+        Factor("size", size=True, subject="{}", within="at {}", axis="Size of an object"),
+        Factor("processes", subject="{} processes", plural=True, names={"1": "1 process"}, axis="MPI processes"),
         Factor(
             "objects",
             names={"shared": "one object for all", "own": "an object per process"},
             labels={"shared": "shared object", "own": "own objects"},
             order=("shared", "own"),
         ),
-        Factor("operation_size", size=True, plural=True, subject="operations of {}"),
-        Factor("chunk_size", size=True, plural=True, subject="chunks of {}"),
-        Factor("concurrency", subject="{} requests in flight", plural=True, names={"1": "1 request in flight"}),
+        Factor("operation_size", size=True, plural=True, subject="operations of {}", axis="Size of an operation"),
+        Factor("chunk_size", size=True, plural=True, subject="chunks of {}", axis="Size of a chunk"),
+        Factor(
+            "concurrency",
+            subject="{} requests in flight",
+            plural=True,
+            names={"1": "1 request in flight"},
+            axis="Requests in flight per process",
+        ),
         Factor("cache", place=True, labels={"direct": "direct I/O", "any": "any cache"}, label="{} cache"),
     ),
     metrics=(
@@ -47,7 +164,68 @@ REPORT = Report(
         Metric("first_broadcast", "time of the first broadcast", "broadcast the first time"),
         Metric("ranks_start", "time to start the processes", "start the processes"),
     ),
+    values=(BANDWIDTH, LATENCY, Value("first_s"), FIRST, Value("spread"), IMBALANCE, Value("ceiling_mib_s"), SHARE),
+    panels=("pattern", "objects", "size"),
+    contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _group, _arm),
+    # Bytes grow with the processes in some patterns: what is compared is the time of a byte.
+    scaling=Scaling("processes", "byte_s", "time per byte"),
+    harness=(
+        Column("start of the processes / s", "ranks_start_s", prose.number),
+        Column("first broadcast / s", "first_broadcast_s", prose.number),
+        Column("empty iterations / s", "null_s", prose.number),
+        Column("verifying / s", "verify_s", prose.number),
+    ),
+    effective=(
+        Column("processes in force", _processes),
+        Column("cores", _of_readers("effective", "usable_cores"), "{:.0f}".format),
+        Column(
+            "idle processes",
+            lambda run, cells: _of_readers("effective", "idle_processes")(run, cells).replace(0, float("nan")),
+            "{:.0f}".format,
+            lambda idle, _: idle.notna(),
+            "processes without work",
+        ),
+        Column("operations", _of_readers("effective", "operations"), "{:,.0f}".format),
+        Column("verified", _described("verified")),
+        Column("O_DIRECT", _described("direct")),
+        Column("stripes", _described("stripe")),
+        Column("MPI-IO hints", _described("mpi_io_hints")),
+    ),
+    moved=(
+        Column("sent by the clients", _summed("attempts", "median"), "{:,.0f}".format),
+        Column(
+            AGAIN,
+            _summed("retries", "sum"),
+            "{:,.0f}".format,
+            lambda again, _: again.fillna(0) > 0,
+            "requests that a client sent again",
+        ),
+    ),
     along="size",
     confirm="rest",
     unequal=_unequal,
+)
+METHOD = (
+    "A record starts the MPI processes once and reads many times; iterations are summarised within the record. An "
+    "iteration lies between two barriers: its latency counts from when the first process begins until the last is "
+    "done, "
+    "by the machine's clock (of several machines: the longest). Start of the processes and the first broadcast are "
+    "timed "
+    "apart.",
+    "The state of the page cache is set before every iteration, outside the time, and what was in memory is in the "
+    "samples.",
+    "Bandwidth is all bytes that reached the processes divided by all time: an object that is read once and broadcast "
+    "to "
+    "four processes counts four times. Latency is the median of the iterations after the first.",
+    "Stores and patterns that the configuration does not compare are compared each with each where they deliver the "
+    "same: "
+    "all these pairs together are one more family, contest in verdicts.csv. Patterns that give each process a whole "
+    "object "
+    "are not compared with those that give it a section: the bytes differ.",
+    "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects and "
+    "cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
+    "After each iteration, outside the time, every block that a process holds is checked against the manifest, and its "
+    "buffer changed. Where an iteration takes several operations, that is the last of them; all are checked in a pass "
+    "of "
+    "its own. The objects are random bytes that do not compress.",
 )

@@ -9,8 +9,7 @@ from scripts.report import comparisons as ratios
 from scripts.report.plot import Figure
 from scripts.statistics.verdicts import CONTEST
 from scripts.studies.blobs.patterns import FROM_ONE
-from scripts.studies.blobs.report import words
-from scripts.studies.blobs.report.data import Results
+from scripts.studies.blobs.report.results import FACTORS, Results
 
 # One reader that gives to the others, and the pattern in which everyone reads the same.
 ONE_READER = {"broadcast": "single-file", "scatter": "sections"}
@@ -48,7 +47,7 @@ def _patterns(results: Results) -> pd.DataFrame:
     if rows.empty:
         return pd.DataFrame(columns=["baseline", "contender"])
     pairs = rows[rows["factor"] == CONTEST]
-    levels = results.cells.set_index("cell")[list(words.FACTORS)]
+    levels = results.cells.set_index("cell")[list(FACTORS)]
     pairs = pairs[pairs["baseline"].isin(levels.index) & pairs["contender"].isin(levels.index)]
     sides = {side: levels.loc[pairs[side]].reset_index(drop=True) for side in ("baseline", "contender")}
     differ = sides["baseline"] != sides["contender"]

@@ -1,4 +1,4 @@
-"""The published tables' layout: a table a pattern, sizes in rows, latency and bandwidth of each store in columns."""
+"""The published layout: one table per pattern, sizes in rows, latency and bandwidth of each store in columns."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,8 @@ import pandas as pd
 
 from scripts.report import account, names, prose
 from scripts.report.page import Table
-from scripts.studies.blobs.report import PATTERNS, printed, words
-from scripts.studies.blobs.report.data import Results, processes_of
+from scripts.studies.blobs.report import PATTERNS, REPORT, printed
+from scripts.studies.blobs.report.results import Results, processes_of
 
 # What has rows of its own where it varies, beside the size.
 ROWS = ["processes", "operation_size", "chunk_size", "concurrency", "cache"]
@@ -71,7 +71,7 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
         name = results.names.store(store)
         for head, column, text in (
             (f"{name} latency / s", "latency_s", prose.number),
-            (f"{name} MiB/s", "mib_s", words.rate),
+            (f"{name} MiB/s", "mib_s", names.rate),
         ):
             frame[head] = [_text(cell, column, text, results) for cell in own_cells]
             over[head] = [bool(cell) and cell["invalid"] > 0 for cell in own_cells]
@@ -82,12 +82,12 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
     how = (
         "as printed"
         if results.is_printed
-        else f"latency: {words.latency(results.records)}; bandwidth: all bytes by all time, the first iteration among "
-        "it; in brackets 95 % intervals over the repeats, where they are 6 or more"
+        else "latency: median of the iterations after the first (of a single one, that one); bandwidth: all bytes "
+        "divided by all time, with the first iteration; [95 % CI] over the repeats, where they are 6 or more"
     )
     title = TITLES[pattern] + (", each of an object of its own" if own else "")
     same = {factor: str(cells[factor].iloc[0]) for factor in ROWS if factor not in varies}
-    told = ", ".join(results.names.level(*one) for one in same.items() if one[1] not in ("", "any"))
+    told = ", ".join(results.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
     return Table(
         f"table-{pattern}{'-own' if own else ''}",
         f"{title}: {how}. {prose.capital(told)}{'.' if told else ''}",
@@ -103,7 +103,7 @@ def _head(key: str) -> str:
 
 
 def _level(key: str, value: str) -> str:
-    return names.size(value) if key in words.SIZES else value
+    return names.size(value) if REPORT.factor(key).size else value
 
 
 def _text(cell: dict | None, column: str, text, results: Results) -> str:
@@ -115,7 +115,7 @@ def _text(cell: dict | None, column: str, text, results: Results) -> str:
         return _printed(cell, column, results)
     if pd.isna(cell[column]):
         return ""
-    return text(cell[column]) + words.interval(cell[f"{column}_low"], cell[f"{column}_high"], text)
+    return names.with_interval(cell[column], cell[f"{column}_low"], cell[f"{column}_high"], text)
 
 
 def _printed(cell: dict, column: str, results: Results) -> str:

@@ -1,6 +1,10 @@
 """What the report of the study `shots` shows and says."""
 
-from scripts.report.declaration import Factor, Metric, Report
+import pandas as pd
+
+from scripts.report.declaration import Column, Factor, Metric, Report, Scaling, Value
+from scripts.report.listings import column, numbers
+from scripts.report.prose import number
 
 
 def hdf5_version(name: str, facts: dict) -> str:
@@ -8,6 +12,24 @@ def hdf5_version(name: str, facts: dict) -> str:
     versions = {key: (value or {}).get("hdf5") for key, value in (facts.get("libraries") or {}).items()}
     version = versions.get(name)
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
+
+
+def _buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
+    """MiB; as it was read back where it is no number."""
+    buffers = numbers(cells, "page_buffer_bytes")
+    return (buffers / 2**20).where(buffers.notna(), column(cells, "page_buffer_bytes"))
+
+
+def _bound(run, cells: pd.DataFrame) -> pd.Series:
+    """What the emulated network lets through in MiB/s: a connection's limit times the workers; NaN without one."""
+    stores = run.facts.get("stores") or {}
+    limits = {name: ((store or {}).get("network") or {}).get("bandwidth_mib_s") for name, store in stores.items()}
+    return cells["store"].map(limits).astype(float) * numbers(cells, "workers")
+
+
+def _moved(_, cells: pd.DataFrame) -> pd.Series:
+    """Bytes that came, in MiB/s of the total runtime."""
+    return numbers(cells, "bytes_delivered").fillna(numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
 
 
 REPORT = Report(
@@ -18,6 +40,8 @@ REPORT = Report(
         Factor("library", known_as=hdf5_version, within="in {}"),
         Factor("store", place=True),
         Factor("driver", place=True),
+        Factor("cache", place=True),
+        Factor("layout", subject="the {} layout", within="on {level} files", label="{}", apart=True),
         Factor(
             "access",
             names={"shots": "reading all signals of a shot", "signals": "reading one signal of all shots"},
@@ -25,7 +49,6 @@ REPORT = Report(
             within="{}",
             given=True,
         ),
-        Factor("layout", subject="the {} layout", within="on {level} files", label="{}", apart=True),
         Factor(
             "page_buffer",
             subject="a {} page buffer",
@@ -33,8 +56,7 @@ REPORT = Report(
             label="{} page buffer",
             size=True,
         ),
-        Factor("workers", unit="worker"),
-        Factor("cache", place=True),
+        Factor("workers", unit="worker", axis="Number of Dask workers"),
     ),
     metrics=(
         Metric("total", "total runtime"),
@@ -42,4 +64,43 @@ REPORT = Report(
         Metric("first", "the first dataset", "read the first dataset"),
         Metric("rest", "the datasets after the first", "read the datasets after the first"),
     ),
+    values=(
+        Value("total_s", "Total runtime", "s", means="Total runtime in seconds; lower is better."),
+        Value("first_s", "First dataset of a task", "s", axis="Time per dataset / s"),
+        Value("later_s", "Later datasets", "s"),
+    ),
+    panels=("store", "driver", "cache", "layout", "access"),
+    scaling=Scaling("workers"),
+    harness=(
+        Column("start of workers / s", "cluster_start_s", number),
+        Column("planning / s", "plan_s", number),
+        Column("empty tasks / s", "null_s", number),
+        Column("gathering / s", "gather_s", number),
+        Column("verifying / s", "verify_s", number),
+    ),
+    effective=(
+        Column("HDF5", "hdf5"),
+        Column(
+            "page buffer in force / MiB",
+            _buffer_in_force,
+            lambda size: f"{size:g}" if isinstance(size, float) else size,
+        ),
+        Column(
+            "idle workers",
+            "idle_workers",
+            over=lambda idle, _: ~idle.astype(str).isin(["0", "0.0", "nan"]),
+            meaning="workers without work",
+        ),
+    ),
+    moved=(
+        Column("throughput / MiB/s", "throughput_mib_s", number),
+        Column("moved / MiB/s", _moved, number),
+        Column("bound / MiB/s", _bound, number),
+    ),
+)
+METHOD = (
+    "Each cell is measured in a fresh process. The clock starts when the workers are up and stops before what was read "
+    "is verified. Times are medians with 95 % CI; throughput is all bytes divided by the total runtime.",
+    "Tasks, datasets, bytes and checksum of each valid repeat equal the manifest's. Moved: the bytes that came divided "
+    "by the total runtime; bound: what the emulated network lets through, one connection per worker.",
 )

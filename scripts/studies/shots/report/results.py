@@ -1,70 +1,22 @@
-"""The tables of one study as a report reads them: what is there, and a sentence for each part that is not.
+"""The tables of the study, measured or published: the published samples alone have the twelve published columns."""
 
-A measured run has samples, cells, verdicts and matrix; a published study has samples alone, with the twelve published
-columns. Both end here in the same form.
-"""
-
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
 from scripts.report import results
-from scripts.report.inputs import read_facts, read_table
+from scripts.report.inputs import read_facts
+from scripts.report.judgement import is_true
+from scripts.report.page import Table
 from scripts.studies.shots.report import REPORT
 
-FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
-PLACE = ("store", "driver", "cache")
-KEYS = (*FACTORS, "control", "cell", "baseline", "contender", "obj-id", "omitted", "twin_of", "reasons", "note", "hdf5")
-ABSENT = {
-    "samples": "There is no table of samples: nothing is drawn from single tasks.",
-    "cells": "There is no table of cells: medians are taken from the samples, without intervals, requests or phases.",
-    "verdicts": "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged.",
-    "matrix": "There is no table of the matrix: cells that were left out are not known.",
-}
+FACTORS = REPORT.names
+PARTS = {"open_sum_s": "opening", "first_sum_s": "first dataset of a task", "rest_s": "all other datasets"}
+DESCRIBED = ("mean", "std", "min", "25%", "50%", "75%", "max")
 
 
-@dataclass(frozen=True)
-class Results(results.Results):
-    """The tables of the study, and its records."""
-
-    @cached_property
-    def records(self) -> pd.DataFrame:
-        """A row a record that was done: cell, factors, repeat, valid, total_s, and phases where measured.
-
-        open_s is the mean of the record's opens, first_s its tasks' median first data set, rest_s the sum of all
-        other reads, in seconds.
-        """
-        if self.samples.empty:
-            empty = pd.DataFrame(columns=["cell", *FACTORS, "repeat", "valid", "total_s"])
-            return empty.astype({"valid": bool, "total_s": float})
-        samples = self.samples
-        groups = samples.groupby(["cell", "repeat"], sort=False, observed=True)
-        records = groups[[*FACTORS, "valid", "total-runtime"]].first().rename(columns={"total-runtime": "total_s"})
-        if "open-time" in samples:
-            sums = groups[["open-time", "opens", "rest-time", "num-dsets", "first-dset-time"]].sum()
-            records["open_s"] = sums["open-time"] / sums["opens"]
-            records["open_sum_s"], records["first_sum_s"] = sums["open-time"], sums["first-dset-time"]
-            records["first_s"] = groups["first-dset-time"].median()
-            records["rest_s"] = sums["rest-time"]
-            records["later_s"] = sums["rest-time"] / (sums["num-dsets"] - groups.size()).clip(lower=1)
-        return records.reset_index()
-
-    def levels(self, factor: str) -> list[str]:
-        """Return the levels of a factor as measured: in the order of the cells, numbers by size."""
-        levels = [level for level in self.measured[factor].unique() if level]
-        return sorted(levels, key=float) if all(map(_is_number, levels)) else levels
-
-    @property
-    def arms(self) -> list[str]:
-        """The levels of `library`, which decide colour and marker everywhere."""
-        return self.levels("library") or [""]
-
-
-def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+def load(tables: Path | str, facts: Path | str | None = None) -> results.Results:
     """Return what `tables` holds.
 
     Args:
@@ -74,25 +26,49 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     Raises:
         Problem: neither samples nor cells are there, or samples lack published columns.
     """
-    folder = Path(tables)
-    found = {name: read_table(folder / f"{name}.csv", KEYS) for name in ABSENT}
+    folder, known = Path(tables), read_facts(facts)
+    found = results.read_tables(folder, REPORT, ("obj-id",))
+    absent = tuple(sentence for name, sentence in results.ABSENT.items() if found[name].empty)
     if found["samples"].empty and found["cells"].empty:
-        raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
-    told = read_facts(facts)
-    samples = _complete_samples(found["samples"], told, folder)
-    cells = _complete_cells(found["cells"], samples)
-    samples = _with_effective_buffer(samples, cells)
-    if len(samples) and not cells["workers"].map(_is_number).all():
+        raise results.nothing(folder)
+    samples = _complete_samples(found["samples"], known, folder)
+    records = _records(samples)
+    cells = results.complete_cells(found["cells"], records, REPORT)
+    if len(samples) and not cells["workers"].str.isdigit().all():
         # "2x" is said of cores; what ran is a number.
         ran = samples.groupby("cell")["num-workers"].first().astype(str)
         cells["workers"] = cells["cell"].map(ran).fillna(cells["workers"])
-        samples["workers"] = samples["num-workers"].astype(str)
-    verdicts, matrix = found["verdicts"], found["matrix"]
-    for column in (*FACTORS, "note"):
-        if len(verdicts) and column not in verdicts:
-            verdicts[column] = ""
-    absent = tuple(sentence for name, sentence in ABSENT.items() if found[name].empty)
-    return Results(samples, cells, verdicts, matrix, told, absent, REPORT)
+        for table in (samples, records):
+            table["workers"] = table["cell"].map(ran)
+    samples = _with_effective_buffer(samples, cells)
+    return results.Results(samples, cells, found["verdicts"], found["matrix"], known, absent, REPORT, records)
+
+
+def described(run: results.Results, access: str) -> Table:
+    """Return the `describe()` table of mean-obj-time in seconds, six digits as the published study prints it."""
+    name = f"object-times-described-{access}"
+    if run.samples.empty:
+        return Table(name, "", pd.DataFrame())
+    table = object_time_table(run, access).reset_index()
+    table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
+    caption = (
+        f"mean-obj-time in seconds, {run.names.level('access', access)}: tasks of all repeats, by effective page "
+        "buffer "
+        "and number of workers."
+    )
+    return Table(name, caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
+
+
+def object_time_table(run: results.Results, access: str) -> pd.DataFrame:
+    """Return count, mean, std, min, quartiles and max of mean-obj-time (s) by page buffer, workers and what varies."""
+    samples = run.samples
+    samples = samples[samples["valid"] & samples["cell"].isin(run.measured["cell"]) & (samples["access"] == access)]
+    factors = run.varying(samples, [name for name in FACTORS if name not in ("access", "page_buffer", "workers")])
+    keys = [*factors, "buffer", "workers"]
+    table = samples.groupby(keys, sort=False, observed=True)["mean-obj-time"].describe()
+    table["count"] = table["count"].astype(int)
+    order = [[run.names.order(*level) for level in zip(keys, row, strict=True)] for row in table.index]
+    return table.iloc[sorted(range(len(table)), key=order.__getitem__)]
 
 
 def effective_buffer(asked: int, page_size: int) -> int:
@@ -110,22 +86,23 @@ def buffer_label(size: int) -> str:
     return f"{size}B" if size else "off"
 
 
-def describe_object_times(samples: pd.DataFrame, by: tuple[str, ...] = ("buffer", "workers")) -> pd.DataFrame:
-    """Return count, mean, std, min, quartiles and max of `mean-obj-time` in s by the columns `by`, numbers by size."""
-    table = samples.groupby(list(by), sort=False, observed=True)["mean-obj-time"].describe()
-    table["count"] = table["count"].astype(int)
-    return table.loc[sorted(table.index, key=in_order)]
+def _records(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per record: cell, repeat, valid, factors, total_s, and the parts of the time where they were measured.
 
-
-def numbers(column: pd.Series) -> pd.Series:
-    """Return a column as numbers; NaN where repeats of a cell disagreed ("0 | 1") or nothing is known."""
-    return pd.to_numeric(column, errors="coerce")
-
-
-def in_order(levels: object) -> list[tuple]:
-    """Return a sort key of one level or a tuple of levels: numbers by size and before words."""
-    levels = levels if isinstance(levels, tuple) else (levels,)
-    return [(0, float(level), "") if _is_number(level) else (1, 0.0, str(level)) for level in levels]
+    open_sum_s, first_sum_s and rest_s are sums over the record's tasks, first_s their median first dataset, later_s the
+    mean of all other datasets, in seconds.
+    """
+    if samples.empty:
+        empty = pd.DataFrame(columns=["cell", *FACTORS, "repeat", "valid", "total_s"])
+        return empty.astype({"valid": bool, "total_s": float})
+    groups = samples.groupby(["cell", "repeat"], sort=False, observed=True)
+    records = groups[[*FACTORS, "valid", "total-runtime"]].first().rename(columns={"total-runtime": "total_s"})
+    if "open-time" in samples:
+        sums = groups[["open-time", "first-dset-time", "rest-time", "num-dsets"]].sum()
+        records[[*PARTS]] = sums[["open-time", "first-dset-time", "rest-time"]]
+        records["first_s"] = groups["first-dset-time"].median()
+        records["later_s"] = sums["rest-time"] / (sums["num-dsets"] - groups.size()).clip(lower=1)
+    return records.reset_index()
 
 
 def _complete_samples(samples: pd.DataFrame, facts: dict, folder: Path) -> pd.DataFrame:
@@ -135,7 +112,7 @@ def _complete_samples(samples: pd.DataFrame, facts: dict, folder: Path) -> pd.Da
     needed = ("obj-type", "num-workers", "pb-size", "total-runtime", "mean-obj-time")
     if lacking := [column for column in needed if column not in samples]:
         raise Problem(f"{folder / 'samples.csv'} lacks the column {lacking[0]}")
-    samples["valid"] = samples["valid"].astype(str).str.lower().eq("true") if "valid" in samples else True
+    samples["valid"] = is_true(samples["valid"]) if "valid" in samples else True
     if "cell" in samples:
         return samples
     page_size = int(facts.get("settings", {}).get("page_size") or 0)
@@ -156,35 +133,6 @@ def _with_effective_buffer(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.Dat
         return samples
     labels = dict(zip(cells["cell"], cells["page_buffer"], strict=True))
     if "page_buffer_bytes" in cells:
-        known = cells[numbers(cells["page_buffer_bytes"]).notna()]
-        labels |= {
-            cell: buffer_label(int(size)) for cell, size in zip(known["cell"], known["page_buffer_bytes"], strict=True)
-        }
+        sizes = pd.to_numeric(cells.set_index("cell")["page_buffer_bytes"], errors="coerce").dropna()
+        labels |= {cell: buffer_label(int(size)) for cell, size in sizes.items()}
     return samples.assign(buffer=samples["cell"].map(labels))
-
-
-def _complete_cells(cells: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
-    if cells.empty:
-        first = samples[samples["valid"]].groupby(["cell", "repeat"], sort=False)[[*FACTORS, "total-runtime"]].first()
-        cells = first.groupby("cell", sort=False)[list(FACTORS)].first()
-        cells["n"] = first.groupby("cell").size()
-        cells["total_s"] = first.groupby("cell")["total-runtime"].median()
-        cells = cells.reset_index()
-    for factor in (*FACTORS, "control", "reasons"):
-        if factor not in cells:
-            cells[factor] = ""
-    for column in ("n", "failed", "invalid", "edited"):
-        if column not in cells:
-            cells[column] = 0
-    for column in ("total_s", "total_s_low", "total_s_high"):
-        if column not in cells:
-            cells[column] = np.nan
-    return cells
-
-
-def _is_number(text: object) -> bool:
-    try:
-        float(str(text))
-    except ValueError:
-        return False
-    return True

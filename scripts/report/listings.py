@@ -1,0 +1,227 @@
+"""Tables about cells, one row per cell: verdicts at a glance, requests, what was in force, the harness's own cost."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from scripts.report import account, prose
+from scripts.report.declaration import Column
+from scripts.report.judgement import is_true
+from scripts.report.page import Table
+from scripts.report.results import Results
+
+MIB = 2**20
+# More bytes than twice the data asked for are called high; nothing says that less is good.
+HIGH_AMPLIFICATION = 2.0
+HARNESS = 10  # percent of the time; more is said and marked
+COLOURED = ("faster", "slower", "same")
+WHOLE = "{:.0f}".format
+REQUESTS = (
+    Column("requests", "requests", WHOLE),
+    Column(
+        "spread over repeats",
+        "requests_spread",
+        WHOLE,
+        lambda spread, _: spread.fillna(0) > 0,
+        "requests that differ between repeats of one cell",
+    ),
+    Column("data / MiB", lambda run, cells: numbers(cells, "logical_bytes") / MIB, prose.number),
+    Column("offered / MiB", lambda run, cells: numbers(cells, "bytes_offered") / MIB, prose.number),
+    Column("delivered / MiB", lambda run, cells: numbers(cells, "bytes_delivered") / MIB, prose.number),
+    Column(
+        "amplification",
+        "amplification",
+        prose.ratio,
+        lambda amplification, _: amplification > HIGH_AMPLIFICATION,
+        f"amplification above {HIGH_AMPLIFICATION:g}",
+    ),
+)
+CONDITIONS = (
+    Column("repeats", "n", WHOLE),
+    Column("cache state", "cache_state", None, lambda _, cells: odd_state(cells), "another cache state than asked"),
+    Column("in memory before / %", lambda run, cells: 100 * numbers(cells, "resident_before"), WHOLE),
+    Column("in memory after / %", lambda run, cells: 100 * numbers(cells, "resident_after"), WHOLE),
+    Column(
+        "oversubscribed",
+        lambda run, cells: is_true(column(cells, "oversubscribed")).map({True: "yes", False: ""}),
+        over=lambda shown, _: shown == "yes",
+        meaning="more run than there are cores",
+    ),
+    Column(
+        "outlying repeats",
+        lambda run, cells: column(cells, "outlying_repeats").fillna("").astype(str),
+        over=lambda shown, _: shown != "",
+        meaning="outlying repeats",
+    ),
+)
+
+
+def column(cells: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column of some cells, NaN where there is none."""
+    return cells[name] if name in cells else pd.Series(np.nan, index=cells.index)
+
+
+def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
+    """Return a column as numbers; NaN where repeats of a cell disagreed ("0 | 1") or nothing is known."""
+    return pd.to_numeric(column(cells, name), errors="coerce")
+
+
+def odd_state(cells: pd.DataFrame) -> pd.Series:
+    """Return which cells were measured in another state of the page cache than was asked."""
+    state = cells["cache_state"]
+    return (state != "") & (state != cells["cache"]) & ~cells["cache"].isin(("any", "direct"))
+
+
+def ordered(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
+    """Return cells in the order of pages: by the factors as declared, the one that the question is about last."""
+    own = run.report.headline
+    arms = {level: place for place, level in enumerate(cells[own].unique())} if len(cells) else {}
+    factors = [name for name in run.report.names if name != own and name in cells]
+    keys = [
+        ([run.names.order(name, row[name]) for name in factors], arms[row[own]]) for row in cells.to_dict("records")
+    ]
+    return cells.iloc[sorted(range(len(cells)), key=keys.__getitem__)].reset_index(drop=True)
+
+
+def levels(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
+    """Return the columns that tell the cells of a run apart, as people read them."""
+    factors = run.telling(run.cells[run.cells["control"] == ""], run.report.names)
+    frame = pd.DataFrame(index=cells.index)
+    for factor in factors or [run.report.headline]:
+        if (cells[factor] != "").any():
+            title = run.report.factor(factor).title
+            frame[title] = [run.names.cell(factor, level) if level else "" for level in cells[factor]]
+    return frame.reset_index(drop=True)
+
+
+def table(run: Results, name: str, caption: str, columns: Iterable[Column], cells: pd.DataFrame | None = None) -> Table:
+    """Return a table of cells (default: the measured ones), without columns that hold nothing."""
+    cells = ordered(run.measured if cells is None else cells, run)
+    if cells.empty:
+        return Table(name, "", pd.DataFrame())
+    frame, formats, over, meanings = levels(cells, run), {}, {}, []
+    for one in columns:
+        values = column(cells, one.of) if isinstance(one.of, str) else one.of(run, cells)
+        values = pd.Series(list(values), index=frame.index)
+        if not (values.notna() & (values.astype(str) != "")).any():
+            continue
+        frame[one.title] = values
+        if one.text:
+            formats[one.title] = one.text
+        if one.over:
+            over[one.title] = one.over(values, cells)
+            meanings.append(one.meaning)
+    return Table(name, caption, frame, formats, over, ", ".join(meanings))
+
+
+def glance(run: Results) -> Table:
+    """Return the ratios of the first factor compared, one row per context, one column per metric, by verdict."""
+    rows = run.verdicts
+    rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
+    if rows.empty:
+        return Table("at-a-glance", "", pd.DataFrame())
+    factor = rows["factor"].iloc[0]
+    keys = [*(name for name in run.report.names if name != factor), "baseline", "contender"]
+    texts = [
+        f"{prose.ratio(row.ratio)} {row.verdict}" if pd.notna(row.ratio) else row.verdict for row in rows.itertuples()
+    ]
+    rows = rows.assign(text=texts).set_index([*keys, "metric"])
+    wide = {what: rows[what].unstack("metric").reset_index() for what in ("text", "verdict")}
+    contexts = wide["text"][keys].to_dict("records")
+    order = sorted(range(len(contexts)), key=lambda row: [run.names.order(*level) for level in contexts[row].items()])
+    shown, verdicts = (one.iloc[order].reset_index(drop=True) for one in wide.values())
+    frame, over = levels(shown.assign(**{factor: ""}), run), {}
+    if len(shown[["baseline", "contender"]].drop_duplicates()) > 1:
+        frame["compared"] = shown["contender"] + " / " + shown["baseline"]
+    for metric in run.report.metrics:
+        if metric.name in shown:
+            frame[metric.title] = shown[metric.name].fillna("")
+            over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
+    new, old = (run.names.level(factor, rows.index.get_level_values(side)[0]) for side in ("contender", "baseline"))
+    caption = (
+        f"Time of {new} / time of {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is "
+        "judged "
+        "row by row."
+    )
+    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
+
+
+def requests(run: Results) -> Table:
+    """Return requests, bytes and read amplification per cell, where requests were counted or are known of a reader."""
+    shown = table(
+        run,
+        "requests",
+        "Requests and bytes that reached the store within the timed window, medians over the repeats. Amplification: "
+        "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed.",
+        (*REQUESTS, *run.report.moved),
+    )
+    counted = {one.title for one in (*REQUESTS[:1], *run.report.moved)} & set(shown.frame)
+    return shown if counted else Table("requests", "", pd.DataFrame())
+
+
+def conditions(run: Results) -> Table:
+    """Return what was in force in each cell, as it was read back."""
+    shown = table(
+        run,
+        "conditions",
+        "What was in force, as read back from library and system. In memory: share of the files in this machine's page "
+        "cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is flagged, not removed.",
+        (*CONDITIONS, *run.report.effective),
+    )
+    known = {one.title for one in (*CONDITIONS[1:], *run.report.effective)} & set(shown.frame)
+    return shown if known else Table("conditions", "", pd.DataFrame())
+
+
+def share_of_harness(cells: pd.DataFrame) -> pd.Series:
+    """Return how much of each cell's time the harness itself takes, in percent."""
+    return 100 * numbers(cells, "null_s") / numbers(cells, "total_s")
+
+
+def harness(run: Results) -> Table:
+    """Return what the harness itself costs beside the results: seconds, and percent of the time that decides."""
+    if "null_s" not in run.measured:
+        return Table("harness", "", pd.DataFrame())
+    decides = run.report.metrics[0].title
+    share = Column(
+        "within it / %",
+        lambda run, cells: share_of_harness(cells),
+        "{:.1f}".format,
+        lambda share, _: share > HARNESS,
+        f"the harness takes more than {HARNESS} % of the {decides}",
+    )
+    total = Column(f"{decides} / s", "total_s", prose.number)
+    caption = (
+        f"Median cost of the harness. Only planning and dispatch lie within the {decides}, and empty work, which "
+        "brings no "
+        "bytes, shows what they take; start and verification are outside."
+    )
+    return table(run, "harness", caption, (total, *run.report.harness, share))
+
+
+def troubled(run: Results) -> Table:
+    """Return cells with failed or invalid repeats, and why."""
+    return account.troubled(ordered(run.cells, run), lambda cells: levels(cells, run))
+
+
+def datasets(run: Results) -> Table:
+    """Return the datasets that were read, as read back from their files."""
+    rows = []
+    for name, spec in (run.facts.get("data") or {}).items():
+        layout = spec.get("layout") or {}
+        facts = {account.plain_name(key): str(value) for key, value in layout.items() if not isinstance(value, dict)}
+        rows.append({"dataset": name, "MiB": (spec.get("bytes") or 0) / MIB, **facts})
+    return Table("data", "The data, as read back from the files.", pd.DataFrame(rows), {"MiB": "{:.1f}".format})
+
+
+def libraries(run: Results) -> Table:
+    """Return the libraries under test."""
+    measured = set(run.cells["library"]) if "library" in run.cells else set()
+    rows = []
+    for name, spec in (run.facts.get("libraries") or {}).items():
+        if isinstance(spec, dict) and (name in measured or "hdf5" in spec):
+            source = (spec.get("build") or {}).get("hdf5_source", "")
+            row = {key: spec.get(key, "") for key in ("kind", "hdf5", "h5py", "numpy", "dask", "ros3")}
+            rows.append({"library": name, **row, "source": source})
+    frame = pd.DataFrame(rows).fillna("").astype(str)
+    return Table("libraries", "The libraries under test.", account.without_empty(frame) if len(frame) else frame)
