@@ -55,7 +55,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
 
 
 def failed_attempts(results: Path) -> list[dict]:
-    """Return the artefacts of earlier attempts that failed or could not be used, oldest first."""
+    """Return the artefacts of earlier attempts that failed or could not be used, oldest first; not what was skipped."""
     attempts = []
     for attempt in sorted((results / "failed").glob("*/")):
         attempts += [
@@ -65,6 +65,7 @@ def failed_attempts(results: Path) -> list[dict]:
                 "reasons": records.reasons(path, attempt, results.name),
             }
             for path in sorted(attempt.glob("**/*.json"))
+            if not records.skipped(path)
         ]
     return attempts
 
