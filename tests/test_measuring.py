@@ -81,6 +81,12 @@ def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(place, lib
     assert (first["count"], first["bytes_offered"]) == (second["count"], second["bytes_offered"])
 
 
+def test_a_record_has_the_parts_of_its_data_as_asked_and_as_the_store_tells_them(place):
+    record = place(**ROS3, data={"part_size": "6MiB"}, layout="shot-major").measure()
+    assert record["valid"], record["reasons"]
+    assert (record["settings"]["data"]["part_size"], record["provenance"]["part_bytes"]) == ("6MiB", 6 * 2**20)
+
+
 def test_no_page_buffer_and_the_default_are_two_things(place, tmp_path, environments):
     effective = {}
     for level in ("0", "unset", "16MiB"):

@@ -133,6 +133,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
                 **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
                 "data_sha256": provision["data_sha256"],
                 "account_url": provision.get("account_url"),
+                "part_bytes": provision.get("part_bytes"),
                 "lock_sha256": environment["lock_sha256"],
                 "build": environment["build"],
             },
