@@ -1,5 +1,6 @@
 """A study, a kind of store and a driver are added where CONTRIBUTING says and nowhere else, and measure and report."""
 
+import os
 import re
 import subprocess
 import sys
@@ -100,6 +101,12 @@ def test_toys_measure_and_the_toy_study_has_its_page(toys):
     page = (toys / wanted[0]).with_suffix(".md").read_text(encoding="utf-8")
     assert "Which checksum of a file costs less time?" in page
     assert "Sha256 against crc32: **too few repeats**" in page
+
+
+def test_a_server_that_is_not_built_is_not_waited_for(toys, tmp_path):
+    empty = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = launch(toys, "--configfile", "config/toys.yaml", "--study", "blobs", "--plan", env=empty)
+    assert "nothing to build" in done.stdout.splitlines()[-1]
 
 
 def test_the_smoke_run_has_the_cells_of_toys_and_the_rules_of_the_house_hold(toys):
