@@ -24,10 +24,14 @@ def main(argv: list[str] | None = None) -> int:
         write_json(arguments.out, {"status": "done"})
         return 0
     by_reason: dict[str, list[Path]] = defaultdict(list)
-    for path, reasons in failed.items():
-        by_reason["; ".join(reasons)].append(path)
+    skipped = list(filter(records.skipped, failed))
+    for path in failed.keys() - skipped:
+        by_reason["; ".join(failed[path])].append(path)
     attempt = move_aside(arguments.results, failed)
-    lines = [f"{len(failed)} steps failed; the report shows the rest: {arguments.reports}/index.html"]
+    many = len(failed) - len(skipped)
+    told = f"{many} step{'s' * (many != 1)} failed"
+    told += f", and {len(skipped)} that need {'it' if many == 1 else 'them'} were skipped" if skipped else ""
+    lines = [f"{told}; the report shows the rest: {arguments.reports}/index.html"]
     for reason, paths in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         lines += [f"  {reason}", f"    {paths[0]}{more}"]

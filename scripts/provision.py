@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from scripts.lib import sizes
 from scripts.lib.program import Problem, json_object, read_json, run, write_json
 from scripts.stores import store as stores
 
@@ -23,7 +24,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     arguments = parser.parse_args(argv)
     manifest = read_json(arguments.manifest)
-    files = [(entry, _local(entry, arguments.manifest.parent)) for entry in manifest["files"]]
+    parts = {"part_bytes": sizes.in_bytes(manifest["part_size"])} if "part_size" in manifest else {}
+    files = [(entry | parts, _local(entry, arguments.manifest.parent)) for entry in manifest["files"]]
     if gone := [path for _, path in files if path and not path.exists()]:
         raise Problem(f"{gone[0]} is gone; remove {arguments.manifest} and run again")
     if "data_sha256" not in manifest:

@@ -1,7 +1,8 @@
 """Runs one step of the workflow and leaves its artefact behind, whether the step succeeds or fails.
 
 `step run` wraps a program that writes an artefact: if it fails, or if something it needs has failed, the artefact says
-`"status": "failed"` and why, and the exit status is 0, so that everything after it is built and `check` can tell.
+`"status": "failed"` and why, and the exit status is 0, so that everything after it is built and `check` can tell. Where
+something it needs has failed the step is skipped, and `cause` in its artefact names what failed first.
 `step measure` runs one cell once: it owns the embedded server, the measuring program and the time limit, sets the page
 cache, counts requests, checks what was done against what was asked, and writes the record.
 
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
-            _fail(arguments, str(problem))
+            _fail(arguments, str(problem), getattr(problem, "cause", ""))
         except Exception as error:
             # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
             traceback.print_exc(file=log)
@@ -122,11 +123,16 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     read_json(arguments.out)
 
 
-def _fail(arguments: argparse.Namespace, reason: str) -> None:
-    """Write the artefact of a step that failed; where even that is impossible, say so and fail for good."""
+def _fail(arguments: argparse.Namespace, reason: str, cause: str = "") -> None:
+    """Write the artefact of a step that failed; where even that is impossible, say so and fail for good.
+
+    One that was skipped, since `cause` had failed, says so there alone: many steps may need the same.
+    """
     base = measuring.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
+    base |= {"cause": cause} if cause else {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
-    print(f"failed: {reason} (log: {arguments.log})", file=sys.stderr)
+    if not cause:
+        print(f"failed: {reason} (log: {arguments.log})", file=sys.stderr)
 
 
 def _session() -> str:

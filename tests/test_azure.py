@@ -177,6 +177,14 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
     assert sum(Path(name).stat().st_size for name in third["local_files"]) == 40 * MIB
 
 
+def test_blocks_are_as_large_as_asked_and_what_lies_there_in_others_is_uploaded_anew(tmp_path, environments, manifest):
+    asked = tmp_path / "manifest.json"
+    for part_size, uploaded, part_bytes in (("4MiB", 2, 4 * MIB), ("4MiB", 0, 4 * MIB), ("64MiB", 2, 20 * MIB)):
+        asked.write_text(json.dumps(artefact(manifest) | {"part_size": part_size}), encoding="utf-8")
+        put = provided(EMBEDDED, asked, tmp_path, environments)
+        assert (put["upload"]["uploaded"], put["part_bytes"]) == (uploaded, part_bytes)
+
+
 def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments, manifest, files_account):
     connection = {azure.CONNECTION: files_account.connection_string}
     first = provided(FILES, manifest, tmp_path, environments, **connection)

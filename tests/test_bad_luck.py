@@ -85,18 +85,44 @@ def test_what_fails_is_said_reported_and_done_again(tiny):
     assert snakemake(tiny).returncode == 0
 
 
-def test_data_that_cannot_be_made_are_told_once_and_open_the_report(tiny):
+def test_data_that_cannot_be_made_are_told_once_skip_their_cells_and_open_the_report(tiny):
     values = json.loads(json.dumps(TINY))
     values["studies"]["shots"]["data"] = {"files": "nowhere"}
     write(tiny, values)
     done = snakemake(tiny)
     said = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 1
-    assert len([line for line in said if "FAILED   measure" in line and "nowhere" in line]) == 1
-    assert len([line for line in said if "FAILED   measure" in line and ": as above" in line]) == 3
+    [line] = [line for line in said if "FAILED   make data" in line]
+    assert "nowhere cannot be read" in line
+    [line] = [line for line in said if "skipped  " in line]
+    assert re.search(
+        r"skipped  all that needs results/tiny/data/shots-single-shot-\w+/manifest.json, which failed", line
+    )
+    assert [line for line in said if " measure shots " in line or " put shots-" in line] == []
+    assert any(line.startswith("1 step failed, and 5 that need it were skipped; ") for line in said)
     page = (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
-    _, first, *_ = filter(None, page.splitlines())
+    title, first = page.split("\n\n")[:2]
+    assert title == "# Reading shot files"
     assert re.match(r"\*\*Not measured\*\*: shots-single-shot-\w+ could not be made: .*nowhere", first)
+    assert {path.name for path in (tiny / "results/tiny/failed").rglob("*.json")} > {"manifest.json", "repeat=1.json"}
+    write(tiny, TINY)
+    assert snakemake(tiny).returncode == 0
+    attempts = artefact(tiny / "results/tiny/shots/facts.json")["failed_attempts"]
+    assert [Path(attempt["what"]).name for attempt in attempts] == ["manifest.json"]
+
+
+def test_data_that_can_be_made_are_measured_beside_those_that_cannot(tiny, tmp_path):
+    values = json.loads(json.dumps(SINGLE))
+    values["stores"]["gone"] = {"kind": "posix", "path": str(tmp_path / "typo/bench")}
+    values["studies"]["shots"]["matrix"]["store"] = ["disk", "gone"]
+    write(tiny, values)
+    done = snakemake(tiny)
+    words = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "1 step failed, and 1 that need it were skipped" in words
+    assert [record["cell"]["store"] for record in records(tiny).values()] == ["disk"]
+    page = (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8").replace("\\", "")
+    assert re.search(r"\*\*Not measured\*\*: shots-single-shot-\w+ could not be put into gone: .*typo", page)
 
 
 def test_results_that_cannot_be_written_are_one_line(tiny):

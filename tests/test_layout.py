@@ -44,6 +44,14 @@ def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_
     assert studies.of(study).name == study
 
 
+def test_a_driver_of_shots_is_a_module_and_a_level():
+    levels = configuration.factors("shots")["driver"]["items"]["enum"]
+    modules = [path.stem for path in (ROOT / "scripts/studies/shots/drivers").glob("[!_]*.py")]
+    assert sorted(modules) == sorted(levels)
+    asking = [ROOT / "scripts/studies/shots" / f"{name}.py" for name in ("study", "measure", "reader")]
+    assert naming(asking, levels) == []
+
+
 @pytest.mark.parametrize("folder", folders_of(ROOT / "scripts/stores"))
 def test_a_kind_of_store_is_asked_for_in_its_own_folder_only(folder: str):
     files = [*(file for part in SHARED for file in part.rglob("*.py")), *ROOT.glob("scripts/stores/*.py")]

@@ -81,6 +81,12 @@ def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(place, lib
     assert (first["count"], first["bytes_offered"]) == (second["count"], second["bytes_offered"])
 
 
+def test_a_record_has_the_parts_of_its_data_as_asked_and_as_the_store_tells_them(place):
+    record = place(**ROS3, data={"part_size": "6MiB"}, layout="shot-major").measure()
+    assert record["valid"], record["reasons"]
+    assert (record["settings"]["data"]["part_size"], record["provenance"]["part_bytes"]) == ("6MiB", 6 * 2**20)
+
+
 def test_no_page_buffer_and_the_default_are_two_things(place, tmp_path, environments):
     effective = {}
     for level in ("0", "unset", "16MiB"):
@@ -411,6 +417,12 @@ def test_a_record_names_the_code_that_measured_it(good_record, place):
     assert "modules" not in good_record
 
 
+def test_arms_are_measured_by_the_same_code_whichever_driver_they_have(good_record, place):
+    record = place(**ROS3).measure()
+    assert (good_record["effective"]["driver"], record["effective"]["driver"]) == ("sec2", "ros3")
+    assert record["provenance"]["code_sha256"] == good_record["provenance"]["code_sha256"]
+
+
 def test_something_that_failed_before_fails_the_cell_with_its_reason(place):
     here = place()
     here.environment = here.folder / "environment.json"
@@ -438,6 +450,15 @@ def test_whatever_was_not_as_asked_makes_a_record_invalid(good_record, block, ke
     settings = {"cell": {"page_buffer": "unset"}}
     assert [line for line in study.STUDY.faults(changed, settings) if line.startswith(reason)]
     assert study.STUDY.faults(good, settings) == []
+
+
+def test_a_driver_without_a_page_buffer_is_valid_only_where_none_is_asked_for(good_record):
+    told = ("page_buffer_bytes", "page_size", "rdcc_nbytes")
+    effective = {key: value for key, value in good_record["effective"].items() if key not in told}
+    plain = {**good_record, "effective": effective}
+    for level, reasons in (("unset", 0), ("0", 0), ("64MiB", 1)):
+        found = study.STUDY.faults(plain, {"cell": {"page_buffer": level}})
+        assert len([line for line in found if "ignored the page buffer" in line]) == len(found) == reasons
 
 
 def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record):

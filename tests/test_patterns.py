@@ -4,11 +4,12 @@ import zlib
 
 import pytest
 
+from scripts.frame import config as configuration
 from scripts.lib import objects
 from scripts.lib import sizes as sizes_of
 from scripts.lib.program import Problem
 from scripts.studies.blobs import ceiling
-from scripts.studies.blobs.patterns import Plan
+from scripts.studies.blobs.patterns import PATTERNS, Plan
 from scripts.studies.blobs.verify import Verifier, checksum, expected
 
 MIB = 2**20
@@ -22,6 +23,10 @@ def plan(pattern: str, processes: int, size: int = MIB, own: bool = False, **ask
 
 def extents(found: Plan) -> list[tuple[int, int]]:
     return sorted(extent for rank in range(found.processes) for one in found.operations(rank) for extent in one.extents)
+
+
+def test_patterns_are_the_levels_of_the_schema():
+    assert list(configuration.factors("blobs")["pattern"]["items"]["enum"]) == list(PATTERNS)
 
 
 @pytest.mark.parametrize("pattern", SHARED_OUT)

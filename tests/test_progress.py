@@ -141,6 +141,21 @@ def test_a_cause_of_many_failures_is_told_once(workflow):
     assert len([line for line in lines if "log: " in line]) == 1
 
 
+def test_what_needs_something_that_failed_is_skipped_in_one_line(workflow):
+    failed = {"status": "failed", "reasons": ["no compiler"]}
+    (workflow / "answers/good.json").write_text(json.dumps(failed))
+    skipped = failed | {"reasons": ["environments/hdf5.json failed: no compiler"], "cause": "environments/hdf5.json"}
+    for name in ("bad", "odd"):
+        (workflow / f"answers/{name}.json").write_text(json.dumps(skipped))
+    text = WORKFLOW.replace("measure_shots", "measure").replace('"good", "bad"', '"bad"')
+    (workflow / "Snakefile").write_text(text)
+    lines = run(workflow)[1]
+    assert "FAILED   build library hdf5-2.0.0" in line_with(lines, "no compiler")
+    assert line_with(lines, "skipped  ") == "skipped  all that needs environments/hdf5.json, which failed"
+    assert [line for line in lines if " measure " in line and "jobs:" not in line] == []
+    assert re.fullmatch(r"after [\d.]+ s: 4 of 4 jobs, 1 failed, 2 skipped", lines[-1])
+
+
 def test_nothing_to_do_is_said(finished):
     assert "Nothing to be done (all requested files are present and up to date)." in run(finished[0])[1]
 

@@ -334,6 +334,20 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
         assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
 
 
+def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
+    entry = objects.entry("large.bin", 20 * 2**20, 1, 0)
+    spec = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
+    store = stores.of(spec | {"anonymous": False})
+    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
+    # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
+    for asked, uploaded in ((6, 1), (6, 0), (8, 1), (64, 1)):
+        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], place, print)
+        assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
+    assert store.provide("blobs-parts", [(entry, None)], place, print)["part_bytes"] == 20 * 2**20
+    with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
+        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], place, print)
+
+
 def client_of(served: Served):
     keys = served.credentials
     return boto3.client(

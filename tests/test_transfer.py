@@ -4,7 +4,10 @@ import contextlib
 import hashlib
 import threading
 
+import pytest
+
 from scripts.lib import objects, sizes
+from scripts.lib.program import Problem
 from scripts.stores import transfer
 
 MIB = 2**20
@@ -17,6 +20,12 @@ def test_parts_are_as_large_as_the_largest_objects_need():
             assert -(-size // part) <= most
             assert part % MIB == 0
     assert transfer.part_bytes(5 * 2**40, 10_000) == 525 * MIB
+
+
+def test_parts_are_as_large_as_asked_or_too_many():
+    assert transfer.part_bytes(5 * 2**40, 10_000, 600 * MIB) == 600 * MIB
+    with pytest.raises(Problem, match="parts of 5242880 are more than 10000 parts; choose a larger part_size"):
+        transfer.part_bytes(5 * 2**40, 10_000, 5 * MIB)
 
 
 def test_any_part_of_a_large_object_is_made_without_the_rest():

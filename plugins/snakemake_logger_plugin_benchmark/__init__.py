@@ -16,7 +16,7 @@ from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultForma
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from .progress import Rule, clock, one_line, outcome, time_left
+from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, time_left
 
 SILENT_EVENTS = {
     LogEvent.WORKFLOW_STARTED,
@@ -34,7 +34,7 @@ SILENT_MESSAGES = (
     "Group jobs: inactive",
     "Elapsed time: ",
 )
-STYLES = {"done": "", "invalid": "yellow", "FAILED": "bold red"}
+STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold red"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -68,7 +68,8 @@ class LogHandler(LogHandlerBase):
         self.rules: dict[str, Rule] = {}
         self.running: dict[int, Job] = {}
         self.broken: set[int] = set()
-        self.counts = {"done": 0, "invalid": 0, "FAILED": 0}
+        self.counts = {"done": 0, "invalid": 0, "FAILED": 0, "skipped": 0}
+        self.lacking: set[str] = set()
         self.page = ""
         self.reasons: set[str] = set()
         self.began = time.time()
@@ -126,7 +127,7 @@ class LogHandler(LogHandlerBase):
         rule.start(record.jobid, record.created)
         if self.screen:
             self.screen.draw()
-        elif not self.quiet("rules"):
+        elif not self.quiet("rules") and not (job.rule in NEED_ALL and self.lacking & set(map(plain, record.input))):
             self.say(f"started  {job.text}{self.aside()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
@@ -161,7 +162,11 @@ class LogHandler(LogHandlerBase):
         if job is None:
             return
         self.counts[status] += 1
-        self.rules[job.rule].end(number, now, counts=status != "FAILED")
+        self.rules[job.rule].end(number, now, counts=status in ("done", "invalid"))
+        if status in ("FAILED", "skipped"):
+            self.lacking |= set(map(plain, job.outputs))
+        if status == "skipped":
+            return self.skipped(reason)
         page = next((name for name in job.outputs if name.endswith(".html")), "") if status == "done" else ""
         self.page = page or self.page
         if status != "done" or not self.quiet("rules"):
@@ -176,9 +181,17 @@ class LogHandler(LogHandlerBase):
             told = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
             self.say("\n".join([line, *told]), STYLES[status])
 
+    def skipped(self, cause: str) -> None:
+        """Say once that what needs `cause` is skipped: that may be a study's every cell."""
+        if cause not in self.reasons:
+            self.reasons.add(cause)
+            self.say(f"skipped  all that needs {cause}, which failed", STYLES["skipped"])
+
     def so_far(self) -> str:
         """Return how many jobs have ended, and how."""
-        state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "invalid") if self.counts[name]]
+        state = [
+            f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "invalid") if self.counts[name]
+        ]
         return ", ".join([f"{sum(self.counts.values())} of {self.total()} jobs", *state])
 
     def total(self) -> int:

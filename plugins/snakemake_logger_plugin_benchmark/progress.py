@@ -10,6 +10,8 @@ LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not looked into, a measu
 MISTAKES = {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "ValueError"}
 # What Snakemake writes behind the name of an output, such as " (update)".
 FLAGS = re.compile(r" \([a-z, ]+\)$")
+# Rules whose jobs are skipped where an input has failed; those that only look at what is there go on without it.
+NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
 
 
@@ -26,10 +28,11 @@ def clock(seconds: float) -> str:
 def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     """Return how a finished job ended and the first reason, from the first JSON file that it wrote.
 
-    A failed step leaves an artefact that says so and exits 0. Returns `("FAILED" | "invalid" | "done", reason)`;
-    what cannot be read is taken as done.
+    A failed step leaves an artefact that says so and exits 0; one that was skipped, since what it needs had failed, has
+    the name of that for its reason. Returns `("FAILED" | "skipped" | "invalid" | "done", reason)`; what cannot be read
+    is taken as done.
     """
-    names = (FLAGS.sub("", name) for name in outputs)
+    names = map(plain, outputs)
     path = next((Path(name) for name in names if name.endswith(".json")), None)
     try:
         if path is None or path.stat().st_size > LARGEST_ARTEFACT:
@@ -43,8 +46,14 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     reasons = artefact.get("reasons")
     reason = str(reasons[0]) if isinstance(reasons, list) and reasons else "no reason given"
     if artefact.get("status") == "failed":
-        return "FAILED", reason
+        cause = artefact.get("cause")
+        return ("skipped", str(cause)) if cause else ("FAILED", reason)
     return ("invalid", reason) if artefact.get("valid") is False else ("done", "")
+
+
+def plain(name: str) -> str:
+    """Return the name of an input or output as Snakemake's log has it, without its flags."""
+    return FLAGS.sub("", name)
 
 
 def one_line(text: str, exception: str) -> str:

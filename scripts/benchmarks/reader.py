@@ -11,9 +11,8 @@ import json
 import sys
 import time
 
-from scripts.lib import hdf5
 from scripts.lib.program import Problem, run
-from scripts.studies.shots import reader
+from scripts.studies.shots import drivers, reader
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _through_hdf5(url: str, paths: list[str], region: str) -> int:
     """Return the logical bytes that the study's loop read without a page buffer."""
-    access = hdf5.Access("ros3", 0, 8 << 20, region)
+    access = drivers.Access("ros3", 0, 8 << 20, {"region": region, "anonymous": False})
     return reader.read(reader.Batch(1, "all", ((url, tuple(paths)),), 1, access, False))["bytes"]
 
 

@@ -19,8 +19,6 @@ from scripts.frame import yaml_file
 from scripts.lib.program import Problem
 
 SCHEMAS = Path("config/schema")
-# The keys of a store that hold an address.
-_ADDRESSES = ("endpoint", "account_url")
 # Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # A rule's command carries the configuration as JSON, and Linux takes 128 KiB of one argument.
@@ -133,9 +131,9 @@ def _complete(config: dict, where: str) -> dict:
     if errors:
         raise Problem(f"{where}: {_explain(_deepest(errors[0]), rules)}")
     for name, store in complete["stores"].items():
-        store |= {key: store[key].removesuffix("/") for key in _ADDRESSES if key in store}
-        for key in _ADDRESSES:
-            if key in store and not _has_host_and_port(store[key]):
+        for key in _addresses(store, rules):
+            store[key] = store[key].removesuffix("/")
+            if not _has_host_and_port(store[key]):
                 raise Problem(f"{where}: stores.{name}.{key} has no host, or a port that is none; write 1 to 65535")
     _check_names(complete, rules, where)
     return complete
@@ -153,6 +151,13 @@ def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
             yield from _within(child, f"{place}[{index}]")
     else:
         yield place, value
+
+
+def _addresses(store: dict, rules: dict) -> list[str]:
+    """Return the keys of a store that hold an address: those for which the schema says where credentials stand."""
+    variants = rules["properties"]["stores"]["additionalProperties"]["oneOf"]
+    known = next(one["properties"] for one in variants if one["properties"]["kind"]["const"] == store["kind"])
+    return [key for key in store if "x-credentials" in _follow(known[key], rules)]
 
 
 def _has_host_and_port(address: str) -> bool:

@@ -94,7 +94,7 @@ def _overlapping(measured: Sequence[dict]) -> int | None:
 
 
 def failed_attempts(results: Path) -> list[dict]:
-    """Return the artefacts of earlier attempts that failed or could not be used, oldest first."""
+    """Return the artefacts of earlier attempts that failed or could not be used, oldest first; not what was skipped."""
     attempts = []
     for attempt in sorted((results / "failed").glob("*/")):
         attempts += [
@@ -104,6 +104,7 @@ def failed_attempts(results: Path) -> list[dict]:
                 "reasons": records.reasons(path, attempt, results.name),
             }
             for path in sorted(attempt.glob("**/*.json"))
+            if not records.skipped(path)
         ]
     return attempts
 

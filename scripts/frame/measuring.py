@@ -32,16 +32,32 @@ _OWN = {"python": sys.executable, "lock_sha256": None, "build": None}
 _NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
+class Lacking(Problem):
+    """What a step needs has failed: the step is skipped, for a reason that was told before.
+
+    Attributes:
+        cause: the artefact that failed first.
+    """
+
+    def __init__(self, cause: str, words: str) -> None:
+        """Name the artefact and say in one line why it failed."""
+        super().__init__(words)
+        self.cause = cause
+
+
 def require(path: Path) -> dict:
     """Return an artefact that a step needs.
 
     Raises:
-        Problem: it has failed; the line gives its reasons.
+        Lacking: it has failed, or what it needed itself; the line names the first and gives its reasons.
     """
     artefact = read_json(path)
-    if artefact.get("status") != "done":
-        raise Problem(f"{path} failed: {'; '.join(artefact.get('reasons', ['no reason given']))}")
-    return artefact
+    if artefact.get("status") == "done":
+        return artefact
+    words = "; ".join(artefact.get("reasons", ["no reason given"]))
+    if cause := artefact.get("cause"):
+        raise Lacking(cause, words)
+    raise Lacking(str(path), f"{path} failed: {words}")
 
 
 def failed_base(arguments: argparse.Namespace) -> dict:
@@ -117,6 +133,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
                 **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
                 "data_sha256": provision["data_sha256"],
                 "account_url": provision.get("account_url"),
+                "part_bytes": provision.get("part_bytes"),
                 "lock_sha256": environment["lock_sha256"],
                 "build": environment["build"],
             },

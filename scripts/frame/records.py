@@ -128,6 +128,13 @@ def reasons(path: Path, folder: Path, run: str) -> list[str]:
     return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
 
 
+def skipped(path: Path) -> bool:
+    """Return whether an artefact is of a step that was skipped, since something that it needs had failed."""
+    with contextlib.suppress(Problem):
+        return "cause" in read_json(path)
+    return False
+
+
 def faults(record: dict) -> list[str]:
     """Return why a record takes no part in medians and verdicts; nothing where it does."""
     reasons = [] if record["valid"] else record.get("reasons") or [_without_reason(record)]

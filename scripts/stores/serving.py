@@ -40,4 +40,4 @@ def needed(specs: Iterable[dict]) -> list[str]:
     """Return the names of the servers that stores of a configuration need (`--need` of `scripts.build_servers`)."""
     embedded = [place for spec in specs if (place := store.of(spec)).embedded]
     proxies = {"toxiproxy" for place in embedded if place.spec.get("network") is not None}
-    return sorted({place.served_by for place in embedded} | proxies)
+    return sorted(({place.served_by for place in embedded} | proxies) - {""})

@@ -40,7 +40,7 @@ class Store(ABC):
     Attributes:
         files: its objects are files of this machine's file systems.
         file_per_object: where its files lie here, one holds all of an object and nothing else.
-        served_by: name of its server where it is embedded.
+        served_by: name of its server where it is embedded, as it is built; "" where nothing is.
         attributes: that server keeps attributes of its own with its files.
         copies: its client has a second copy of each chunk that is under way.
         service: what people call the service.

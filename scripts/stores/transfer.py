@@ -35,11 +35,13 @@ class Target(Protocol):
         where: the place in messages.
         retries: what the SDK has tried again.
         writable: whether objects may be uploaded.
+        most_parts: how many parts an object may have.
     """
 
     where: str
     retries: int
     writable: bool
+    most_parts: int
 
     def explained(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into `Problem`."""
@@ -53,8 +55,11 @@ class Target(Protocol):
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
 
-    def upload(self, name: str, source: BinaryIO, size: int, progress: "Progress") -> None:
-        """Upload an object of `size` bytes by the SDK's own transfer, which tells of its progress."""
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
+        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
 
 
 def provide(target: Target, files: Iterable[File], say: Say) -> dict[str, int]:
@@ -62,7 +67,8 @@ def provide(target: Target, files: Iterable[File], say: Say) -> dict[str, int]:
 
     Args:
         target: the place.
-        files: (entry of the manifest, local path or None where the entry says how its content is made).
+        files: (entry of the manifest, local path or None where the entry says how its content is made); an entry may
+            say the `part_bytes` that it is to have.
         say: gets a line for each object, and for a large one from time to time.
 
     Returns:
@@ -97,9 +103,15 @@ def upload(target: Target, files: Iterable[File], say: Say) -> None:
             )
         say(f"uploading {key} ({entry['bytes']} bytes)")
         with target.explained():
+            part = part_bytes(entry["bytes"], target.most_parts, entry.get("part_bytes", 0))
             with opened(entry, path) as source:
                 progress = Progress(f"uploading {key}", entry["bytes"], say)
-                target.upload(entry["name"], source, entry["bytes"], progress)
+                target.upload(entry["name"], source, entry["bytes"], part, progress)
+            if not _in_parts(target, entry):
+                raise Problem(
+                    f"{key} was to have parts of {part} bytes, and has {target.part_bytes(entry['name'])} in"
+                    f" {target.where}; choose another part_size"
+                )
             if not _holds(target, entry, say):
                 raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
 
@@ -109,15 +121,33 @@ def opened(entry: dict, path: Path | None) -> BinaryIO:
     return objects.stream(entry) if path is None else open(path, "rb")
 
 
-def part_bytes(size: int, most_parts: int) -> int:
-    """Return the size of the parts of an object: whole MiB, and no more parts than the store takes."""
-    return max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
+def part_bytes(size: int, most_parts: int, asked: int = 0) -> int:
+    """Return the size of the parts of an object: what is asked, else whole MiB, no more than the store takes of them.
+
+    Raises:
+        Problem: of the size that is asked there would be more.
+    """
+    if asked and asked * most_parts < size:
+        raise Problem(f"{size} bytes in parts of {asked} are more than {most_parts} parts; choose a larger part_size")
+    return asked or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
+
+
+def stored_part_bytes(target: Target, files: Iterable[File]) -> int | None:
+    """Return the bytes of a part of the largest object as the store tells them (METHOD 10), None where it does not."""
+    with target.explained():
+        return target.part_bytes(max((entry for entry, _ in files), key=lambda entry: entry["bytes"])["name"])
+
+
+def _in_parts(target: Target, entry: dict) -> bool:
+    """Return whether an object has the parts that are asked of it, as far as its store tells."""
+    asked = entry.get("part_bytes")
+    return not asked or target.part_bytes(entry["name"]) in (None, min(asked, entry["bytes"]))
 
 
 def _holds(target: Target, entry: dict, say: Say) -> bool:
-    """Say whether the object is there with the size and the sha256 of the manifest."""
+    """Say whether the object is there with the size, the parts and the sha256 of the manifest."""
     name, size = entry["name"], entry["bytes"]
-    if target.size(name) != size:
+    if target.size(name) != size or not _in_parts(target, entry):
         return False
     hashed, progress = hashlib.sha256(), Progress(f"reading {target.key(name)}", size, say)
 

@@ -54,7 +54,8 @@ class _Azure(ObjectStore):
         from scripts.stores.azure import client
 
         done = transfer.provide(target, files, say)
-        return {"local_files": [], "folder": None, "account_url": client.account_url(self.spec), "upload": done}
+        place = {"local_files": [], "folder": None, "account_url": client.account_url(self.spec)}
+        return place | {"upload": done, "part_bytes": transfer.stored_part_bytes(target, files)}
 
 
 class Blob(_Azure):
@@ -80,13 +81,15 @@ class Blob(_Azure):
             with self._azurite(dataset, folder, place.binaries) as container:
                 if not transfer.lacking(container, files, say):
                     done = {"uploaded": 0, "found": len(files), "retries": container.retries}
+                    part_bytes = transfer.stored_part_bytes(container, files)
         if done is None:
             # Extents of what was replaced stay for a while, and would count as files that are read.
             shutil.rmtree(folder, ignore_errors=True)
             with self._azurite(dataset, folder, place.binaries) as container:
                 done = transfer.provide(container, files, say)
+                part_bytes = transfer.stored_part_bytes(container, files)
         local = [str(path) for path in server.extents(folder)]
-        return location | {"local_files": local, "folder": str(folder), "upload": done}
+        return location | {"local_files": local, "folder": str(folder), "upload": done, "part_bytes": part_bytes}
 
     @contextlib.contextmanager
     def _azurite(self, dataset: str, folder: Path, binaries: Path) -> Iterator["target.Container"]:

@@ -11,14 +11,13 @@ from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from scripts.stores import transfer
 from scripts.stores.azure import client as azure
 
-# Blocks of one object.
-_MOST_BLOCKS = 50_000
-
 
 class _Place:
     """What containers and shares have in common; counts what the SDK sends again."""
 
     writable = True
+    # Blocks of one blob.
+    most_parts = 50_000
     retries = 0
 
     def __init__(self, connect: Callable, store: dict, dataset: str, connection: str | None) -> None:
@@ -66,12 +65,17 @@ class Container(_Place):
         """Return a range of a blob."""
         return self._client.download_blob(self.key(name), offset, length).readall()
 
-    def upload(self, name: str, source: BinaryIO, size: int, progress: transfer.Progress) -> None:
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of a blob's first block, of the blob itself where it has none."""
+        blob = self._client.get_blob_client(self.key(name))
+        blocks, _ = blob.get_block_list("committed")
+        return blocks[0].size if blocks else blob.get_blob_properties().size
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
-        length = transfer.part_bytes(size, _MOST_BLOCKS)
         # With checksums, which the service compares; without them Azurite works out others, at half the speed.
         options = {"length": size, "overwrite": True, "validate_content": True, **_in_flight(progress)}
-        with self._connect(max_block_size=length, max_single_put_size=length) as container:
+        with self._connect(max_block_size=part, max_single_put_size=part) as container:
             container.upload_blob(self.key(name), source, **options)
 
 
@@ -95,7 +99,10 @@ class Share(_Place):
         """Return a range of a file."""
         return self._client.get_file_client(self.key(name)).download_file(offset, length).readall()
 
-    def upload(self, name: str, source: BinaryIO, size: int, progress: transfer.Progress) -> None:
+    def part_bytes(self, name: str) -> None:
+        """A file has no blocks."""
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
         for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):

@@ -31,8 +31,6 @@ _NO_CREDENTIALS = (
     " or say anonymous: true"
 )
 _OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
-# Parts of one object.
-_MOST_PARTS = 10_000
 _TOO_MUCH = "the service's limits are reached: read less at once, or later"
 
 
@@ -130,6 +128,8 @@ def ensure_bucket(s3, store: dict) -> None:
 class Bucket:
     """A data set's place in a bucket, for `scripts.stores.transfer`."""
 
+    most_parts = 10_000
+
     def __init__(self, s3, store: dict, dataset: str) -> None:
         """Say where: `dataset` is the folder within the store's prefix."""
         self._s3, self._bucket, self._folder = s3, store["bucket"], "/".join(filter(None, [store["prefix"], dataset]))
@@ -165,10 +165,18 @@ class Bucket:
         ) as body:
             return body.read()
 
-    def upload(self, name: str, source: BinaryIO, size: int, progress: transfer.Progress) -> None:
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of an object's first part; None where the service knows none of an object that has some."""
+        try:
+            answer = self._s3.head_object(Bucket=self._bucket, Key=self.key(name), PartNumber=1)
+        except ClientError:
+            return None
+        # The ETag of an object that was uploaded in parts ends with their number.
+        return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer["ETag"] else None
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
-        length = transfer.part_bytes(size, _MOST_PARTS)
-        parts = {"multipart_threshold": length, "multipart_chunksize": length, "max_concurrency": transfer.THREADS}
+        parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
         config = TransferConfig(**parts, preferred_transfer_client="classic")
         # Parts that wait are in memory, too.
         config.max_in_memory_upload_chunks = transfer.THREADS

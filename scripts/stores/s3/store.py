@@ -37,13 +37,16 @@ class S3(ObjectStore):
             s3 = client.client(self.spec, endpoint, credentials)
             if self.embedded:
                 client.ensure_bucket(s3, self.spec)
-            done = transfer.provide(client.Bucket(s3, self.spec, dataset), files, say)
+            bucket = client.Bucket(s3, self.spec, dataset)
+            done = transfer.provide(bucket, files, say)
+            part_bytes = transfer.stored_part_bytes(bucket, files)
         local = place.folder / self.spec["bucket"] / self.key(dataset)
         return {
             "location": {"dataset": dataset},
             "local_files": [str(local / entry["name"]) for entry, _ in files] if self.embedded else [],
             "folder": str(place.folder) if self.embedded else None,
             "upload": done,
+            "part_bytes": part_bytes,
         }
 
     def serve(

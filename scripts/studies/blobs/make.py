@@ -23,11 +23,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dataset", required=True, help="the data set's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write")
     parser.add_argument(
-        "--settings", required=True, type=json_object, help='JSON as {"size": "16MiB", "objects": 4, "seed": 1}'
+        "--settings",
+        required=True,
+        type=json_object,
+        help='JSON as {"size": "16MiB", "objects": 4, "seed": 1}; "part_size" is passed on to the stores',
     )
     options = parser.parse_args(argv)
-    found = make(options.settings)
-    write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **found})
+    settings = options.settings
+    parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
+    found = make(settings)
+    write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **parts, **found})
     layout = found["layout"]
     print(f"{options.out}: {layout['objects']} objects of {sizes.text(layout['size_bytes'])}")
     return 0

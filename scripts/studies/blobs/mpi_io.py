@@ -21,7 +21,7 @@ class MpiIo(Independent):
     def __init__(self, comm: MPI.Comm, plan: Plan, reader: posix.Reader, names: list[str], view: memoryview) -> None:
         """Take the posix reader for the file's place and identity, and nothing else of it."""
         super().__init__(comm, plan, reader, names, view)
-        self._collective = "collective" in plan.pattern
+        self._collective = plan.kind.by == "collective"
         self._rounds = comm.allreduce(len(self.gets), MPI.MAX)
         self._file: MPI.File | None = None
         self._path = reader.path(names[0])
@@ -80,7 +80,7 @@ class MpiIo(Independent):
         """Let this process see its own pieces and nothing else, if it has more than one; all do this together."""
         extents = [extent for one in self.gets for extent in one.extents]
         self._begin = extents[0][0] if extents else 0
-        if not self.plan.pattern.endswith("-interleaved"):
+        if self.plan.kind.gives != "pieces":
             return
         shown = MPI.BYTE
         if extents:

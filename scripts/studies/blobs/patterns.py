@@ -18,21 +18,58 @@ from dataclasses import dataclass
 from scripts.lib import sizes
 from scripts.lib.program import Problem
 
-PATTERNS = (
-    "single-file",
-    "multiple-files",
-    "broadcast",
-    "scatter",
-    "sections",
-    "sections-interleaved",
-    "mpi-io",
-    "mpi-io-interleaved",
-    "mpi-io-collective",
-    "mpi-io-collective-interleaved",
-)
-FROM_ONE = ("broadcast", "scatter")
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a pattern gives each process, and how.
+
+    Attributes:
+        gives: "whole" (an object), "section" (a contiguous one) or "pieces" (interleaved).
+        by: "each" (a process reads what it gets), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
+            "collective" (the MPI library reads, for each process by itself or for all together; files only).
+        one_each: the object is the process's own.
+    """
+
+    gives: str
+    by: str = "each"
+    one_each: bool = False
+
+    @property
+    def from_one(self) -> bool:
+        """Whether rank 0 reads for all."""
+        return self.by in ("broadcast", "scatter")
+
+    @property
+    def mpi_io(self) -> bool:
+        """Whether the MPI library reads."""
+        return self.by in ("mpi-io", "collective")
+
+    @property
+    def split(self) -> bool:
+        """Whether each process reads its own part of an object, which may as well be part of an object of its own."""
+        return self.by == "each" and self.gives != "whole"
+
+    @property
+    def once(self) -> bool:
+        """Whether the object's bytes are asked for once, and not by each process."""
+        return self.by != "each" or self.split
+
+
+PATTERNS = {
+    "single-file": Pattern("whole"),
+    "multiple-files": Pattern("whole", one_each=True),
+    "broadcast": Pattern("whole", "broadcast"),
+    "scatter": Pattern("section", "scatter"),
+    "sections": Pattern("section"),
+    "sections-interleaved": Pattern("pieces"),
+    "mpi-io": Pattern("section", "mpi-io"),
+    "mpi-io-interleaved": Pattern("pieces", "mpi-io"),
+    "mpi-io-collective": Pattern("section", "collective"),
+    "mpi-io-collective-interleaved": Pattern("pieces", "collective"),
+}
+FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.from_one)
 # That give each process a whole object; the others give it a section of one.
-WHOLE = ("single-file", "multiple-files", "broadcast")
+WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
 _ALIGNED = 4096
 _PIECES = 8
 
@@ -95,10 +132,12 @@ class Plan:
             Problem: the pattern cannot be read with such operations.
         """
         self.pattern, self.processes, self.size, self.block = pattern, processes, size, block
+        self.kind = PATTERNS[pattern]
+        self._one_each = asked["own"] or self.kind.one_each
         self.own, self._chunk_bytes, self._concurrency = asked["own"], asked["chunk_bytes"], asked["concurrency"]
         self.operation_bytes = self._whole(asked["operation_bytes"])
         self._piece_bytes = self._piece(asked["chunk_bytes"])
-        if pattern == "scatter" and self.operation_bytes < min(block, size):
+        if self.kind.by == "scatter" and self.operation_bytes < min(block, size):
             raise Problem(
                 f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"
                 f" {sizes.text(block)}: choose an operation_size of at least that"
@@ -107,7 +146,7 @@ class Plan:
     @property
     def objects(self) -> int:
         """Return how many objects are needed."""
-        return self.processes if self.own or self.pattern == "multiple-files" else 1
+        return self.processes if self._one_each else 1
 
     @property
     def at_once(self) -> int:
@@ -123,14 +162,14 @@ class Plan:
 
     def operations(self, rank: int) -> list[Operation]:
         """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
-        number = rank if self.own or self.pattern == "multiple-files" else 0
-        if self.pattern == "scatter":
+        number = rank if self._one_each else 0
+        if self.kind.by == "scatter":
             return [Operation(0, tuple(self._section(rank, *piece.extents[0]))) for piece in self.fetched(0)]
         return list(_split(number, self._extents(rank), self.operation_bytes))
 
     def fetched(self, rank: int) -> list[Operation]:
         """Return what a process asks the store for."""
-        if self.pattern not in FROM_ONE:
+        if not self.kind.from_one:
             return self.operations(rank)
         return [] if rank else list(_split(0, [(0, self.size)], self.operation_bytes))
 
@@ -167,9 +206,9 @@ class Plan:
         return self.block * max(1, min(chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
 
     def _extents(self, rank: int) -> list[tuple[int, int]]:
-        if self.pattern in WHOLE:
+        if self.kind.gives == "whole":
             return [(0, self.size)]
-        if not self.pattern.endswith("-interleaved"):
+        if self.kind.gives == "section":
             return self._section(rank, 0, self.size)
         piece = self._piece_bytes
         starts = range(rank * piece, self.size, self.processes * piece)

@@ -50,7 +50,7 @@ class Process:
             "cores": host.usable_cores(set().union(*masks)) if masks else 0,
             "machine": host.facts(file) if masks else None,
             "mpi": _library(),
-            "client": f"MPI-IO of {_library()}" if self._plan.pattern.startswith("mpi-io") else self._reader.client,
+            "client": f"MPI-IO of {_library()}" if self._plan.kind.mpi_io else self._reader.client,
         }
 
     def prepare(self) -> None:
@@ -283,6 +283,6 @@ def _library() -> str:
 
 def _delivery_of(plan: patterns.Plan) -> type[Independent]:
     """Return how the bytes of a pattern get to the processes."""
-    if plan.pattern.startswith("mpi-io"):
+    if plan.kind.mpi_io:
         return MpiIo
-    return dict(zip(patterns.FROM_ONE, (Broadcast, Scatter), strict=True)).get(plan.pattern, Independent)
+    return {"each": Independent, "broadcast": Broadcast, "scatter": Scatter}[plan.kind.by]

@@ -18,10 +18,6 @@ from scripts.studies.blobs.mpi import hosts_of, slots
 # What stores and patterns that are compared each with each have in common, beside the size.
 CONTEXT = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
-# Where each process takes its own part of the bytes of one object, which may lie in an object of its own as well.
-_OF_SECTIONS = ("sections", "sections-interleaved")
-# Where one process, or all together, take the object's bytes once.
-_ONCE = (*_OF_SECTIONS, "broadcast", "scatter")
 _PAGE = 4096
 _START_S = 2
 
@@ -35,7 +31,7 @@ class Blobs(Study):
         objects, iterations = section["data"]["objects"], section["iterations"]
         limits, parts = section["time_limit_s"], mappings(section)
         for part in parts:
-            own = "multiple-files" in part["pattern"] or "own" in part["objects"]
+            own = any(patterns.PATTERNS[name].one_each for name in part["pattern"]) or "own" in part["objects"]
             needed = max(part["processes"]) if own else 1
             for size in part["size"]:
                 if not _at(iterations, size):
@@ -53,16 +49,16 @@ class Blobs(Study):
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        pattern, spec = levels["pattern"], config["stores"][levels["store"]]
+        pattern, spec = patterns.PATTERNS[levels["pattern"]], config["stores"][levels["store"]]
         kind, store = spec["kind"], stores.of(spec)
         if "device" in spec:
             yield "objects cannot be read from a raw device"
         if not store.files:
-            if pattern.startswith("mpi-io"):
+            if pattern.mpi_io:
                 yield f"MPI-IO reads files, not a store of the kind {kind}"
             if levels["cache"] == "direct":
                 yield f"O_DIRECT is for files, not for a store of the kind {kind}"
-        if pattern.startswith("mpi-io"):
+        if pattern.mpi_io:
             if levels["cache"] == "direct":
                 yield "MPI-IO opens its file itself, without O_DIRECT"
             if levels["concurrency"] != "1":
@@ -71,13 +67,13 @@ class Blobs(Study):
             yield "an embedded server is reached from its own machine only, and a hostfile may name others"
         yield from _too_small(levels)
         yield from _too_few_chunks(levels)
-        if levels["objects"] == "own" and pattern not in _OF_SECTIONS:
-            if pattern == "single-file":
-                yield "each process reading an object of its own is the pattern multiple-files"
-            elif pattern == "multiple-files":
-                yield "multiple-files reads an object for each process already"
+        if levels["objects"] == "own" and not pattern.split:
+            if pattern.one_each:
+                yield f"{levels['pattern']} reads an object for each process already"
+            elif pattern.once:
+                yield f"{levels['pattern']} reads one object"
             else:
-                yield f"{pattern} reads one object"
+                yield "each process reading an object of its own is the pattern multiple-files"
         if store.copies:
             yield from _too_large_for_the_sdk(levels)
         limit = object_limits().get(kind)
@@ -108,8 +104,7 @@ class Blobs(Study):
         """
         cell, network = settings["cell"], settings["store"].get("network") or {}
         size, processes = sizes.in_bytes(cell["size"]), int(cell["processes"])
-        once = cell["pattern"] in _ONCE or cell["pattern"].startswith("mpi-io")
-        read = size if once else size * processes
+        read = size if patterns.PATTERNS[cell["pattern"]].once else size * processes
         ceiling = min(read, sizes.in_bytes(cell["operation_size"]) * processes)
         # What needs several operations is read once more to be verified.
         again = read if read > ceiling else 0
@@ -197,21 +192,21 @@ def _too_small(levels: dict[str, str]) -> Iterator[str]:
     operation, block = sizes.in_bytes(levels["operation_size"]), sizes.block_bytes(sizes.in_bytes(levels["size"]))
     if operation < _PAGE:
         yield f"an operation_size of {levels['operation_size']} is smaller than a page"
-    elif levels["pattern"] == "scatter" and operation < block:
+    elif patterns.PATTERNS[levels["pattern"]].by == "scatter" and operation < block:
         yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {levels['size']}"
 
 
 def _share(levels: dict[str, str]) -> int:
     """The bytes of an object that the process with most of them asks for."""
     size = sizes.in_bytes(levels["size"])
-    return -(-size // int(levels["processes"])) if levels["pattern"] in _OF_SECTIONS else size
+    return -(-size // int(levels["processes"])) if patterns.PATTERNS[levels["pattern"]].split else size
 
 
 def _too_few_chunks(levels: dict[str, str]) -> Iterator[str]:
     """Yield that so many chunks cannot be under way at once, as an operation has fewer (interleaved: one a piece)."""
     concurrency, chunk = int(levels["concurrency"]), sizes.in_bytes(levels["chunk_size"])
     chunks = -(-min(sizes.in_bytes(levels["operation_size"]), _share(levels)) // chunk)
-    if concurrency > chunks and not levels["pattern"].endswith("-interleaved"):
+    if concurrency > chunks and patterns.PATTERNS[levels["pattern"]].gives != "pieces":
         has = f"{chunks} chunk{'s' * (chunks != 1)} of {levels['chunk_size']}"
         yield f"{concurrency} chunks at once need as many: what a process asks for at {levels['size']} has {has}"
 

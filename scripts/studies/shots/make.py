@@ -44,13 +44,14 @@ def main(argv: list[str] | None = None) -> int:
         type=json_object,
         help='make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
         '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
-        'or {"files": "folder"}: describe one\'s own files',
+        'or {"files": "folder"}: describe one\'s own files; "part_size" is passed on to the stores',
     )
     options = parser.parse_args(argv)
     settings = options.settings
+    parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
     found = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
     head = {"manifest": 1, "status": "done", "dataset": options.dataset, "data_sha256": data_sha256(found["objects"])}
-    write_json(options.out, head | found)
+    write_json(options.out, head | parts | found)
     layout = found["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} data set reads")
     return 0

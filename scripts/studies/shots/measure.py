@@ -9,10 +9,10 @@ import random
 import statistics
 import time
 
-from scripts.lib import dask_workers, hdf5, host, page_buffer
+from scripts.lib import dask_workers, host, provenance
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.shots import reader
+from scripts.studies.shots import drivers, page_buffer, reader
 
 # Where checksums take more of the total than this, they move into a pass of their own (METHOD 9).
 VERIFY_AT_MOST = 0.03
@@ -29,15 +29,11 @@ def measure(step: Step) -> dict:
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
     cell = settings["cell"]
     workers = workers_of(cell["workers"])
-    access = hdf5.Access(
-        cell["driver"],
-        page_buffer.in_bytes(cell["page_buffer"]),
-        settings["rdcc_nbytes"],
-        settings["store"].get("region", ""),
-        settings["store"].get("anonymous", False),
-    )
+    buffer = page_buffer.in_bytes(cell["page_buffer"])
+    access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
     objects = sampled(settings, manifest, step.job["repeat"])
-    record = {"read": objects}
+    # The same code for all arms, whichever driver an arm has: they are compared.
+    record = {"read": objects, "modules": provenance.package("studies/shots/drivers")}
     for verify in (True, False):
         plan = _Plan(settings["cell"]["access"], objects, manifest, step.job["location"], access, workers, verify)
         record |= _pass(step, plan, workers, timed=True)
@@ -79,7 +75,7 @@ class _Plan:
         objects: list[str],
         manifest: dict,
         location: dict,
-        access: hdf5.Access,
+        access: drivers.Access,
         workers: int,
         verify: bool,
     ) -> None:
@@ -119,7 +115,7 @@ class _Plan:
         for pair in batch:
             entry = self._entry(pair)
             files.setdefault(entry["file"], []).extend(path for path, _, _ in entry["datasets"])
-        return tuple((hdf5.address_of(self._location, name), tuple(paths)) for name, paths in files.items())
+        return tuple((drivers.address_of(self._location, name), tuple(paths)) for name, paths in files.items())
 
     def _units(self, batch: list[tuple[str, str]]) -> int:
         return len({shot for shot, _ in batch})
@@ -128,11 +124,11 @@ class _Plan:
 def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
     """Start the workers, read all objects once, and return seconds, samples, work and effective settings."""
     with dask_workers.cluster(workers) as (cluster, cluster_start):
-        empty = [reader.Batch(number, "", (), 0, hdf5.Access("sec2", 0, 0), False) for number in range(workers)]
+        empty = [reader.Batch(number, "", (), 0, plan.access, False) for number in range(workers)]
         # The first empty tasks import what the workers need, the second are the harness's own cost.
         cluster.map(reader.nothing, empty)
         null = _null_cost(cluster, plan, empty)
-        library = cluster.each(hdf5.versions)
+        library = cluster.each(drivers.of(plan.access.driver).versions)
         cluster.each(reader.lines)
         cluster.each(dask_workers.forget_executed)
         if timed:

@@ -1,12 +1,13 @@
 """The Dask task of the shots study: opens files, reads signals with their scales, and accounts for what it did."""
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from scripts.lib import hdf5
+from scripts.studies.shots import drivers
 from scripts.studies.shots.files import fingerprint
 
 _lines: list[str] = []
@@ -29,7 +30,7 @@ class Batch:
     object_id: str
     files: tuple[tuple[str, tuple[str, ...]], ...]
     units: int
-    access: hdf5.Access
+    access: drivers.Access
     verify: bool
 
 
@@ -49,17 +50,17 @@ def read(batch: Batch) -> dict:
     first = rest = verify = 0.0
     count = logical = 0
     facts: list[dict] = []
+    driver = drivers.of(batch.access.driver)
     start = clock()
     for address, paths in batch.files:
         before = clock()
-        plist = hdf5.access_list(batch.access)
-        with hdf5.open_file(address, plist) as file:
+        with contextlib.closing(driver.open(address, batch.access)) as file:
             opened = clock()
             opens.append(opened - before)
-            facts.append(hdf5.effective(file))
+            facts.append(file.effective())
             for path in paths:
                 began = clock()
-                values = file[path][()]
+                values = file.read(path)
                 ended = clock()
                 count += 1
                 if count == 1:

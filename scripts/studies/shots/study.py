@@ -5,11 +5,10 @@ from pathlib import Path
 
 from scripts.frame import checks
 from scripts.frame.study import Study, mappings
-from scripts.lib import cache, page_buffer
+from scripts.lib import cache
 from scripts.lib.program import Problem
-
-# What a driver of HDF5 can open.
-_STORE_OF_DRIVER = {"sec2": "posix", "ros3": "s3"}
+from scripts.stores import store as stores
+from scripts.studies.shots import drivers, page_buffer
 
 
 class Shots(Study):
@@ -18,16 +17,17 @@ class Shots(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
-        from scripts.building.sources import wheel_has_ros3
+        from scripts.building.sources import pinned
 
-        driver, store = levels["driver"], config["stores"][levels["store"]]
+        driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
         library = config["libraries"][levels["library"]]
-        if store["kind"] != _STORE_OF_DRIVER[driver]:
-            yield f"driver {driver} does not read a {store['kind']} store"
+        has = library["kind"] != "wheel" or pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"])
+        if not driver.reads(stores.of(store)):
+            yield f"driver {levels['driver']} does not read a {store['kind']} store"
         if "device" in store:
             yield "files cannot be read from a raw device"
-        if driver == "ros3" and library["kind"] == "wheel" and not wheel_has_ros3(library["hdf5"]):
-            yield f"{levels['library']} is a wheel, which has no ROS3"
+        if driver.optional and not has:
+            yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own files, where they are named."""
@@ -78,8 +78,8 @@ class Shots(Study):
         if driver := settings["cell"].get("driver"):
             if effective.get("driver") != driver:
                 reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
-            if driver == "ros3" and not effective.get("ros3"):
-                reasons.append("the library has no ROS3")
+            if drivers.of(driver).optional and not effective.get(driver):
+                reasons.append(f"the library has no {driver.upper()}")
         reasons += checks.uncounted(record, settings)
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
@@ -149,9 +149,9 @@ def _cache(pages: dict) -> list[str]:
 def _settings(effective: dict, level: str) -> list[str]:
     reasons = []
     asked = page_buffer.in_bytes(level)
-    if reason := page_buffer.ignored(asked, effective["page_buffer_bytes"], effective["page_size"]):
+    if reason := page_buffer.ignored(asked, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)):
         reasons.append(reason)
-    if (asked := effective.get("rdcc_nbytes_asked")) != effective.get("rdcc_nbytes"):
+    if "rdcc_nbytes" in effective and (asked := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
         reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {asked}")
     if effective.get("workers") != effective.get("workers_asked"):
         reasons.append(f"{effective['workers']} workers were alive, {effective['workers_asked']} asked")

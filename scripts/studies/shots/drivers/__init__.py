@@ -1,0 +1,90 @@
+"""How shot files are opened: a module for each driver, named as its level of the factor `driver`.
+
+A module declares its driver as `DRIVER` and imports at its top nothing that reads files: plans ask it, too.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from scripts.stores.store import Store
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a cell asks for files to be opened.
+
+    Attributes:
+        driver: name of the driver.
+        page_buffer: bytes asked for; page_buffer.UNSET leaves the library's default, which is not the same as 0.
+        rdcc_nbytes: chunk cache of each dataset, bytes.
+        store: the store's entry in the configuration; credentials are in the environment.
+    """
+
+    driver: str
+    page_buffer: int
+    rdcc_nbytes: int
+    store: dict = field(default_factory=dict)
+
+
+class File(Protocol):
+    """An open file."""
+
+    def read(self, path: str) -> "np.ndarray":
+        """Return all values of the dataset at `path`."""
+
+    def effective(self) -> dict:
+        """Return what holds for the file, read back and not copied from the request (METHOD 10).
+
+        `driver` is always there; `page_buffer_bytes`, `rdcc_nbytes`, `paged` and `page_size` are where they are known.
+        A driver that does not tell of a page buffer has none.
+        """
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Driver(ABC):
+    """A way to open files.
+
+    Attributes:
+        optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
+    """
+
+    optional = False
+
+    @abstractmethod
+    def reads(self, store: "Store") -> bool:
+        """Return whether it reads a store of this kind."""
+
+    @abstractmethod
+    def open(self, address: str, access: Access) -> File:
+        """Open the file at a path or URL for reading; the time that this takes is that of an open.
+
+        Raises:
+            Problem: the library or the environment lacks what it needs.
+        """
+
+    def versions(self) -> dict:
+        """Return what this process reads with: {"hdf5", "h5py", "numpy", "python"}, and whether it has the driver.
+
+        It is called in each process before anything is timed and imports what `open` needs.
+        """
+        from scripts.studies.shots import hdf5
+
+        return hdf5.versions()
+
+
+def of(name: str) -> Driver:
+    """Return the driver of a level of the factor `driver`."""
+    return importlib.import_module(f"{__name__}.{name}").DRIVER
+
+
+def address_of(location: dict, name: str) -> str:
+    """Return the path or URL of the file `name` at a location: {"folder"} or {"url"}."""
+    return f"{location['url']}/{name}" if "url" in location else str(Path(location["folder"]) / name)

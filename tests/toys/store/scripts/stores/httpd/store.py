@@ -1,0 +1,64 @@
+"""A folder, and the server that gives its files away."""
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterable, Set
+from pathlib import Path
+from typing import IO
+
+from scripts.lib.program import Problem
+from scripts.stores import transfer
+from scripts.stores.bare import Address
+from scripts.stores.httpd import server
+from scripts.stores.reading import Access, Reader
+from scripts.stores.servers import Served
+from scripts.stores.store import Place, Store
+
+
+class Httpd(Store):
+    """A folder of this machine, read over HTTP without credentials."""
+
+    service = server = "HTTP"
+
+    def provide(self, dataset: str, files: list[transfer.File], place: Place, say: transfer.Say) -> dict:
+        """Put files into the folder, or make them there."""
+        folder = place.folder / dataset
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry, path in files:
+            target = folder / entry["name"]
+            with transfer.opened(entry, path) as source, open(target, "wb") as copy:
+                shutil.copyfileobj(source, copy)
+            with open(target, "rb") as copy:
+                if hashlib.file_digest(copy, "sha256").hexdigest() != entry["sha256"]:
+                    raise Problem(f"{target} reads back differently than it was written")
+            say(f"put {target}")
+        local = [str(folder / entry["name"]) for entry, _ in files]
+        return {"location": {"dataset": dataset}, "local_files": local, "folder": str(place.folder)}
+
+    def serve(
+        self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
+    ) -> contextlib.AbstractContextManager[Served]:
+        """Serve the datasets that are folders in `folder`."""
+        return server.serve(folder, log)
+
+    def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
+        """Return the URL of the dataset; nobody asks for credentials."""
+        return {"url": f"{served.endpoint}/{provision['location']['dataset']}"}, env
+
+    def reader(self, location: dict, access: Access) -> Reader:
+        """Return what reads ranges of objects."""
+        from scripts.stores.httpd import reader
+
+        return reader.Reader(location, access)
+
+    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+        """Return the URLs, which need no signature."""
+        return {name: (f"{location['url']}/{name}", {}) for name in names}
+
+    def limits(self, file_systems: Set[str]) -> str:
+        """Return what its figures say nothing about."""
+        return "a server written in Python on the loopback of the same machine; not a verdict for any other"
+
+
+KINDS = {"httpd": Httpd}

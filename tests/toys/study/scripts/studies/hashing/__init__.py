@@ -1,0 +1,1 @@
+"""A study that is as small as one can be."""
