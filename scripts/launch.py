@@ -70,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         "--cores",
         str(arguments.cores),
         f"--configfile={arguments.configfile}",
+        f"--logger-benchmark-reports=reports/{config['run']}",
     ]
     _expect_alone()
     _unlock(command)
