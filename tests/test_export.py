@@ -1,14 +1,18 @@
 """The long table of a run: what `make export` writes, and what reading it as the documentation says gives."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from xml.etree.ElementTree import parse
 
 import pandas as pd
 import pytest
 from conftest import ROOT, program
 
-from tests import blobs_tables, volumes_records
+from scripts.report import notebook
+from tests import blobs_tables, browser, volumes_records
+from tests.pages import Links
 from tests.records import FEW, at, failed, synthetic_cells, write_synthetic_run
 
 DOCUMENT = (ROOT / "docs/results.md").read_text(encoding="utf-8")
@@ -152,3 +156,42 @@ def test_a_run_without_records_is_one_line(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("problem: results/nothing has no records; measure first")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def start(once, exported) -> Path:
+    """Return the page that the notebook to start with makes of the exported run."""
+
+    def make(folder: Path) -> None:
+        table = exported / "results/synthetic/export/synthetic.parquet"
+        given = ["--notebook", "notebooks/start.ipynb", "--table", str(table), "--out", str(folder / "start.html")]
+        assert notebook.main(given) == 0
+
+    return once("start", make) / "start.html"
+
+
+def test_the_notebook_to_start_with_reads_as_the_documentation_does():
+    cells = json.loads((ROOT / "notebooks/start.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert CODE[0].strip() in ["".join(cell["source"]).strip() for cell in cells]
+    assert max(len(cell["source"]) for cell in cells) <= 8
+
+
+def test_the_notebook_to_start_with_is_markdown_with_its_code_and_pictures(start):
+    text = start.with_suffix(".md").read_text(encoding="utf-8")
+    assert "def read(path, **chosen):" in text
+    pictures = re.findall(r"!\[[\w -]+\]\((start_files/\w+\.svg)\)", text)
+    assert pictures == [f"start_files/{name}.svg" for name in ("runtime", "speedup", "boxes")]
+    assert all(parse(start.parent / one).getroot().tag.endswith("svg") for one in pictures)
+
+
+@pytest.mark.skipif(not browser.browser(), reason="there is no Chromium to look at the page with")
+def test_the_notebook_to_start_with_is_a_page_that_asks_the_network_for_nothing(start):
+    links = Links(start.read_text(encoding="utf-8"))
+    assert links.elsewhere == []
+    assert links.policy.startswith("default-src 'none'; script-src 'sha256-")
+    code = "getComputedStyle(document.querySelector('pre.code')).display"
+    seen = browser.visit(start, code)
+    assert seen.seen == {"panels": 3, "drawn": 3, "tall": True, "wide": seen.seen["wide"]}
+    assert seen.seen["wide"] > 800
+    assert (seen.errors, seen.answer) == ([], "block")
+    assert [url for url in seen.requests if not url.startswith("data:")] == [start.resolve().as_uri()]
