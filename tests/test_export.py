@@ -195,3 +195,5 @@ def test_the_notebook_to_start_with_is_a_page_that_asks_the_network_for_nothing(
     assert seen.seen["wide"] > 800
     assert (seen.errors, seen.answer) == ([], "block")
     assert [url for url in seen.requests if not url.startswith("data:")] == [start.resolve().as_uri()]
+    paper = "[...document.querySelectorAll('img.paper')].map((one) => one.naturalWidth > 100 && one.clientWidth > 100)"
+    assert browser.visit(start, paper, media="print").answer == [True] * 3, "paper has the pictures"

@@ -15,7 +15,7 @@ from IPython.display import display
 from scripts.lib.program import replacing
 from scripts.report.markup import link, markdown_line
 from scripts.report.plot import COLOURS
-from scripts.report.plot_html import FONT, loader
+from scripts.report.plot_html import FONT, loader, packed
 
 HEIGHT = 380
 _GREY, _LINE = "#5c6370", "#dfe1e5"
@@ -66,12 +66,13 @@ class Figures:
             name: of the picture's file.
             title: what the figure shows, below it.
         """
-        html = self._interactive(_of("bokeh", draw))
-        self._picture(_of("matplotlib", draw), self._files / f"{name}.svg")
-        picture = markdown_line(link(title, f"{self._files.name}/{name}.svg"))
-        caption = f"<figcaption>{escape(title)}.</figcaption>"
-        shown = {"text/html": f"<figure>{html}{caption}</figure>", "text/markdown": f"!{picture}\n\n{title}."}
-        display(shown, raw=True)
+        html, path = self._interactive(_of("bokeh", draw)), self._files / f"{name}.svg"
+        self._picture(_of("matplotlib", draw), path)
+        # On paper the picture stands in its place.
+        html += f'<img class="paper" alt="" data-svg="{packed(path.read_text(encoding="utf-8"))}">'
+        html = f"<figure>{html}<figcaption>{escape(title)}.</figcaption></figure>"
+        picture = markdown_line(link(title, f"{self._files.name}/{path.name}"))
+        display({"text/html": html, "text/markdown": f"!{picture}\n\n{title}."}, raw=True)
 
     def _interactive(self, plot: Dimensioned) -> str:
         axes = BokehRenderer.get_plot_state(plot)
