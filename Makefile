@@ -13,7 +13,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 	--no-annotate --no-header --upgrade
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import check plan again test bench lock format
+.PHONY: help setup run quick import check plan again export test bench lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -44,6 +44,9 @@ plan: setup ## list the cells, what is left out and why, and what it costs
 again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
 	@test -n "$$CELL" || { echo "Say which: make again CELL=<beginning of a name that make plan lists>"; exit 2; }
 	@$(LAUNCH) --again="$$CELL"
+
+export: setup ## all that a run observed as one long table, Parquet and CSV: results/<run>/export/
+	@.venv/bin/python -sE -m scripts.export $(CONFIGFILE) --run="$$RUN"
 
 test: setup ## lint, format, and all tests on real servers
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

@@ -70,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         "--cores",
         str(arguments.cores),
         f"--configfile={arguments.configfile}",
+        f"--logger-benchmark-reports=reports/{config['run']}",
     ]
     _expect_alone()
     _unlock(command)
@@ -188,8 +189,8 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
         done = [record for n in repeats if (record := _done(folder / f"repeat={n}.json", config["run"], study))]
         to_do = len(repeats) - (0 if folder in again else len(done))
         guess = program.estimate(cell.settings)
-        own = [record["step_seconds"] for record in done if "step_seconds" in record] or before.get(cell.name)
-        if own:
+        own = [took for record in done if (took := _took_here(record))]
+        if own := own or before.get(cell.name):
             seconds, basis = statistics.median(own), "as before"
         elif alike := before.get(matrix.digest(cell.settings["store"])):
             seconds, basis = statistics.median(alike), f"as cells on {cell.levels['store']} before"
@@ -209,18 +210,25 @@ def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
 def _seconds_before(study: str) -> dict[str, list[float]]:
     """Return what steps of a study took on this machine, in seconds, by the name of their cell and a hash of its store.
 
-    Of each cell in results/ one record is read: a plan may have thousands.
+    They are those of the last session in which there were any. Of each cell in results/ one record is read: a plan may
+    have thousands.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):
             with contextlib.suppress(Problem):
                 record = read_json(path)
-                if "step_seconds" in record and record["host"].get("node") == platform.node():
-                    for place in (cell.name, matrix.digest(record["settings"]["store"])):
-                        found.setdefault(place, []).append(record["step_seconds"])
+                if took := _took_here(record):
+                    store = (record.get("settings") or {}).get("store")
+                    for place in (cell.name, matrix.digest(store)):
+                        found.setdefault(place, {}).setdefault(record.get("session", ""), []).append(took)
                     break
-    return found
+    return {place: sessions[max(sessions)] for place, sessions in found.items()}
+
+
+def _took_here(record: dict) -> float | None:
+    """Return the seconds that the step of a record took; None where it was not on this machine, or is not known."""
+    return record.get("step_seconds") if record.get("host", {}).get("node") == platform.node() else None
 
 
 def builds(config: dict, names: list[str]) -> dict[str, int]:

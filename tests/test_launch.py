@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -42,7 +43,7 @@ FIGURES = {
     "seconds": {"total": 1.0},
     "work": {},
     "samples": [],
-    "host": {},
+    "host": {"node": platform.node()},
     "provenance": {"code_sha256": "c0de"},
 }
 
@@ -87,21 +88,32 @@ def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_mo
     assert records(measured) == before
 
 
+def rewritten(clone: Path, run: str, pattern: str, **changes: object) -> None:
+    for path in (clone / "results" / run / "shots/records").glob(f"{pattern}/*.json"):
+        path.write_text(json.dumps(artefact(path) | changes), encoding="utf-8")
+
+
 def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measured, tmp_path):
-    told = program("launch", "--plan", "--run", "second", cwd=measured)
-    *_, total = told.stdout.splitlines()
+    def plan(**options: object) -> list[str]:
+        return program("launch", "--plan", "--run", "second", cwd=measured, **options).stdout.splitlines()
+
+    rewritten(measured, "small", "*", host={"node": "elsewhere"})
+    *told, total = plan()
     assert total.startswith("in all: 2 cells, 4 records: about ")
     assert total.endswith("report: reports/second/index.html")
-    assert told.stdout.count("s each (estimated)") == 2
-    here = {"host": {"node": platform.node()}, "settings": {"store": {"kind": "posix"}}, "step_seconds": 7.0}
-    for path in (measured / "results/small/shots/records").glob("*_cold*/*.json"):
-        path.write_text(json.dumps(artefact(path) | here), encoding="utf-8")
-    told = program("launch", "--plan", "--run", "second", cwd=measured, env=os.environ | {"XDG_CACHE_HOME": tmp_path})
-    cold, warm = told.stdout.splitlines()[:2]
+    assert len([line for line in told if line.endswith("s each (estimated)")]) == 2, "another machine tells nothing"
+    here = {"host": {"node": platform.node()}, "settings": {"store": {"kind": "posix"}}}
+    rewritten(measured, "small", "*_cold*", **here, step_seconds=7.0, session="2026-11-20T08:00:00Z")
+    cold, warm, *_, total = plan(env=os.environ | {"XDG_CACHE_HOME": tmp_path})
     assert "_cold" in cold
-    assert "  2 to do    7.0 s each (as before)" in cold
-    assert "  2 to do    7.0 s each (as cells on disk before)" in warm
-    assert "about 48 s, of which 20 s build wheel-2.0.0; " in told.stdout
+    assert cold.endswith("  2 to do    7.0 s each (as before)")
+    assert warm.endswith("  2 to do    7.0 s each (as cells on disk before)")
+    assert "about 48 s, of which 20 s build wheel-2.0.0; " in total
+    shutil.copytree(measured / "results/small", measured / "results/later")
+    rewritten(measured, "later", "*_cold*", step_seconds=9.0, session="2026-11-21T08:00:00Z")
+    cold, warm = plan()[:2]
+    assert cold.endswith("  9.0 s each (as before)"), "the last run tells"
+    assert warm.endswith("  9.0 s each (as cells on disk before)")
 
 
 def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):

@@ -63,11 +63,12 @@ def run(folder: Path, *options: str) -> tuple[int, list[str]]:
     return done.returncode, [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in done.stdout.splitlines()]
 
 
-def run_in_terminal(folder: Path, kind: str) -> tuple[int, str]:
+def run_in_terminal(folder: Path, kind: str, *options: str) -> tuple[int, str]:
     """Run the workflow in `folder` in a terminal of this kind; return its exit status and all that it was sent."""
     ours, theirs = pty.openpty()
     environment = {**ENVIRONMENT, "TERM": kind, "COLUMNS": "100", "LINES": "30"}
-    process = subprocess.Popen(COMMAND, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    command = [*COMMAND, *options]
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     sent = b""
     try:
@@ -131,6 +132,28 @@ def test_a_page_is_named_when_it_can_be_read_and_at_the_end(tmp_path):
     assert [lines[number] for number in pages] == ["    page: reports/shots.html", "    page: reports/index.html"]
     assert [lines[number - 1][:14] for number in pages] == ["done     shots", "done     index"]
     assert re.fullmatch(r"after [\d.]+ s: 3 of 3 jobs; report: reports/index\.html", lines[-1])
+
+
+def test_the_sentences_of_all_pages_are_told_at_the_end_and_where_nothing_is_left_to_do(tmp_path):
+    answers = {"title": "Parallel input", "headline": "\x01From disk, \x03pread\x06 was 2.0× as fast" + " as S3" * 20}
+    (tmp_path / "left.json").write_text(json.dumps(answers | {"headline": f"{answers['headline']}.\x02"}))
+    pages = 'rule pages:\n    output: "reports/blobs.html", "reports/blobs_answers.json"\n'
+    pages += '    shell: "cp left.json {output[1]}; touch {output[0]}"\n'
+    index = (
+        "rule index:\n    input: rules.pages.output\n    output: 'reports/index.html'\n    shell: 'touch {output}'\n"
+    )
+    (tmp_path / "Snakefile").write_text(f"{pages}{index}")
+    sentence = f"Parallel input: From disk, pread was 2.0× as fast{' as S3' * 20}."
+    made = run(tmp_path, "--", "index")[1]
+    assert made[-3:-1] == [sentence, "    page: reports/blobs.html"]
+    assert made[-1].endswith("; report: reports/index.html")
+    done = run(tmp_path, "--logger-benchmark-reports", "reports", "index")[1]
+    assert done[-3:] == [sentence, "    page: reports/blobs.html", "report: reports/index.html"]
+    assert sentence not in run(tmp_path, "--forceall", "pages")[1], "the report of all studies is not there yet"
+    _, sent = run_in_terminal(tmp_path, "xterm", "--forceall", "index")
+    lines = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", sent).replace("\r", "").splitlines()
+    (first,) = [number for number, line in enumerate(lines) if line.startswith("Parallel input: ")]
+    assert " ".join(lines[first : first + 2]) == sentence, "as wide as the terminal, between words"
 
 
 def test_a_cause_of_many_failures_is_told_once(workflow):

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
 import pytest
 import yaml
 from batteries import until
-from conftest import ROOT, processes_of, program
+from conftest import ROOT, artefact, processes_of, program
 from small_runs import SINGLE, SNAKEMAKE, TINY, launch, planned, records, snakemake, write
 
 from scripts.benchmarks.fio_results import Battery, write_battery
@@ -78,6 +79,16 @@ def test_the_page_of_a_study_can_be_read_before_the_next_study_is_measured(clone
     first = next(number for number, line in enumerate(said) if "started  measure volumes" in line)
     assert page < first
     assert said[-1].endswith("; report: reports/tiny/index.html")
+    answers = []
+    for study in ("shots", "volumes"):
+        left = artefact(clone / f"reports/tiny/{study}_answers.json")
+        sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {left['headline']}")
+        answers += [sentence, f"    page: reports/tiny/{study}.html"]
+    assert [line.partition(" ")[2] for line in said[-5:-1]] == answers
+    again = launch(clone)
+    assert "Nothing to be done" in again.stderr
+    end = [line.partition(" ")[2] for line in again.stderr.splitlines()[-5:]]
+    assert end == [*answers, "report: reports/tiny/index.html"]
 
 
 def test_results_of_fio_are_reported_without_measuring_anything(clone):

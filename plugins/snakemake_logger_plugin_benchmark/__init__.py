@@ -8,15 +8,19 @@ complete log in .snakemake/log and the output of a dry run are Snakemake's own.
 import os
 import re
 import sys
+import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import ERROR, WARNING, LogRecord
+from pathlib import Path
 
+from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter, is_quiet_about
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, time_left
+from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left
 
 SILENT_EVENTS = {
     LogEvent.WORKFLOW_STARTED,
@@ -34,6 +38,7 @@ SILENT_MESSAGES = (
     "Group jobs: inactive",
     "Elapsed time: ",
 )
+INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold red"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -47,6 +52,15 @@ class Job:
     started: float
     outputs: list[str]
     logs: list[str]
+
+
+@dataclass
+class LogHandlerSettings(LogHandlerSettingsBase):
+    """Options of Snakemake's for this display."""
+
+    reports: str = field(
+        default="", metadata={"help": "Folder of the pages whose answers are told where nothing is left to do"}
+    )
 
 
 class LogHandler(LogHandlerBase):
@@ -95,11 +109,22 @@ class LogHandler(LogHandlerBase):
         """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""
         if self.screen:
             self.screen.stop()
-        if any(self.counts.values()) and not self.quiet("progress"):
-            report = f"; report: {self.page}" if self.page else ""
-            self.say(f"after {clock(time.time() - self.began)}: {self.so_far()}{report}")
-        self.counts = dict.fromkeys(self.counts, 0)
+        if not self.quiet("progress"):
+            self.answers()
+            told = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
+            told += [f"report: {self.page}"] if self.page else []
+            if told:
+                self.say("; ".join(told))
+        self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
+
+    def answers(self) -> None:
+        """Show the sentence that opens each study's page, once the page of all studies is there."""
+        page = Path(self.page)
+        for sentence, path in sentences(page.parent) if page.name == INDEX else ():
+            width = self.screen.console.width if self.screen else sys.maxsize
+            self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
+            self.say(f"    page: {path}")
 
     def on_run_info(self, record: LogRecord) -> None:
         """Take the number of jobs of each rule, before the first job starts."""
@@ -150,6 +175,8 @@ class LogHandler(LogHandlerBase):
     def on_other(self, record: LogRecord) -> None:
         """Show any other record, unless it is routine."""
         text = self.formatter.format(record)
+        if text == NOTHING_TO_BE_DONE_MSG and self.settings and self.settings.reports:
+            self.page = f"{self.settings.reports}/{INDEX}"
         routine = getattr(record, "event", None) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
         if record.levelno >= WARNING:
             self.say(text, "red" if record.levelno >= ERROR else "yellow")

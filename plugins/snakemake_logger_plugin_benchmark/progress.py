@@ -1,8 +1,9 @@
 """What is said about jobs: how one ended, how long the others will take, an error in one line."""
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
 def plain(name: str) -> str:
     """Return the name of an input or output as Snakemake's log has it, without its flags."""
     return FLAGS.sub("", name)
+
+
+def sentences(reports: Path) -> Iterator[tuple[str, str]]:
+    """Yield the sentence that opens each study's page in a folder, after the page's title, and the page's path.
+
+    A page leaves them beside it; what cannot be read is left out.
+    """
+    for path in sorted(reports.glob("*_answers.json")):
+        with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+            study = json.loads(path.read_bytes())
+            yield f"{study['title']}: {study['headline']}", str(path).replace("_answers.json", ".html")
 
 
 def one_line(text: str, exception: str) -> str:

@@ -206,6 +206,16 @@ def expect_sound(record: dict, name: str, remedy: str = "") -> None:
         raise Problem(f"{name}: {what} must {rule}, it is {shown}{remedy}") from None
 
 
+def of_samples() -> dict[str, dict]:
+    """Return the columns of samples that the schema of records names, each with its part of it."""
+    return _schema()["then"]["properties"]["samples"]["items"]["properties"]
+
+
+@cache
+def _schema() -> dict:
+    return yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+
+
 @cache
 def _check() -> Callable[[dict], dict]:
-    return fastjsonschema.compile(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")), use_default=False)
+    return fastjsonschema.compile(_schema(), use_default=False)

@@ -67,12 +67,21 @@ def write_text(path: Path | str, text: str) -> None:
     Raises:
         Problem: the folder is read-only or the disk is full.
     """
+    with replacing(path) as part, open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def replacing(path: Path | str) -> Iterator[Path]:
+    """Give a name for what becomes `path` at the end of the block, forced to the disk; after an error it is gone.
+
+    Raises:
+        Problem: the folder is read-only or the disk is full.
+    """
     path = Path(path)
     with _part(path) as part:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield part
+        sync(part)
         part.replace(path)
 
 

@@ -23,6 +23,8 @@ def main(argv: list[str] | None = None) -> int:
     given = _arguments(argv)
     if given.index:
         parameters = {"answers": [str(path) for path in given.answers]}
+    elif given.table:
+        parameters = {"table": str(given.table)}
     else:
         parameters = {"tables": str(given.tables), "facts": str(given.facts or ""), "study": given.study}
     build(given.notebook, parameters, given.out.resolve())
@@ -61,10 +63,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--facts", type=Path, help="JSON: run, machine, libraries, stores, settings, question, limits")
     parser.add_argument("--index", action="store_true", help="build the page that opens with all studies' answers")
     parser.add_argument("--answers", type=Path, nargs="+", default=[], help="with --index: a JSON a study")
+    parser.add_argument("--table", type=Path, help="the long table of a run, for a notebook that reads that alone")
     given = parser.parse_args(argv)
     if given.index and not given.answers:
         parser.error("--index needs --answers")
-    if not given.index and not given.tables:
+    if not (given.index or given.tables or given.table):
         parser.error("--tables is missing")
     return given
 
@@ -142,7 +145,10 @@ def _markdown(notebook) -> str:
     from traitlets.config import Config
 
     priority = {"display_data_priority": ["text/markdown", "text/plain"]}
-    exporter = MarkdownExporter(exclude_input=True, config=Config(NbConvertBase=priority))
+    # A page is about what was found; of a notebook to learn from the code is shown, too.
+    exporter = MarkdownExporter(
+        exclude_input=not notebook.metadata.get("show_code"), config=Config(NbConvertBase=priority)
+    )
     text, _ = exporter.from_notebook_node(_shown(notebook))
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]

@@ -1,0 +1,173 @@
+"""Writes all observations of a run as one long table, Parquet and CSV, for others to read (docs/results.md)."""
+
+import argparse
+import contextlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from scripts import gather
+from scripts.frame import config as configuration
+from scripts.frame import records
+from scripts.frame import study as studies
+from scripts.lib import sizes
+from scripts.lib.program import Problem, replacing, run
+
+# The parts of a record whose numbers are observations, and those that say under which circumstances.
+_OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling")
+_CIRCUMSTANCES = ("effective", "host", "provenance")
+# A name carries its unit (METHOD 16); those of a published study say "time".
+_UNITS = {
+    **{r"mib_s$": "MiB/s", r"_ms$": "ms", r"(_s|time)$": "s", r"bytes": "bytes", r"gib": "GiB"},
+    **{r"iops$": "IOPS", r"percent$": "%"},
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write results/<run>/export/<run>.parquet and .csv."""
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.export", description=__doc__)
+    parser.add_argument("--configfile", required=True, help="the configuration, which names the run")
+    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
+    arguments = parser.parse_args(argv)
+    name = configuration.load(arguments.configfile, {"run": arguments.run} if arguments.run else {})["run"]
+    results = Path("results", name)
+    table = observations(results)
+    if table.empty:
+        raise Problem(f"{results} has no records; measure first (make run), or name another run: make export RUN=…")
+    folder = results / "export"
+    with replacing(folder / f"{name}.parquet") as part:
+        table.to_parquet(part, index=False)
+    with replacing(folder / f"{name}.csv") as part:
+        table.to_csv(part, index=False, lineterminator="\n")
+    told = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
+    print(f"{folder}/{name}.parquet and .csv: {told}; docs/results.md says how to read them")
+    return 0
+
+
+def observations(results: Path) -> pd.DataFrame:
+    """Return the long table of a run: one row per observation, and one without a value for a record that has none.
+
+    Args:
+        results: the run's folder in results/.
+
+    Returns:
+        run, study, cell, factors…, repeat; part (of the record; `samples` are of one task, iteration or job each),
+        metric, value, unit; sample (from 1, within its record) and what else tells samples apart; valid, reasons; then
+        what is known of the record: `<factor>_bytes` of levels that are sizes, and what stood in its settings, held
+        while it was measured, and is known of machine, versions and commit: `settings_…`, `effective_…`, `host_…`,
+        `provenance_…`. Texts are categories, as those of a record stand in each of its rows; an empty one is missing.
+    """
+    kept = [(study, one) for study in studies.names() for one in _kept(results, study)]
+    if not kept:
+        return pd.DataFrame()
+    levels = list(dict.fromkeys(factor for _, one in kept for factor in one.levels))
+    about = pd.DataFrame([{"run": results.name, "study": study, **_about(study, one)} for study, one in kept])
+    about = about.replace("", None).assign(**_sizes(about[levels])).convert_dtypes()
+    observed = _observed([one.record or {} for _, one in kept])
+    table = about.join(observed).reset_index(drop=True)
+    table = table.assign(**table.select_dtypes(["object", "string"]).astype("string").astype("category"))
+    first = ["run", "study", "cell", *levels, "repeat", *observed.columns, "valid", "reasons"]
+    return table[[*first, *table.columns.difference(first, sort=False)]]
+
+
+@cache
+def unit_of(part: str, metric: str) -> str:
+    """Return the unit of a metric, which its part of the record or its name says; "1" of counts and shares."""
+    found = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
+    return "s" if part == "seconds" else next(found, "1")
+
+
+def _kept(results: Path, study: str) -> Iterator[records.Kept]:
+    """Yield the records of a study, measured and imported."""
+    folder = results / study
+    if (folder / "matrix.csv").is_file():
+        yield from gather.read(folder, results.name, study)[1]
+    if (path := folder / "imported.json").is_file():
+        for record in studies.of(study).imported(path).get("records", []):
+            if records.is_sound(record):
+                yield records.Kept(record["name"], record["cell"], record["repeat"], path, record)
+
+
+def _about(study: str, one: records.Kept) -> dict[str, Any]:
+    """Return what holds for all observations of a record: its place, whether it counts, and the circumstances."""
+    record = one.record or {"status": "failed"}
+    reasons = records.faults(record) if one.record else [one.problem]
+    texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
+    settings = {key: value for key, value in (record.get("settings") or {}).items() if key not in ("study", "cell")}
+    flat = {part: (record.get(part) or {}).items() for part in _CIRCUMSTANCES}
+    flat = {part: {key: value for key, value in items if not isinstance(value, dict)} for part, items in flat.items()}
+    place = {"cell": one.cell, **_levels(study, one), "repeat": one.repeat}
+    told = {"valid": not reasons, "reasons": "; ".join(map(str, reasons))}
+    return texts | place | told | dict(_leaves({"settings": settings, **flat}, "_"))
+
+
+def _levels(study: str, one: records.Kept) -> dict[str, str | int | None]:
+    """Return the levels of a record, counts as numbers; one such as "2x" is what it was on that machine."""
+    in_force = (one.record or {}).get("effective") or {}
+    counts = {name for name, factor in configuration.factors(study).items() if _is_count(factor["items"])}
+    return {
+        name: level if name not in counts else int(level) if level.isdecimal() else in_force.get(name)
+        for name, level in one.levels.items()
+    }
+
+
+def _is_count(items: dict) -> bool:
+    return any(one.get("type") == "integer" for one in (items, *items.get("anyOf", ())))
+
+
+def _sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the factors with levels such as "64MiB" in bytes; a level that is no size, such as "unset", is missing."""
+    return {
+        f"{name}_bytes": column.map(_bytes)
+        for name, column in levels.items()
+        if column.astype("string").str.fullmatch(r"\d+[KMGT]iB").any()
+    }
+
+
+def _bytes(level: Any) -> int | None:
+    with contextlib.suppress(Problem, TypeError):
+        return sizes.in_bytes(level)
+    return None
+
+
+def _observed(of: list[dict]) -> pd.DataFrame:
+    """Return what was observed in records, indexed by their place in the list."""
+    named = records.of_samples()
+    telling = [name for name, what in named.items() if what.get("x-tells-apart")]
+    totals = [
+        (place, part, metric, float(value))
+        for place, record in enumerate(of)
+        for part in _OBSERVED
+        for metric, value in _leaves(record.get(part) or {}, ".")
+        if not isinstance(value, str | bool)
+    ]
+    samples = [
+        {**dict.fromkeys(telling), **sample, "place": place, "sample": number}
+        for place, record in enumerate(of)
+        for number, sample in enumerate(record.get("samples") or [], 1)
+    ]
+    wide = pd.DataFrame(samples, columns=None if samples else ["place", "sample", *telling])
+    metrics = [name for name in wide if name not in {"place", "sample", *named}]
+    long = wide.melt(["place", "sample", *telling], metrics, var_name="metric").assign(part="samples")
+    long = pd.concat([pd.DataFrame(totals, columns=["place", "part", "metric", "value"]), long])
+    long = long.dropna(subset="value").sort_values("place", kind="stable")
+    long["unit"] = [unit_of(part, metric) for part, metric in zip(long["part"], long["metric"], strict=True)]
+    long[["sample", *telling]] = long[["sample", *telling]].convert_dtypes()
+    return long.set_index("place")[["part", "metric", "value", "unit", "sample", *telling]]
+
+
+def _leaves(part: dict, between: str, path: str = "") -> Iterator[tuple[str, str | float]]:
+    """Yield the texts and numbers within a part of a record by their path, as "GET.count"; no text of several lines."""
+    for key, value in part.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, between, f"{path}{key}{between}")
+        elif isinstance(value, int | float) or (isinstance(value, str) and "\n" not in value):
+            yield f"{path}{key}", value
+
+
+if __name__ == "__main__":
+    run(main)

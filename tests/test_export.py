@@ -1,0 +1,199 @@
+"""The long table of a run: what `make export` writes, and what reading it as the documentation says gives."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from xml.etree.ElementTree import parse
+
+import pandas as pd
+import pytest
+from conftest import ROOT, program
+
+from scripts.report import notebook
+from tests import blobs_tables, browser, volumes_records
+from tests.pages import Links
+from tests.records import FEW, at, failed, synthetic_cells, write_synthetic_run
+
+DOCUMENT = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+CODE = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+LIBRARIES = ("hdf5-1.14.6", "hdf5-2.0.0")
+
+
+def changed(record: dict) -> dict:
+    """Return a record as it is, but for one that failed and one that was not valid."""
+    if at(record, 2, library="hdf5-2.0.0", page_buffer="0") and not record["cell"]["control"]:
+        return failed(record, "the server died")
+    if at(record, 2, library="hdf5-2.0.0", page_buffer="64MiB"):
+        return record | {"valid": False, "reasons": ["1 of 2 workers was idle"]}
+    circumstances = {
+        "host": {"node": "bench", "cpu": "EPYC", "affinity": [0, 1]},
+        "provenance": {"git": "abc", "code_sha256": "c0de", "build": {"seconds": 1}},
+        "settings": {"cell": record["cell"], "store": {"kind": "s3", "network": {"latency_ms": 20}}},
+    }
+    return record | circumstances
+
+
+@pytest.fixture(scope="module")
+def exported(once, tmp_path_factory) -> Path:
+    """Return the folder of a project in which a run of three studies, one of them imported, was exported."""
+
+    def make(folder: Path) -> None:
+        for name in ("config", "scripts"):
+            (folder / name).symlink_to(ROOT / name)
+        run = folder / "results/synthetic"
+        cells = synthetic_cells(1, page_buffer=("0", "64MiB", "unset"), **FEW)
+        write_synthetic_run(run / "shots", cells, repeats=2, samples=3, change=changed)
+        broken = run / "shots/records" / cells[0]["cell"] / "repeat=1.json"
+        broken.write_text("{", encoding="utf-8")
+        blobs_tables.build(run / "blobs", blobs_tables.cells(size=("1MiB",)), repeats=1, iterations=4)
+        battery = volumes_records.battery("gp3", [1.0, 2.0])
+        volumes_records.write_run(run / "volumes", [], [battery])
+        done = program("export", "--configfile", "config/config.yaml", "--run", "synthetic", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert "observations of blobs, shots, volumes; " in done.stdout
+        (folder / "results/laptop/export").mkdir(parents=True)
+        shutil.copy(run / "export/synthetic.parquet", folder / "results/laptop/export/laptop.parquet")
+
+    return once("exported", make)
+
+
+@pytest.fixture(scope="module")
+def table(exported: Path) -> pd.DataFrame:
+    return pd.read_parquet(exported / "results/synthetic/export/synthetic.parquet")
+
+
+def chosen(table: pd.DataFrame, **values: object) -> pd.DataFrame:
+    for column, value in values.items():
+        table = table[table[column] == value]
+    return table
+
+
+def test_an_observation_is_a_row_with_its_unit_its_levels_as_numbers_and_the_circumstances(table):
+    rows = chosen(table, study="shots", part="seconds", metric="total", library="hdf5-1.14.6", page_buffer="64MiB")
+    assert list(rows["repeat"]) == [1, 2]
+    (row,) = chosen(rows, repeat=1).to_dict("records")
+    assert row["value"] > 0
+    assert (row["run"], row["unit"], row["workers"], row["page_buffer_bytes"]) == ("synthetic", "s", 1, 64 * 2**20)
+    assert (row["effective_hdf5"], row["effective_page_buffer_bytes"]) == ("1.14.6", 64 * 2**20)
+    assert (row["host_cpu"], row["provenance_git"], row["settings_store_network_latency_ms"]) == ("EPYC", "abc", 20)
+    sizes = table[table["study"] == "shots"].groupby("page_buffer", observed=True)["page_buffer_bytes"].first()
+    assert (sizes["0"], sizes["64MiB"], pd.isna(sizes["unset"])) == (0, 64 * 2**20, True)
+
+
+@pytest.mark.parametrize(
+    "study, part, metric, unit",
+    [
+        ("shots", "samples", "mean-obj-time", "s"),
+        ("shots", "samples", "bytes", "bytes"),
+        ("shots", "samples", "num-dsets", "1"),
+        ("shots", "requests", "GET.bytes_delivered", "bytes"),
+        ("shots", "requests", "GET.count", "1"),
+        ("shots", "cache", "resident_before", "1"),
+        ("blobs", "memory", "growth_bytes", "bytes"),
+        ("volumes", "samples", "sync_lat_p99_ms", "ms"),
+        ("volumes", "samples", "runtime_s", "s"),
+    ],
+)
+def test_a_metric_has_its_name_of_the_record_and_its_unit(table, study, part, metric, unit):
+    rows = chosen(table, study=study, part=part, metric=metric)
+    assert len(rows)
+    assert rows["value"].notna().all()
+    assert set(rows["unit"]) == {unit}
+
+
+def test_what_only_tells_a_sample_from_others_is_no_observation_of_it(table):
+    rows = chosen(table, study="shots", part="samples", metric="open-time", repeat=1, library="hdf5-2.0.0")
+    assert list(chosen(rows, page_buffer="64MiB")["sample"]) == [1, 2, 3]
+    assert set(rows["obj-id"]) == {"1160825001", "1160825002", "1160825003"}
+    assert not {"worker#", "worker-pid", "pb-size", "iteration", "phase", "number"} & set(table["metric"])
+
+
+def test_a_ceiling_is_told_from_what_was_read(table):
+    rows = chosen(table, study="blobs", part="samples", metric="latency_s", store="s3")
+    phases = rows.groupby("phase", observed=True)["value"].agg(["count", "max"])
+    assert phases["count"].to_dict() == {"read": 4, "ceiling": 2}
+    assert phases.loc["ceiling", "max"] < phases.loc["read", "max"]
+
+
+def test_records_that_do_not_count_are_there_with_their_reasons(table):
+    shots = table[table["study"] == "shots"]
+    bad = shots[~shots["valid"]].groupby("reasons", observed=True)
+    reasons = {reason: (set(rows["status"]), rows["value"].notna().any()) for reason, rows in bad}
+    assert reasons.pop("the server died") == ({"failed"}, False)
+    assert reasons.pop("1 of 2 workers was idle") == ({"done"}, True)
+    ((broken, told),) = reasons.items()
+    assert "repeat=1.json is not JSON" in broken
+    assert told == ({"failed"}, False)
+    assert shots[shots["valid"]]["reasons"].isna().all()
+
+
+def test_csv_has_the_same_rows(exported, table):
+    text = pd.read_csv(exported / "results/synthetic/export/synthetic.csv", low_memory=False)
+    assert list(text.columns) == list(table.columns)
+    assert len(text) == len(table)
+    pd.testing.assert_series_equal(text["value"], table["value"])
+
+
+def test_the_documentation_reads_it_as_it_is_printed(exported, monkeypatch, capsys, table):
+    monkeypatch.chdir(exported)
+    names: dict = {}
+    for block in CODE:
+        exec(block, names)
+    printed = capsys.readouterr().out
+    assert "hdf5-2.0.0" in printed
+    assert re.search(r"phase +ceiling +read", printed)
+    total = names["read"](names["run"], study="shots", part="seconds", metric="total", library="hdf5-2.0.0")
+    assert len(total) == 4, "3 page buffers in 2 repeats without what failed and what is not valid"
+    assert total["valid"].all()
+    assert "reasons" not in total
+
+
+def test_a_run_without_records_is_one_line(tmp_path):
+    for name in ("config", "scripts"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    done = program("export", "--configfile", "config/config.yaml", "--run", "nothing", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("problem: results/nothing has no records; measure first")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def start(once, exported) -> Path:
+    """Return the page that the notebook to start with makes of the exported run."""
+
+    def make(folder: Path) -> None:
+        table = exported / "results/synthetic/export/synthetic.parquet"
+        given = ["--notebook", "notebooks/start.ipynb", "--table", str(table), "--out", str(folder / "start.html")]
+        assert notebook.main(given) == 0
+
+    return once("start", make) / "start.html"
+
+
+def test_the_notebook_to_start_with_reads_as_the_documentation_does():
+    cells = json.loads((ROOT / "notebooks/start.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert CODE[0].strip() in ["".join(cell["source"]).strip() for cell in cells]
+    assert max(len(cell["source"]) for cell in cells) <= 8
+
+
+def test_the_notebook_to_start_with_is_markdown_with_its_code_and_pictures(start):
+    text = start.with_suffix(".md").read_text(encoding="utf-8")
+    assert "def read(path, **chosen):" in text
+    pictures = re.findall(r"!\[[\w -]+\]\((start_files/\w+\.svg)\)", text)
+    assert pictures == [f"start_files/{name}.svg" for name in ("runtime", "speedup", "boxes")]
+    assert all(parse(start.parent / one).getroot().tag.endswith("svg") for one in pictures)
+
+
+@pytest.mark.skipif(not browser.browser(), reason="there is no Chromium to look at the page with")
+def test_the_notebook_to_start_with_is_a_page_that_asks_the_network_for_nothing(start):
+    links = Links(start.read_text(encoding="utf-8"))
+    assert links.elsewhere == []
+    assert links.policy.startswith("default-src 'none'; script-src 'sha256-")
+    code = "getComputedStyle(document.querySelector('pre.code')).display"
+    seen = browser.visit(start, code)
+    assert seen.seen == {"panels": 3, "drawn": 3, "tall": True, "wide": seen.seen["wide"]}
+    assert seen.seen["wide"] > 800
+    assert (seen.errors, seen.answer) == ([], "block")
+    assert [url for url in seen.requests if not url.startswith("data:")] == [start.resolve().as_uri()]
+    paper = "[...document.querySelectorAll('img.paper')].map((one) => one.naturalWidth > 100 && one.clientWidth > 100)"
+    assert browser.visit(start, paper, media="print").answer == [True] * 3, "paper has the pictures"
