@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import fastjsonschema
 import yaml
 
 from scripts.lib.program import Problem, read_json, write_json
@@ -186,6 +185,8 @@ def expect_sound(record: dict, name: str, remedy: str = "") -> None:
     Raises:
         Problem: something does not, or is not.
     """
+    import fastjsonschema
+
     try:
         _check()(record)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -201,4 +202,7 @@ def expect_sound(record: dict, name: str, remedy: str = "") -> None:
 
 @cache
 def _check() -> Callable[[dict], dict]:
+    # Not at the top: steps in a library's conda environment, which has no such package, check no records.
+    import fastjsonschema
+
     return fastjsonschema.compile(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")), use_default=False)
