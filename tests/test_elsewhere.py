@@ -74,7 +74,8 @@ def test_without_the_packages_one_line_says_what_to_type(bare, clone):
 
 
 def test_a_mistake_in_the_configuration_is_one_line_without_the_logger_of_this_project(bare, clone):
-    done = call(bare, clone, "--cores", "2", "--config", "repeets=3")
+    write(clone, SINGLE | {"repeets": 3})
+    done = call(bare, clone, "--cores", "2")
     assert done.stderr.splitlines()[1:] == ["problem: config/config.yaml: repeets: unknown key; did you mean repeats?"]
 
 
