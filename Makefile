@@ -11,6 +11,8 @@ LAUNCH = .venv/bin/python -sE -m scripts.launch $(CONFIGFILE) $${CORES:+--cores=
 
 COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-header --upgrade
+# For conda: what a lock holds for one platform, in the form and at the end of an environment file.
+PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run quick import check plan again export test bench lock format
@@ -58,8 +60,13 @@ bench: setup ## measure the project's own costs and print ratios
 	@.venv/bin/python -sE -m scripts.bench
 
 lock: setup ## resolve the .in files anew; changed locks rebuild the libraries under test
-	@for name in workflow measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
+	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in
+	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
+	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
+		$(PINS) -c envs/workflow.lock envs/$$name.in | sed 's/^/      - /' >> envs/$$name.yaml; done
+	@for name in envs/hdf5-*.yaml; do sed -i '/^  - h5py$$/q' $$name; \
+		$(PINS) -c envs/measure.lock --no-deps envs/measure.in | sed 's/^dask=/dask-core=/; s/==/=/; s/^/  - /' >> $$name; done
 
 format: setup ## format all code
 	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format . ; .venv/bin/snakefmt Snakefile rules

@@ -6,20 +6,30 @@ Writes: nothing
 
 import json
 import logging
-import os
 import re
+import shlex
 import sys
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
 
 from scripts import check
+from scripts.building.environments import lacking
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_room
 from scripts.stores import serving
+
+OF_VENV = ".venv/bin/python"
+
+
+def stop(problem: Problem) -> NoReturn:
+    """End Snakemake with the one line of a mistake, whichever logger it has."""
+    raise SystemExit(f"problem: {problem}")
 
 
 def resolved(values: dict) -> dict:
@@ -31,7 +41,7 @@ def resolved(values: dict) -> dict:
         configuration.expect_folders(complete["run"])
         return complete
     except Problem as problem:
-        raise WorkflowError(str(problem)) from None
+        stop(problem)
 
 
 def sources_of(study: str) -> list[str]:
@@ -39,31 +49,48 @@ def sources_of(study: str) -> list[str]:
     try:
         return list(map(str, studies.of(study).sources(CONFIG)))
     except Problem as problem:
-        raise WorkflowError(str(problem)) from None
+        stop(problem)
+
+
+def interpreter() -> str:
+    """Return the interpreter of the programs, as a shell takes it.
+
+    It is that of a rule's conda environment where Snakemake makes one, else the one that runs Snakemake if it has what
+    the programs import, else that of .venv.
+    """
+    if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method:
+        return '"$CONDA_PREFIX/bin/python"'
+    return OF_VENV if lacking() else shlex.quote(sys.executable)
 
 
 def begin(results: Path) -> None:
-    """See that results can be written, and move aside what failed in a call that was interrupted before its end.
+    """See that the programs can run and write, and move aside what failed in a call that was interrupted before its end.
 
-    A job's own process parses these rules too, a dry run changes nothing, and a folder that is locked is another's.
+    A job's own process parses these rules too, a dry run and --lint (which asks for no variables of the environment)
+    change nothing, and a folder that is locked is another's.
     """
+    looks = workflow.output_settings.dryrun or not workflow.check_envvars
     locked = any(Path(".snakemake/locks").glob("*"))
-    if not workflow.is_main_process or workflow.output_settings.dryrun or locked:
+    if not workflow.is_main_process or looks or locked:
         return
     try:
+        if PYTHON == OF_VENV and not Path(OF_VENV).exists():
+            raise Problem(
+                f"what the programs import is neither in {sys.prefix} (no {lacking()[0]}) nor is there a .venv:"
+                " type `make setup` and the same again, or add `--sdm conda`"
+            )
         expect_room(results / "checked.json")
         check.move_aside(results, check.left_behind(results))
     except Problem as problem:
         # Snakemake's own log may lie on the same full disk; what its handler says of that would hide the line.
         logging.raiseExceptions = False
-        raise WorkflowError(str(problem)) from None
+        stop(problem)
 
 
 CONFIG = resolved(config)
 RUN = CONFIG["run"]
+PYTHON = interpreter()
 begin(Path("results", RUN))
-# Relative, so that a clone that was moved does not look like changed parameters.
-PYTHON = os.path.relpath(sys.executable)
 STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
 SOURCES = {study: sources_of(study) for study in STUDIES}
 
@@ -198,10 +225,34 @@ def data_settings(wildcards) -> str:
     return json.dumps(known[wildcards.dataset])
 
 
-def conda_of(wildcards) -> str:
+def python_of(wildcards, resources) -> str:
+    """Return the interpreter of a rule's program, as a shell takes it.
+
+    What depends on `resources` is no parameter to Snakemake: with another interpreter nothing that is done is done again.
+    """
+    return PYTHON
+
+
+def is_conda(library: str) -> bool:
+    """Return whether a library under test comes from a conda environment of its own."""
+    return CONFIG["libraries"][library]["kind"] == "conda"
+
+
+def lock_of(wildcards) -> str:
+    """Return the file that says what a library under test has beside HDF5."""
+    library = wildcards.library
+    return f"envs/{library}.yaml" if is_conda(library) else "envs/measure.lock"
+
+
+def conda_of_library(wildcards) -> str:
     """Return the conda environment in which a library is looked up: its own where it is of that kind."""
-    kind = CONFIG["libraries"][wildcards.library]["kind"]
-    return f"../envs/{wildcards.library if kind == 'conda' else 'workflow'}.yaml"
+    library = wildcards.library
+    return f"../envs/{library if is_conda(library) else 'workflow'}.yaml"
+
+
+def conda_of_study(wildcards) -> str:
+    """Return the conda environment in which the cells of a study are measured."""
+    return f"../envs/{studies.of(wildcards.study).environment}.yaml"
 
 
 def library_spec(wildcards) -> str:

@@ -8,7 +8,7 @@ Writes: results/{run}/environments/{library}.json, servers.json
 rule environment:
     """Build or find one library under test."""
     input:
-        lock="envs/measure.lock",
+        lock=lock_of,
         sources="envs/sources.yaml",
     output:
         "results/{run}/environments/{library}.json",
@@ -17,16 +17,16 @@ rule environment:
     priority: 2
     retries: 1
     conda:
-        conda_of
+        conda_of_library
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
         spec=library_spec,
     message:
         "build library {wildcards.library}"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
 
 
 rule servers:
@@ -45,9 +45,9 @@ rule servers:
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
         need=servers_needed(CONFIG),
     message:
         "build servers"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"

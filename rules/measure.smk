@@ -16,12 +16,12 @@ rule plan:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=PYTHON,
+        python=python_of,
         config=study_config,
     message:
         "plan {wildcards.study}"
     shell:
-        "exec {params.python:q} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
+        "exec {params.python} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
 
 
 rule measure:
@@ -39,15 +39,15 @@ rule measure:
     priority: cell_priority
     retries: 1
     conda:
-        "../envs/workflow.yaml"
+        conda_of_study
     threads: workflow.cores
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
         repeats=repeats_of,
     message:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{params.repeats}"
     shell:
-        "exec {params.python:q} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
+        "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
         " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"

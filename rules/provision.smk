@@ -17,13 +17,13 @@ rule data:
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
         study=study_of_data,
         settings=data_settings,
     message:
         "make data {wildcards.dataset}"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
 
 
 rule provision:
@@ -41,12 +41,12 @@ rule provision:
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
         store=store_spec,
     message:
         "put {wildcards.dataset} into {wildcards.store}"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
 
 
@@ -66,8 +66,8 @@ rule ready:
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
     message:
         "read all data of {wildcards.study} once"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"

@@ -24,12 +24,12 @@ rule gather:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=PYTHON,
+        python=python_of,
         config=study_config,
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python:q} -sE -m scripts.gather --config {params.config:q} --study {wildcards.study}"
+        "exec {params.python} -sE -m scripts.gather --config {params.config:q} --study {wildcards.study}"
         " --results results/{wildcards.run} --imported {input.imported} 2> {log}"
 
 
@@ -53,11 +53,11 @@ rule report:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=PYTHON,
+        python=python_of,
     message:
         "report {wildcards.study}"
     shell:
-        "exec {params.python:q} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
+        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
@@ -76,11 +76,11 @@ rule index:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=PYTHON,
+        python=python_of,
     message:
         "write the first page"
     shell:
-        "exec {params.python:q} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
 
 
 rule check:
@@ -94,8 +94,8 @@ rule check:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=PYTHON,
+        python=python_of,
     message:
         "look for failures"
     shell:
-        "exec {params.python:q} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"
+        "exec {params.python} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"

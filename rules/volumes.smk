@@ -19,9 +19,9 @@ rule import_fio:
     resources:
         attempt=attempt_of,
     params:
-        python=PYTHON,
+        python=python_of,
         imports=imports_of("volumes"),
     message:
         "import results of fio"
     shell:
-        "exec {params.python:q} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"
+        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"

@@ -70,6 +70,8 @@ def main(argv: list[str] | None = None) -> int:
         "--cores",
         str(arguments.cores),
         f"--configfile={arguments.configfile}",
+        # What is measured now, how far it is, how long it will take (plugins/).
+        "--logger=benchmark",
         f"--logger-benchmark-reports=reports/{config['run']}",
     ]
     _expect_alone()

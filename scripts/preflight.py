@@ -72,7 +72,7 @@ def _tools(config: dict) -> Iterator[Finding]:
             yield _try(f"tool {name}", partial(tool, name, remedy=f"apt install {package}, or dnf install {package}"))
     if "conda" in kinds:
         remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
-        yield _try("tool conda", partial(tool, "conda", "mamba", remedy=remedy))
+        yield _try("tool conda", partial(tool, "conda", remedy=remedy))
 
 
 def inputs(config: dict) -> Iterator[Finding]:

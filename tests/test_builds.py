@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import program
 
 from scripts.building import sources, toolchain
@@ -106,10 +108,30 @@ def test_a_wrong_specification_is_one_line(tmp_path, spec, words):
     assert words in refusal(tmp_path / "out.json", spec)
 
 
-def test_conda_library_without_conda_says_what_to_do(tmp_path):
-    line = refusal(tmp_path / "out.json", {"kind": "conda", "hdf5": "2.0.0"}, CONDA_PREFIX="")
+@pytest.mark.parametrize("activated", ["", sys.base_prefix])
+def test_conda_library_without_conda_says_what_to_do(tmp_path, activated):
+    line = refusal(tmp_path / "out.json", {"kind": "conda", "hdf5": "2.0.0"}, CONDA_PREFIX=activated)
     assert "--sdm conda" in line
     assert "envs/lib.yaml" in line
+
+
+@pytest.mark.parametrize("name", ["workflow", "mpi", "fio"])
+def test_what_pip_installs_for_conda_is_what_the_lock_holds(name):
+    """Each line is in the file that Snakemake hashes, whole: Snakemake copies it to where no other file lies."""
+    pins = yaml.safe_load((ROOT / f"envs/{name}.yaml").read_text(encoding="utf-8"))["dependencies"][-1]["pip"]
+    locked = re.findall(r"^(\S+==\S+)", (ROOT / "envs/workflow.lock").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pins
+    assert set(pins) <= set(locked)
+
+
+@pytest.mark.parametrize("version", ["1.14.6", "2.0.0"])
+def test_a_library_of_conda_has_the_packages_that_all_libraries_have(version):
+    entries = yaml.safe_load((ROOT / f"envs/hdf5-{version}.yaml").read_text(encoding="utf-8"))["dependencies"]
+    lock = (ROOT / "envs/measure.lock").read_text(encoding="utf-8")
+    pinned = [entry.replace("dask-core", "dask").replace("=", "==") for entry in entries if entry.count("=")]
+    assert pinned[:2] == ["python==3.11", f"hdf5=={version}"]
+    assert len(pinned) == 5
+    assert [pin for pin in pinned[2:] if f"\n{pin} " not in f"\n{lock}"] == []
 
 
 def test_a_named_file_that_is_not_the_release_is_refused(tmp_path):

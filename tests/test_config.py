@@ -74,6 +74,10 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: row(c).update(driver=["sec3"]), "matrix[0].driver[0]: 'sec3' is none of sec2, ros3"),
         (lambda c: row(c).pop("driver"), "matrix[0]: driver is missing"),
         (lambda c: row(c).update(library=["x"]), "matrix[0].library: 'x' is not among libraries: hdf5-1.14.6"),
+        (
+            lambda c: c["libraries"].update(mine={"kind": "conda", "hdf5": "2.0.0"}),
+            "libraries.mine: there is no envs/mine.yaml, from which conda would make it",
+        ),
         (lambda c: row(c).update(store=["x"]), "matrix[0].store: 'x' is not among stores: disk, s3"),
         (lambda c: c["stores"]["s3"].update(kind="s4"), "stores.s3.kind: 's4' is none of posix, s3"),
         (lambda c: c["stores"]["s3"].update(buket="b"), "stores.s3.buket: unknown key; did you mean bucket?"),

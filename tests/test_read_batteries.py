@@ -88,6 +88,8 @@ def test_an_id_that_is_there_twice_is_a_fault_and_nothing_is_lost(tmp_path: Path
         ("Mon, 02 Aug 2021 18:25:37 +0000", 1627928737.0, True),
         ("Mo 2. Aug 18:25:37 CEST 2021", None, False),
         ("2021-13-45", None, False),
+        ("Aug  2 18:25:37", None, False),
+        ("02/08/2021 18:25:37", None, False),
         ("", None, False),
     ],
 )

@@ -1,8 +1,12 @@
 """Makes the Python environment of a library under test: its own HDF5 and h5py, the rest from one lock for all."""
 
+import hashlib
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +54,9 @@ def provide_library(name: str, spec: dict) -> dict:
     verify(library, facts)
     build["seconds"] = round(time.monotonic() - start, 1)
     head = {"environment": 1, "status": "done", "library": name, "kind": library.kind, "python": str(python)}
-    return head | facts | {"build": build, "lock_sha256": file_digest(LOCK)}
+    packages = build.get("packages")
+    digest = hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK)
+    return head | facts | {"build": build, "lock_sha256": digest}
 
 
 def library_python(kind: str, hdf5: str) -> Path:
@@ -81,6 +87,13 @@ def read_spec(name: str, spec: object) -> Library:
         if not isinstance(values.get(key), str):
             raise Problem(f'library {name}: {key} is {values.get(key)!r}; it must be quoted text, such as "2.0.0"')
     return Library(name, values["kind"], values["hdf5"], values["from"])
+
+
+def lacking() -> list[str]:
+    """Return the packages of the workflow's programs that this interpreter does not have."""
+    wanted = re.findall(r"^[a-z][\w-]*", (ENVS / "workflow.in").read_text(encoding="utf-8"), re.MULTILINE)
+    names = {re.sub(r"[-_.]+", "-", one.name).lower() for one in importlib.metadata.distributions()}
+    return sorted(set(wanted) - names)
 
 
 def inspect_python(python: Path) -> dict:
@@ -173,16 +186,18 @@ def _source(library: Library) -> tuple[Path, dict, dict]:
 
 
 def _conda(library: Library) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of the conda environment that this program was started in."""
-    prefix = os.environ.get("CONDA_PREFIX")
-    python = Path(prefix or "/nonexistent") / "bin" / "python"
-    if not python.exists():
+    """Return interpreter, facts and build of the conda environment whose interpreter runs this program."""
+    # Somebody's own activated environment has the variable too.
+    if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
         raise Problem(
             f"library {library.name} is of kind conda and needs Snakemake's --sdm conda"
             f" (its environment is envs/{library.name}.yaml); or make its kind source"
         )
+    python = Path(sys.executable)
     build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
-    return python, inspect_python(python), build | {"hdf5_source": f"conda {prefix}"}
+    # There is no lock: what conda chose is read back, but for the package that is under test.
+    packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")
+    return python, inspect_python(python), build | {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
 
 
 def _build_facts(piece: Piece, *parts: Piece) -> dict:

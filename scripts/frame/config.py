@@ -318,7 +318,10 @@ def _told(description: str) -> str:
 
 
 def _check_names(config: dict, rules: dict, where: str) -> None:
-    """Every library, store, file, factor and baseline that a study names must exist."""
+    """Every library, store, file, factor and baseline that is named must exist."""
+    for name, library in config["libraries"].items():
+        if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
+            raise Problem(f"{where}: libraries.{name}: there is no envs/{name}.yaml, from which conda would make it")
     for study, section in config["studies"].items():
         known = rules["$defs"][f"{study}_matrix"]["properties"]
         for number, mapping in enumerate(studies.mappings(section)):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import fastjsonschema
 import yaml
 
 from scripts.lib.program import Problem, read_json, write_json
@@ -193,6 +192,8 @@ def expect_sound(record: dict, name: str, remedy: str = "") -> None:
     Raises:
         Problem: something does not, or is not.
     """
+    import fastjsonschema
+
     try:
         _check()(record)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -218,4 +219,7 @@ def _schema() -> dict:
 
 @cache
 def _check() -> Callable[[dict], dict]:
+    # Not at the top: steps in a library's conda environment, which has no such package, check no records.
+    import fastjsonschema
+
     return fastjsonschema.compile(_schema(), use_default=False)

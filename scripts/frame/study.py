@@ -38,7 +38,14 @@ class Cell:
 
 
 class Study:
-    """A study without peculiarities: `scripts/studies/<study>/study.py` declares its own as `STUDY`."""
+    """A study without peculiarities: `scripts/studies/<study>/study.py` declares its own as `STUDY`.
+
+    Attributes:
+        name: that of its folder in scripts/studies.
+        environment: that of the file in envs/ from which conda makes what its cells are measured in.
+    """
+
+    environment = "workflow"
 
     def __init__(self, name: str) -> None:
         """Name it as its folder in scripts/studies."""

@@ -25,6 +25,8 @@ _START_S = 2
 class Blobs(Study):
     """Parallel input of raw objects with MPI."""
 
+    environment = "mpi"
+
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
         section = self.section(config)

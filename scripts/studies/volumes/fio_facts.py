@@ -2,14 +2,15 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_tz
+from datetime import UTC, datetime, timedelta, timezone
 
 from scripts.lib.host import MEMORY_DEVICE, MEMORY_FILE_SYSTEMS
 
 _LOADS = re.compile(r"load averages?:\s*([\d.,]+)\s+([\d.,]+)\s+([\d.,]+)")
-_COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)[-_ T]?(\d\d):?(\d\d):?(\d\d)(Z?)")
-_HALF_DAY = re.compile(r"(\d{1,2})(:\d\d:\d\d)\s*([AP]M)\b", re.IGNORECASE)
+# dateutil takes from a default what a text leaves out: where two days give two dates, the text has no whole one.
+_DAYS = (datetime(2000, 1, 1), datetime(2001, 2, 2))
+# In 02/08/2021 nothing says which is the month.
+_ORDER_UNKNOWN = re.compile(r"\d[/.]\d+[/.]\d")
 _COUNTS = ("format", "jobs", "jobs_done", "cores", "file_system_bytes")
 _SECONDS = ("pause_s",)
 
@@ -71,22 +72,19 @@ def date(text: str) -> tuple[float | None, bool]:
 
     Read are seconds since 1970, ISO 8601, 20210802-182537, what date(1) prints, and RFC 5322.
     """
+    # Not at the top: whoever runs Snakemake, which asks this study for its files, may not have it.
+    from dateutil import parser
+
     text = " ".join(text.split())
+    if re.fullmatch(r"\d{9,11}(\.\d*)?", text):
+        return float(text), True
     try:
-        if re.fullmatch(r"\d{9,11}(\.\d*)?", text):
-            return float(text), True
-        if found := _COMPACT.fullmatch(text):
-            value = datetime(*map(int, found.groups()[:6]), tzinfo=UTC)
-            return value.timestamp(), bool(found[7])
-        text = re.sub(r" ?(UTC|GMT)$", "+00:00", text) if re.match(r"\d{4}-\d\d-\d\d", text) else text
-        try:
-            value = datetime.fromisoformat(text)
-        except ValueError:
-            return _worded(text)
-        zoned = value.tzinfo is not None
-        return (value if zoned else value.replace(tzinfo=UTC)).timestamp(), zoned
-    except (ValueError, OverflowError):
+        value, other = (parser.parse(text, default=day, tzinfos=_zone) for day in _DAYS)
+    except (ValueError, ArithmeticError):
         return None, False
+    if value != other or _ORDER_UNKNOWN.search(text):
+        return None, False
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp(), value.tzinfo is not None
 
 
 def utc(seconds: float | None) -> str | None:
@@ -133,17 +131,9 @@ def count(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
 
 
-def _worded(text: str) -> tuple[float | None, bool]:
-    def whole_day(found: re.Match) -> str:
-        return f"{int(found[1]) % 12 + (12 if found[3].upper() == 'PM' else 0):02d}{found[2]}"
-
-    text = re.sub(r"(?<=\s)([+-]\d\d)(?!\S)", r"\g<1>00", _HALF_DAY.sub(whole_day, text))
-    parts = parsedate_tz(text)
-    if parts is None:
-        return None, False
-    # Other zones by name are not told apart by all the world.
-    zoned = bool(re.search(r"(?<=\s)(UTC|GMT|[+-]\d{4})(?!\S)", text))
-    return datetime(*parts[:6], tzinfo=UTC).timestamp() - (parts[9] or 0) * zoned, zoned
+def _zone(name: str | None, offset_s: int | None) -> timezone | None:
+    """Return the zone that a date tells by its offset: zones by name are not told apart by all the world."""
+    return None if offset_s is None else timezone(timedelta(seconds=offset_s))
 
 
 def _integers(line: str) -> list[int]:

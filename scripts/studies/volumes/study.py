@@ -30,6 +30,8 @@ _SYNC_S = 0.001
 class Volumes(Study):
     """Latency of fio's jobs on volumes."""
 
+    environment = "fio"
+
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
         section = self.section(config)
