@@ -147,6 +147,15 @@ def ready_clone(clone: Path) -> Path:
     return clone
 
 
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return a volume to test and a folder for results; what a battery that is killed keeps aside goes with them."""
+    from batteries import Place
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Place(tmp_path)
+
+
 def processes_of(text: str) -> list[str]:
     """Return the command lines of living processes that mention `text` (a path) or were started by the test that runs.
 

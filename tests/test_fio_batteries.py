@@ -23,11 +23,6 @@ shells = pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
-@pytest.fixture
 def small(place: Place) -> Iterator[Place]:
     """Return a place whose volume is a file system of 8 MiB that nobody else uses."""
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place.volume)]

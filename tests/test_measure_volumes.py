@@ -26,11 +26,6 @@ from scripts.stores import serving
 from scripts.studies.volumes import instance_volume, measure
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
 class Cell:
     """A cell of the study: a battery of three jobs."""
 
