@@ -13,6 +13,7 @@ from conftest import artefact, processes_of
 from steady import locked
 
 from scripts.lib import provenance
+from scripts.lib.dask_workers import batches_of
 from scripts.studies.shots import study
 
 
@@ -237,6 +238,9 @@ def test_pages_that_are_lost_while_a_cell_runs_make_it_invalid(place):
 
 
 def test_batches_are_cut_by_division_rounded_up_and_an_idle_worker_is_reported(place):
+    # Rounded up, and not one more than rounded down: where the sizes divide, every worker has work.
+    assert [len(batch) for batch in batches_of(range(8), 4)] == [2, 2, 2, 2]
+    assert [len(batch) for batch in batches_of(range(7), 4)] == [2, 2, 2, 1]
     record = place(data={"signals": 6}, workers=4, read_shots=1).measure()
     assert record["effective"]["workers"] == 4
     assert record["effective"]["idle_workers"] == 4 - len(record["samples"]) == 1
