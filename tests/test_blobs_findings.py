@@ -1,5 +1,6 @@
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,8 @@ S3, AZURITE = "S3 on loopback", "Azurite on loopback"
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("tables"))
+def tables(synthetic: Callable[[str], Path]) -> Path:
+    return synthetic("blobs")
 
 
 @pytest.fixture(scope="module")
