@@ -28,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.reportchars = "fE"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the runs of the workflow, which take longest: at the end no worker is to wait for another."""
+    items.sort(key=lambda item: not {"smoke", "tiny_run"} & set(item.fixturenames))
+
+
 def _skip_what_starts_a_process(event: str, arguments: tuple) -> None:
     # pytest sets the variable while a test runs, or is set up. Records ask git for the commit.
     if event == "subprocess.Popen" and arguments[0] != "git" and "PYTEST_CURRENT_TEST" in os.environ:
