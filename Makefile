@@ -50,13 +50,13 @@ again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
 export: setup ## all that a run observed as one long table, Parquet and CSV: results/<run>/export/
 	@.venv/bin/python -sE -m scripts.export $(CONFIGFILE) --run="$$RUN"
 
-test: setup ## lint, format, and all tests on real servers
+test: setup ## lint, format, and all tests on real servers; FAST=1: those that start no process, in 90 seconds
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/snakefmt --check Snakefile rules
 	@.venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
-	@.venv/bin/python -m pytest --numprocesses=logical
+	@.venv/bin/python -m pytest --numprocesses=logical $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
 
-bench: setup ## measure the project's own costs and print ratios
+bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
 	@.venv/bin/python -sE -m scripts.bench
 
 lock: setup ## resolve the .in files anew; changed locks rebuild the libraries under test

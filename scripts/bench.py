@@ -9,39 +9,77 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import blobs, builds, cells, fio, importing, large_blobs, planning, reading, reporting, ros3
+from scripts.benchmarks import (
+    blobs,
+    builds,
+    cells,
+    fio,
+    importing,
+    large_blobs,
+    planning,
+    project,
+    reading,
+    reporting,
+    ros3,
+)
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What `--only` can name.
+
+    Attributes:
+        rows: what measures: (folder, say) -> rows.
+        about: what that is, in a line.
+        smallest: what it is called with besides where only that it runs is of interest.
+    """
+
+    rows: Callable[..., Iterator[Row]]
+    about: str
+    smallest: dict[str, object]
+
+
+_ROUND = {"rounds": 1}
 BENCHMARKS = {
-    "reading": reading.rows,
-    "ros3": ros3.rows,
-    "cell": cells.rows,
-    "plan": planning.rows,
-    "report": reporting.rows,
-    "fio": fio.rows,
-    "import": importing.rows,
-    "blobs": blobs.rows,
-    "large-blobs": large_blobs.rows,
-    "builds": builds.rows,
-}
-_ABOUT = {
-    "reading": "the reading loop against a bare h5py loop over the same files",
-    "ros3": "ROS3 against bare ranged GETs of the same ranges from the same server",
-    "cell": "a cell that reads next to nothing, and what it spends its time on",
-    "plan": "Snakemake's plan of 10,000 cells",
-    "report": "2,000 records of 46 samples to tables and report",
-    "fio": "fio started by the workflow against fio by hand",
-    "import": "200 and 2,000 JSON files of fio to tables and report",
-    "blobs": "readers of objects against the bare calls of their clients and against fio, and the memory they take",
-    "large-blobs": "an object of 4 GiB in sections through both servers; takes minutes and 10 GB of disk",
-    "builds": "both libraries from nothing; takes minutes",
+    "project": Benchmark(
+        project.rows,
+        "lines, words and files of the project, and the time of its tests by file",
+        {"until": "gather"},
+    ),
+    "reading": Benchmark(reading.rows, "the reading loop against a bare h5py loop over the same files", _ROUND),
+    "ros3": Benchmark(
+        ros3.rows, "ROS3 against bare ranged GETs of the same ranges from the same server", {"shots": 2} | _ROUND
+    ),
+    "cell": Benchmark(
+        cells.rows, "a cell that reads next to nothing, and what it spends its time on", {"repeats": 1, "starts": 1}
+    ),
+    "plan": Benchmark(planning.rows, "Snakemake's plan of 10,000 cells", {"cells": 50} | _ROUND),
+    "report": Benchmark(reporting.rows, "2,000 records of 46 samples to tables and report", {"records": 96} | _ROUND),
+    "fio": Benchmark(fio.rows, "fio started by the workflow against fio by hand", {"job": "etcd-short"} | _ROUND),
+    "import": Benchmark(
+        importing.rows, "200 and 2,000 JSON files of fio to tables and report", {"sizes": (50,)} | _ROUND
+    ),
+    "blobs": Benchmark(
+        blobs.rows,
+        "readers of objects against the bare calls of their clients and against fio, and the memory they take",
+        {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND,
+    ),
+    "large-blobs": Benchmark(
+        large_blobs.rows,
+        "an object of 4 GiB in sections through both servers; takes minutes and 10 GB of disk",
+        {"size": "64MiB"},
+    ),
+    "builds": Benchmark(builds.rows, "both libraries from nothing; takes minutes", {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.
 _FOLDER = Path("results")
@@ -51,29 +89,32 @@ _WIDTH = 160  # of the table where there is no terminal
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks and print them; return 1 if one could not be run, however slow they were."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    told = "; ".join(f"{name}: {what}" for name, what in _ABOUT.items())
-    parser.add_argument("--only", nargs="+", default=list(BENCHMARKS), choices=BENCHMARKS, metavar="NAME", help=told)
+    names = "; ".join(f"{name}: {benchmark.about}" for name, benchmark in BENCHMARKS.items())
+    parser.add_argument("--only", nargs="+", default=list(BENCHMARKS), choices=BENCHMARKS, metavar="NAME", help=names)
+    parser.add_argument("--smallest", action="store_true", help="see that they run: once, of as little as they can")
     arguments = parser.parse_args(argv)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
-    found: list[Row] = []
+    rows: list[Row] = []
     broken = False
     try:
         for name in arguments.only:
             try:
-                found += _rows(name, console)
-            except Problem as problem:
+                rows += _rows(name, BENCHMARKS[name].smallest if arguments.smallest else {}, console)
+            except Exception as error:
+                # What is measured after it has nothing to do with it.
                 broken = True
-                found.append(Row(_ABOUT[name], f"not run: {problem}", within=False))
+                words = str(error) if isinstance(error, Problem) else f"{type(error).__name__}: {error}"
+                rows.append(Row(BENCHMARKS[name].about, f"not run: {words.splitlines()[0]}", within=False))
     except KeyboardInterrupt:
         console.print("interrupted; what was measured until then:")
         broken = True
-    console.print(_table(found))
+    console.print(_table(rows))
     return int(broken)
 
 
-def _rows(name: str, console: Console) -> list[Row]:
+def _rows(name: str, settings: dict[str, object], console: Console) -> list[Row]:
     """Run one benchmark in a folder of its own; its rounds are told in one line of a terminal, or a line each."""
-    console.print(f"{name}: {_ABOUT[name]}")
+    console.print(f"{name}: {BENCHMARKS[name].about}")
     _FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=_FOLDER) as folder, console.status("") as status:
 
@@ -83,7 +124,7 @@ def _rows(name: str, console: Console) -> list[Row]:
             else:
                 console.print(f"  {words}")
 
-        return list(BENCHMARKS[name](Path(folder).resolve(), say))
+        return list(BENCHMARKS[name].rows(Path(folder).resolve(), say, **settings))
 
 
 def _table(rows: list[Row]) -> Table:

@@ -69,7 +69,7 @@ class Cell:
             "manifest": str(folder / "manifest.json"),
             "location": {"folder": str(folder / "objects")},
             "local_files": [str(folder / "objects" / entry["name"]) for entry in self.manifest["files"]],
-            "time_limit_s": 60,
+            "time_limit_s": 600,
             "scratch": str(folder),
         }
         self.env, self.within = dict(os.environ), []

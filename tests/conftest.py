@@ -15,6 +15,30 @@ ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED = Path(os.environ.get("PUBLISHED_DATA", ROOT.parent / "shared" / "published"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast", action="store_true", help="leave out thorough tests, and skip those that start a process when they do"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        sys.addaudithook(_skip_what_starts_a_process)
+        config.option.markexpr = config.option.markexpr or "not thorough"
+        config.option.reportchars = "fE"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the runs of the workflow, which take longest: at the end no worker is to wait for another."""
+    items.sort(key=lambda item: not {"smoke", "tiny_run"} & set(item.fixturenames))
+
+
+def _skip_what_starts_a_process(event: str, arguments: tuple) -> None:
+    # pytest sets the variable while a test runs, or is set up. Records ask git for the commit.
+    if event == "subprocess.Popen" and arguments[0] != "git" and "PYTEST_CURRENT_TEST" in os.environ:
+        pytest.skip("it starts a process: a server, a library under test, fio, MPI, a notebook's kernel, a browser")
+
+
 def program(name: str, *arguments: object, cwd: Path = ROOT, **options: object) -> subprocess.CompletedProcess:
     """Run a program of the workflow as the rules do."""
     command = [sys.executable, "-sE", "-m", f"scripts.{name}", *map(str, arguments)]
@@ -49,7 +73,8 @@ def published() -> Path:
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """Return a function (name, make) -> folder, which calls `make` with that folder once for all parallel workers."""
     base = tmp_path_factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
+    # As deep as the folders of tests: paths from here to the environment, which rules have, are theirs too.
+    shared = base.parent / "once" if "PYTEST_XDIST_WORKER" in os.environ else base
     shared.mkdir(exist_ok=True)
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
@@ -87,9 +112,12 @@ def report_of(once: Callable, synthetic: Callable) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environments(once: Callable) -> Path:
     """Return a folder with the artefacts of HDF5 1.14.6 and 2.0.0 with ROS3 and of the servers; builds are cached."""
-    folder = tmp_path_factory.mktemp("environments")
+    return once("environments", _build)
+
+
+def _build(folder: Path) -> None:
     builds = [
         (
             f"hdf5-{version}",
@@ -109,21 +137,22 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
             running.append((name, log, subprocess.Popen(command, cwd=ROOT, stdout=words, stderr=words)))
     for name, log, process in running:
         assert process.wait() == 0, f"{name} could not be built: {log.read_text(encoding='utf-8')[-2000:]}"
-    return folder
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(once: Callable) -> Path:
     """Return the artefact of HDF5 2.0.0 from h5py's wheel."""
-    out = tmp_path_factory.mktemp("wheel") / "wheel.json"
-    done = program("build_library", "--library", "wheel", "--spec", '{"kind": "wheel", "hdf5": "2.0.0"}', "--out", out)
-    assert done.returncode == 0, done.stderr
-    return out
+
+    def build(folder: Path) -> None:
+        spec = ("--library", "wheel", "--spec", '{"kind": "wheel", "hdf5": "2.0.0"}')
+        done = program("build_library", *spec, "--out", folder / "wheel.json")
+        assert done.returncode == 0, done.stderr
+
+    return once("wheel", build) / "wheel.json"
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """Return a copy of the project without results, in which Snakemake can run."""
+def copy_project(copy: Path) -> Path:
+    """Copy the project without results to `copy`, in which Snakemake can run; return it."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -131,7 +160,6 @@ def clone(tmp_path: Path) -> Path:
         text=True,
         check=True,
     )
-    copy = tmp_path / "clone"
     for name in listed.stdout.splitlines():
         source, target = ROOT / name, copy / name
         if source.is_file():
@@ -141,10 +169,25 @@ def clone(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a copy of the project without results, in which Snakemake can run."""
+    return copy_project(tmp_path / "clone")
+
+
+@pytest.fixture
 def ready_clone(clone: Path) -> Path:
     """Return a clone that `make setup` has nothing to do in: it has this one's environment."""
     (clone / ".venv").symlink_to(sys.prefix)
     return clone
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return a volume to test and a folder for results; what a battery that is killed keeps aside goes with them."""
+    from batteries import Place
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Place(tmp_path)
 
 
 def processes_of(text: str) -> list[str]:
@@ -175,3 +218,19 @@ def tiny(clone: Path) -> Path:
 
     write(clone, TINY)
     return clone
+
+
+@pytest.fixture
+def tiny_run(once: Callable, tmp_path: Path) -> Path:
+    """Return a clone with a finished run of the tiny configuration: a copy of one that is measured once for all tests.
+
+    A test that takes records away (`small_runs.drop`) has a run that is not finished, whose data are in place.
+    """
+    from small_runs import TINY, launch, write
+
+    def run(folder: Path) -> None:
+        write(copy_project(folder / "clone"), TINY)
+        done = launch(folder / "clone")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return shutil.copytree(once("tiny", run) / "clone", tmp_path / "clone", symlinks=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 import yaml
 from conftest import artefact, program
 
-SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
+SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--cores", "2", "--logger", "benchmark")
+# As far as the tables, for a test that looks at no page.
+GATHER = ("--until", "gather")
 # Small enough that one call takes seconds: a wheel, one file, the disk.
 TINY = {
     "run": "tiny",
@@ -44,8 +46,7 @@ SINGLE = TINY | {
 
 def snakemake(clone: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess:
     """Call Snakemake in a clone."""
-    command = [SNAKEMAKE, "--cores", "2", "--logger", "benchmark", *arguments]
-    return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False, **options)
+    return subprocess.run([*SNAKEMAKE, *arguments], cwd=clone, capture_output=True, text=True, check=False, **options)
 
 
 def write(clone: Path, values: dict) -> None:
@@ -57,6 +58,12 @@ def records(clone: Path, run: str = "tiny", study: str = "shots") -> dict[str, d
     """Return the records of a run by their path."""
     folder = clone / "results" / run / study / "records"
     return {str(path.relative_to(folder)): artefact(path) for path in sorted(folder.glob("*/repeat=*.json"))}
+
+
+def drop(clone: Path, pattern: str = "*/*") -> None:
+    """Remove the records of the run `tiny` whose <cell>/repeat=<n>.json matches."""
+    for path in (clone / "results/tiny/shots/records").glob(pattern):
+        path.unlink()
 
 
 def planned(clone: Path, *arguments: str) -> dict[str, int]:

@@ -12,77 +12,74 @@ from pathlib import Path
 
 import pytest
 from batteries import until
-from conftest import artefact, processes_of, program
-from small_runs import SINGLE, SNAKEMAKE, TINY, launch, planned, records, snakemake, wait_for, write
+from conftest import artefact, processes_of
+from small_runs import GATHER, SNAKEMAKE, TINY, drop, launch, planned, records, snakemake, wait_for, write
 
 
-def test_records_alone_unpacked_elsewhere_stay_even_where_nothing_can_be_measured(tiny, tmp_path):
-    assert snakemake(tiny).returncode == 0
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(tiny, elsewhere, ignore=shutil.ignore_patterns(".snakemake", "reports", "results"))
-    shutil.copytree(tiny / "results/tiny/shots/records", elsewhere / "results/tiny/shots/records")
-    (elsewhere / "scripts/build_library.py").write_text("raise SystemExit('no compiler')\n", encoding="utf-8")
-    done = snakemake(elsewhere)
+def test_records_alone_unpacked_elsewhere_stay_even_where_nothing_can_be_measured(tiny_run):
+    before, kept = records(tiny_run), tiny_run / "results/tiny/shots/records"
+    kept.rename(tiny_run / "kept")
+    for folder in (".snakemake", "reports", "results"):
+        shutil.rmtree(tiny_run / folder)
+    shutil.copytree(tiny_run / "kept", kept)
+    (tiny_run / "scripts/build_library.py").write_text("raise SystemExit('no compiler')\n", encoding="utf-8")
+    done = snakemake(tiny_run)
     assert done.returncode == 1, done.stderr
-    assert records(elsewhere) == records(tiny)
+    assert records(tiny_run) == before
 
 
-def test_a_failed_provision_takes_no_record_along(tiny, tmp_path):
-    write(tiny, SINGLE)
-    assert launch(tiny).returncode == 0
-    before = records(tiny)
-    write(tiny, SINGLE | {"stores": {"disk": {"kind": "posix", "path": str(tmp_path / "typo/bench")}}})
-    failed = launch(tiny)
+def test_a_failed_provision_takes_no_record_along(tiny_run, tmp_path):
+    before = records(tiny_run)
+    write(tiny_run, TINY | {"stores": {"disk": {"kind": "posix", "path": str(tmp_path / "typo/bench")}}})
+    failed = launch(tiny_run)
     assert failed.returncode == 1
     assert f"there is no {tmp_path}/typo; mount the file system, or correct the store's path" in failed.stderr
-    write(tiny, SINGLE)
-    assert "0 records to measure" in launch(tiny, "--plan").stdout
-    done = launch(tiny)
+    write(tiny_run, TINY)
+    assert "0 records to measure" in launch(tiny_run, "--plan").stdout
+    done = launch(tiny_run, "--", *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert records(tiny) == before
+    assert records(tiny_run) == before
 
 
-def test_where_a_provision_is_gone_only_what_is_missing_or_failed_is_measured(tiny):
-    write(tiny, SINGLE | {"repeats": 2})
-    assert launch(tiny).returncode == 0
-    kept, failed = sorted((tiny / "results/tiny/shots/records").glob("*/repeat=*.json"))
-    before = artefact(kept)
-    failed.write_text('{"status": "failed", "reasons": ["the run was killed before it was moved"]}', encoding="utf-8")
-    shutil.rmtree(tiny / "results/tiny/data")
-    write(tiny, SINGLE | {"repeats": 3})
-    done = launch(tiny)
+def test_where_a_provision_is_gone_only_what_is_missing_or_failed_is_measured(tiny_run):
+    before = records(tiny_run)
+    gone, failed, *kept = before
+    drop(tiny_run, gone)
+    words = '{"status": "failed", "reasons": ["the run was killed before it was moved"]}'
+    (tiny_run / "results/tiny/shots/records" / failed).write_text(words, encoding="utf-8")
+    shutil.rmtree(tiny_run / "results/tiny/data")
+    done = launch(tiny_run, "--", *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [record["status"] for record in records(tiny).values()] == ["done"] * 3
-    assert artefact(kept) == before
+    after = records(tiny_run)
+    assert [record["status"] for record in after.values()] == ["done"] * 4
+    assert [name for name in after if after[name] == before[name]] == kept
 
 
-def test_a_report_is_made_of_records_whose_data_were_removed(tiny):
-    write(tiny, SINGLE)
-    assert launch(tiny).returncode == 0
-    shutil.rmtree(tiny / "results/tiny/data")
-    shutil.rmtree(tiny / "reports")
-    (tiny / "results/tiny/shots/facts.json").unlink()
-    done = launch(tiny)
+def test_a_report_is_made_of_records_whose_data_were_removed(tiny_run):
+    shutil.rmtree(tiny_run / "results/tiny/data")
+    shutil.rmtree(tiny_run / "reports")
+    (tiny_run / "results/tiny/shots/facts.json").unlink()
+    done = launch(tiny_run)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tiny / "reports/tiny/shots.html").exists()
+    assert (tiny_run / "reports/tiny/shots.html").exists()
 
 
-def test_what_fails_is_said_reported_and_done_again(tiny):
+def test_what_fails_is_said_reported_and_done_again(tiny_run):
+    drop(tiny_run, "*/repeat=2.json")
     values = json.loads(json.dumps(TINY))
     values["libraries"]["hdf5-9.9.9"] = {"kind": "wheel", "hdf5": "9.9.9"}
     values["studies"]["shots"]["matrix"]["library"] = ["hdf5-2.0.0", "hdf5-9.9.9"]
-    write(tiny, values)
-    first = snakemake(tiny)
+    write(tiny_run, values)
+    first = snakemake(tiny_run)
     words = first.stdout + first.stderr
     assert first.returncode == 1
     assert "no h5py wheel with HDF5 9.9.9" in words
     assert "Traceback" not in words
-    assert {record["status"] for record in records(tiny).values()} == {"done"}
-    assert len(records(tiny)) == 4
-    assert "9.9.9" in (tiny / "reports/tiny/shots.html").read_text(encoding="utf-8")
-    assert planned(tiny)["measure"] == 4
-    write(tiny, TINY)
-    assert snakemake(tiny).returncode == 0
+    assert [record["status"] for record in records(tiny_run).values()] == ["done"] * 4
+    assert "9.9.9" in (tiny_run / "reports/tiny/shots.html").read_text(encoding="utf-8")
+    assert planned(tiny_run)["measure"] == 4
+    write(tiny_run, TINY)
+    assert snakemake(tiny_run, *GATHER).returncode == 0
 
 
 def test_data_that_cannot_be_made_are_told_once_skip_their_cells_and_open_the_report(tiny):
@@ -135,51 +132,53 @@ def test_results_that_cannot_be_written_are_one_line(tiny):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
-def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny, number):
-    values = json.loads(json.dumps(TINY)) | {"repeats": 4}
-    write(tiny, values)
+def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny_run, number):
+    write(tiny_run, TINY | {"repeats": 4})
     process = subprocess.Popen(
-        [SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        SNAKEMAKE,
+        cwd=tiny_run,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
-    wait_for(lambda: len(records(tiny)) >= 3, process)
-    wait_for(lambda: any("multiprocessing" in line for line in processes_of(str(tiny))), process)
+    wait_for(lambda: len(records(tiny_run)) >= 6, process)
+    wait_for(lambda: any("multiprocessing" in line for line in processes_of(str(tiny_run))), process)
     if number == signal.SIGINT:
         os.killpg(process.pid, number)
     else:
         os.kill(process.pid, number)
     process.communicate()
-    until(lambda: processes_of(str(tiny)) == [])
-    assert 2 <= len(records(tiny)) < 8
+    until(lambda: processes_of(str(tiny_run)) == [])
+    assert 5 <= len(records(tiny_run)) < 8
     # Ctrl-C may meet the last one before its step has ended; Snakemake removes what an unfinished step wrote.
-    before = dict(sorted(records(tiny).items(), key=lambda item: item[1]["position"])[:2])
-    done = program("launch", "--cores", 2, cwd=tiny)
+    before = dict(sorted(records(tiny_run).items(), key=lambda item: item[1]["started_utc"])[:5])
+    done = launch(tiny_run, "--", *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    after = records(tiny)
+    after = records(tiny_run)
     assert len(after) == 8
     assert {name: after[name] for name in before} == before
 
 
-def test_a_step_that_is_killed_is_a_failed_cell_and_all_else_is_reported(tiny):
-    process = subprocess.Popen(
-        [SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    wait_for(lambda: len(records(tiny)) >= 1 and steps_of(tiny), process)
-    os.kill(steps_of(tiny)[0], signal.SIGKILL)
+def test_a_step_that_is_killed_is_a_failed_cell_and_all_else_is_reported(tiny_run):
+    drop(tiny_run, "*/repeat=2.json")
+    process = subprocess.Popen(SNAKEMAKE, cwd=tiny_run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for(lambda: steps_of(tiny_run), process)
+    os.kill(steps_of(tiny_run)[0], signal.SIGKILL)
     words, _ = process.communicate()
     assert process.returncode == 1, words
-    found = records(tiny)
+    found = records(tiny_run)
     assert len(found) == 3, words
     assert {record["status"] for record in found.values()} == {"done"}
     assert "ended from outside before it could write its artefact" in words
     assert "Traceback" not in words
-    page = (tiny / "reports/tiny/shots.html").read_text(encoding="utf-8")
+    page = (tiny_run / "reports/tiny/shots.html").read_text(encoding="utf-8")
     assert "ended from outside before it could write its artefact" in page
-    assert (tiny / "reports/tiny/index.html").exists()
-    assert planned(tiny)["measure"] == 1
-    done = snakemake(tiny)
+    assert (tiny_run / "reports/tiny/index.html").exists()
+    assert planned(tiny_run)["measure"] == 1
+    done = snakemake(tiny_run, *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(records(tiny)) == 4
-    assert {name: record for name, record in records(tiny).items() if name in found} == found
+    assert len(records(tiny_run)) == 4
+    assert {name: record for name, record in records(tiny_run).items() if name in found} == found
 
 
 def steps_of(clone: Path) -> list[int]:
@@ -195,88 +194,89 @@ def steps_of(clone: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("call", ["make run", "snakemake"])
-def test_a_failed_record_that_an_interrupted_run_left_is_measured_by_the_next_call(tiny, call):
-    write(tiny, SINGLE | {"repeats": 2})
-    assert launch(tiny).returncode == 0
-    kept, failed = sorted((tiny / "results/tiny/shots/records").glob("*/repeat=*.json"))
-    before, base = artefact(kept), ("record", "run", "study", "name", "cell", "repeat")
-    record = {key: artefact(failed)[key] for key in base}
+def test_a_failed_record_that_an_interrupted_run_left_is_measured_by_the_next_call(tiny_run, call):
+    before, base = records(tiny_run), ("record", "run", "study", "name", "cell", "repeat")
+    *kept, name = before
+    failed = tiny_run / "results/tiny/shots/records" / name
+    record = {key: before[name][key] for key in base}
     failed.write_text(json.dumps(record | {"status": "failed", "valid": False, "reasons": ["no server"]}))
-    assert "1 records to measure" in launch(tiny, "--plan").stdout
+    assert "1 records to measure" in launch(tiny_run, "--plan").stdout
     assert artefact(failed)["status"] == "failed"
-    done = launch(tiny) if call == "make run" else snakemake(tiny)
+    done = launch(tiny_run, "--", *GATHER) if call == "make run" else snakemake(tiny_run, *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [record["status"] for record in records(tiny).values()] == ["done", "done"]
-    assert artefact(kept) == before
-    [moved] = (tiny / "results/tiny/failed").rglob("repeat=*.json")
+    after = records(tiny_run)
+    assert [record["status"] for record in after.values()] == ["done"] * 4
+    assert [name for name in after if after[name] == before[name]] == kept
+    [moved] = (tiny_run / "results/tiny/failed").rglob("repeat=*.json")
     assert artefact(moved)["reasons"] == ["no server"]
 
 
-def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_reported(tiny):
-    write(tiny, TINY | {"repeats": 3})
-    assert launch(tiny).returncode == 0
-    paths = sorted((tiny / "results/tiny/shots/records").glob("*/repeat=*.json"))
-    before = records(tiny)
+def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_reported(tiny_run):
+    paths = sorted((tiny_run / "results/tiny/shots/records").glob("*/repeat=*.json"))
+    before = records(tiny_run)
     paths[0].write_text(json.dumps(artefact(paths[0]) | {"samples": "none"}))
     paths[1].write_text('{"record":' + "[" * 100_000 + "]" * 100_000 + "}")
-    shutil.copy(paths[3], paths[4])
-    matrix = tiny / "results/tiny/shots/matrix.csv"
+    shutil.copy(paths[2], paths[3])
+    matrix = tiny_run / "results/tiny/shots/matrix.csv"
     lines = matrix.read_text(encoding="utf-8").splitlines()
     matrix.write_text("\n".join([*lines, lines[1], ""]), encoding="utf-8")
-    done = snakemake(tiny)
+    done = snakemake(tiny_run)
     words = done.stdout + done.stderr
     assert done.returncode == 1, words
     assert "Traceback" not in words
-    page = (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8").replace("\\", "")
-    for path in (paths[0], paths[1], paths[4]):
-        assert str(path.relative_to(tiny)) in words
-        assert str(path.relative_to(tiny)) in page
+    page = (tiny_run / "reports/tiny/shots.md").read_text(encoding="utf-8").replace("\\", "")
+    for path in (paths[0], paths[1], paths[3]):
+        assert str(path.relative_to(tiny_run)) in words
+        assert str(path.relative_to(tiny_run)) in page
     assert "another row of matrix.csv is of the same cell" in page
-    assert snakemake(tiny).returncode == 0
-    after = records(tiny)
-    assert len(after) == 6
-    assert sum(after[name] == before[name] for name in before) == 3
+    assert snakemake(tiny_run, *GATHER).returncode == 0
+    after = records(tiny_run)
+    assert len(after) == 4
+    assert sum(after[name] == before[name] for name in before) == 1
 
 
 @pytest.fixture
-def small_disk(tiny: Path) -> Iterator[Path]:
-    """Mount a file system of a few MiB as the folder of the results."""
-    folder = tiny / "results"
+def small_disk(tiny_run: Path) -> Iterator[Path]:
+    """Mount a file system of a few MiB as the folder of the results of a finished run."""
+    folder = tiny_run / "results"
+    folder.rename(tiny_run / "kept")
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=False).returncode:
         pytest.skip("a file system of its own cannot be mounted without root: results on a full one are not tested")
+    shutil.copytree(tiny_run / "kept", folder, dirs_exist_ok=True)
     yield folder
     subprocess.run(["umount", folder], check=True)
 
 
-def test_results_on_a_full_file_system_are_one_line_and_the_next_call_builds_them(tiny, small_disk):
-    write(tiny, TINY | {"repeats": 3})
-    assert launch(tiny, "--only", "access=shots").returncode == 0
-    before = records(tiny)
+def test_results_on_a_full_file_system_are_one_line_and_the_next_call_builds_them(tiny_run, small_disk):
+    drop(tiny_run, "*_signals_*/*")
+    before = records(tiny_run)
+    assert len(before) == 2
     filler = small_disk / "filler"
     with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
-    done = launch(tiny)
+    done = launch(tiny_run)
     words = done.stdout + done.stderr
     assert done.returncode == 1, words
     assert "Traceback" not in words
     assert "free the disk" in words
-    assert records(tiny) == before
+    assert records(tiny_run) == before
     filler.unlink()
-    done = launch(tiny)
+    done = launch(tiny_run, "--", *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(records(tiny)) == 6
-    assert {name: records(tiny)[name] for name in before} == before
+    assert len(records(tiny_run)) == 4
+    assert {name: records(tiny_run)[name] for name in before} == before
 
 
-def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny):
-    first = subprocess.Popen([SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    wait_for(lambda: (tiny / "results/tiny/shots/ready.json").exists(), first)
-    for second in (snakemake(tiny), program("launch", "--cores", 2, cwd=tiny)):
+def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny_run):
+    drop(tiny_run)
+    first = subprocess.Popen(SNAKEMAKE, cwd=tiny_run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(lambda: steps_of(tiny_run), first)
+    for second in (snakemake(tiny_run), launch(tiny_run)):
         assert second.returncode != 0
         assert "Traceback" not in second.stdout + second.stderr
     assert "another run is going on in this folder" in second.stderr
     words, _ = first.communicate()
     assert first.returncode == 0, words
-    assert len(records(tiny)) == 4
+    assert len(records(tiny_run)) == 4

@@ -1,34 +1,51 @@
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import program
 
-from scripts.benchmarks import common, planning
+from scripts.bench import BENCHMARKS
+from scripts.benchmarks import common, project
 
 
-def test_one_benchmark_prints_its_row_and_leaves_nothing_behind(clone: Path):
-    done = program("bench", "--only", "reading", cwd=clone)
-    assert done.returncode == 0, done.stderr
-    row = next(line for line in done.stdout.splitlines() if "reading loop, from disk, warm" in line)
-    assert "bare h5py loop" in row
-    assert "≤ 1.03" in row
-    assert "round 1 of" in done.stdout
+@pytest.mark.usefixtures("environments")
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_each_benchmark_runs_at_its_smallest_and_leaves_nothing_behind(clone: Path, name: str):
+    done = program("bench", "--smallest", "--only", name, cwd=clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert name == "project" or "round 1 of 1" in done.stdout or "rounds" not in BENCHMARKS[name].smallest
     assert list((clone / "results").iterdir()) == []
 
 
-def test_help_names_every_benchmark():
-    done = program("bench", "--help")
-    assert done.returncode == 0, done.stderr
-    for name in ("reading", "ros3", "cell", "plan", "report", "fio", "import", "blobs", "large-blobs", "builds"):
-        assert f"{name}:" in done.stdout
+def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
+    (clone / "scripts/benchmarks/reporting.py").write_text("def rows(*_, **__):\n    yield {}['settings']\n")
+    (clone / "Snakefile").write_text("no rule")
+    done = program("bench", "--smallest", "--only", "report", "plan", "reading", cwd=clone)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    report, plan = (line for line in done.stdout.splitlines() if "not run: " in line)
+    assert "not run: KeyError: 'settings'" in report
+    assert "not run: snakemake ended with status 1" in plan
+    assert "bare h5py loop" in done.stdout
 
 
-def test_a_plan_of_few_cells_is_taken_from_a_copy_of_the_project(tmp_path: Path):
-    told = []
-    rows = list(planning.rows(tmp_path, told.append, cells=100, rounds=1))
-    assert [row.what for row in rows] == ["plan of 100 cells, processor time", "plan of 100 cells, memory"]
-    assert told == ["round 1 of 1"]
+def test_the_size_of_the_project_and_the_time_of_its_tests_are_told(clone: Path, monkeypatch: pytest.MonkeyPatch):
+    test = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", f"--junitxml={clone / project.TIMES}"]
+    subprocess.run([*test, "tests/test_transfer.py"], check=True, capture_output=True)
+    monkeypatch.chdir(clone)
+    before = {row.what: row for row in (*project.lines(), *project.times())}
+    assert before["time of `make test`"].limit == "≤ 15 min on 2 idle cores"
+    assert "  test_transfer" in before
+    (clone / "scripts/studies/shots/report/words.py").write_text("\n" * 20_000)
+    project.TIMES.unlink()
+    after = {row.what: row for row in (*project.lines(), *project.times())}
+    own = [int(rows["  of shots"].value.replace(",", "")) for rows in (before, after)]
+    assert own[1] == own[0] + 20_000
+    assert not after["lines outside tests"].within
+    assert not after["  of shots"].within
+    assert "time of `make test`" in after
+    assert "  test_transfer" not in after
 
 
 def test_a_ratio_above_its_limit_is_marked_and_one_below_is_not():
@@ -51,3 +68,5 @@ def test_what_a_command_took_counts_the_processes_below_it():
 def test_a_command_that_fails_is_a_problem_with_its_last_words():
     with pytest.raises(common.Problem, match="status 3: no luck"):
         common.used([sys.executable, "-c", "import sys; print('no luck'); sys.exit(3)"])
+    with pytest.raises(common.Problem, match=r"^scripts\.gather ended with status 2: "):
+        common.used(common.program("scripts.gather", "--config", "{}"))

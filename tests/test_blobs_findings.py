@@ -1,5 +1,6 @@
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,8 @@ def limits(run: results.Results) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("tables"))
+def tables(synthetic: Callable[[str], Path]) -> Path:
+    return synthetic("blobs")
 
 
 @pytest.fixture(scope="module")

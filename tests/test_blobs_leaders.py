@@ -97,6 +97,7 @@ def test_arms_that_read_other_data_are_never_called_faster(tmp_path: Path):
         assert "the arms are not comparable" in leaders.in_words(leaders.find(run)[0], run)[1]
 
 
+@pytest.mark.thorough
 def test_noise_is_rarely_called_the_fastest_at_any_size():
     rows = cells(store=("disk", "s3"), size=SIZES)
     matrix = pd.DataFrame(rows).drop(columns="omitted")

@@ -206,6 +206,7 @@ def test_no_table_at_all_is_one_line(tmp_path: Path):
 # The page
 
 
+@pytest.mark.thorough
 def test_many_cells_are_reported(tmp_path: Path):
     rows = cells(
         pattern=("single-file", "multiple-files", "broadcast"),

@@ -27,6 +27,7 @@ def at_most(hits, runs, rate):
     return scipy_stats.binomtest(hits, runs).proportion_ci(0.999).low <= rate
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("jobs", [6, 12, 50, 200])
 def test_a_series_without_a_change_is_given_one_in_at_most_5_percent(noise, jobs):
@@ -36,6 +37,7 @@ def test_a_series_without_a_change_is_given_one_in_at_most_5_percent(noise, jobs
     assert alarms / runs <= 0.05
 
 
+@pytest.mark.thorough
 def test_a_jump_by_half_amid_10_percent_of_noise_is_found_at_its_job():
     random = np.random.default_rng(1)
     runs, found = 300, 0

@@ -18,11 +18,6 @@ COLLECT = ROOT / "scripts/studies/volumes/collect_fio.sh"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
-@pytest.fixture
 def collect(place: Place):
     """Return a function that starts a collection, whose battery runs where a command leads to."""
 

@@ -262,6 +262,7 @@ def bomb(first: str, each: str) -> bytes:
     return "\n".join(f"a{number}: &a{number} {line}" for number, line in enumerate([first, *lines])).encode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "data, line",
     [

@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from scripts.report.plot import COLOURS, Look
 from scripts.report.results import ABSENT, Results
 from scripts.studies.shots.report import results
 from tests import records
-from tests.report_tables import build, default_cells
+from tests.report_tables import default_cells
 
 PRINTED = {
     8: "488 .251735 .031577 .237753 .242595 .245573 .249351 .513524",
@@ -25,8 +26,8 @@ PRINTED = {
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("tables"))
+def tables(synthetic: Callable[[str], Path]) -> Path:
+    return synthetic("shots")
 
 
 @pytest.fixture(scope="module")

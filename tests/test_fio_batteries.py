@@ -23,11 +23,6 @@ shells = pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
-@pytest.fixture
 def small(place: Place) -> Iterator[Place]:
     """Return a place whose volume is a file system of 8 MiB that nobody else uses."""
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place.volume)]
@@ -366,12 +361,18 @@ def test_a_battery_that_is_ended_keeps_what_it_has_and_empties_its_folder(place,
 
 @shells
 def test_a_job_that_is_under_way_at_the_time_limit_is_ended_and_kept(place, shell):
-    done = place.run(ENDLESS, shell=needed(shell), time_limit=1)
-    assert done.returncode == 1
-    assert (place.facts()["status"], place.facts()["ended_by"]) == ("interrupted", "the time limit of 1 s")
-    read = fio.read_battery(place.results)
-    assert [row["job_Id"] for row in read["samples"]] == ["a1"]
-    assert read["samples"][0]["sync_N"] > 0
+    # On a machine that is busy, fio may still be starting at the limit.
+    for limit in (1, 8, 64):
+        shutil.rmtree(place.results, ignore_errors=True)
+        done = place.run(ENDLESS, shell=needed(shell), time_limit=limit)
+        assert done.returncode == 1
+        assert (place.facts()["status"], place.facts()["ended_by"]) == ("interrupted", f"the time limit of {limit} s")
+        read = fio.read_battery(place.results)
+        (row,) = read["samples"]
+        assert row["job_Id"] == "a1"
+        if row["sync_N"]:
+            break
+    assert row["sync_N"] > 0
     assert "the battery ended early: interrupted" in read["faults"]
     assert emptied(place)
 

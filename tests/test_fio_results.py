@@ -449,6 +449,7 @@ def test_a_job_whose_size_does_not_say_when_it_ends_is_asked_for_nothing():
         assert fio_options.asked_bytes(etcd | other) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("processes", [1, 2])
 def test_any_damage_to_any_value_is_named_or_unknown_and_never_a_crash(tmp_path: Path, processes: int):
     whole = fio_results.output(fio_files.job("a1", writes=10))
@@ -477,6 +478,7 @@ def test_any_damage_to_any_value_is_named_or_unknown_and_never_a_crash(tmp_path:
             fio.names([battery["job_options"] for battery in found], {})
 
 
+@pytest.mark.thorough
 def test_any_damage_to_what_lies_beside_the_results_is_unknown_and_never_a_crash(tmp_path: Path):
     folder = ours(tmp_path)
     make_battery(tmp_path, jobs=2)

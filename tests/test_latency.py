@@ -97,6 +97,7 @@ def test_few_jobs_have_the_range_of_their_own(jobs):
     assert found.low <= own.min() < own.max() <= found.high
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("jobs", [6, 20, 50])
 def test_merged_intervals_hold_the_p99_of_drifting_jobs(jobs):
     """The level of the jobs drifts by 10 %; the order statistics of the operations, which know of none, hold less."""

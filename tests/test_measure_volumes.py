@@ -26,11 +26,6 @@ from scripts.stores import serving
 from scripts.studies.volumes import instance_volume, measure
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
 class Cell:
     """A cell of the study: a battery of three jobs."""
 
@@ -39,7 +34,7 @@ class Cell:
     ) -> None:
         """Plan the cell; `text` is that of its job, whatever its name."""
         matrix_of_one = {"store": ["disk"], "job": ["etcd-short"], "background": [background]}
-        section = {"jobs": 3, "at_least_s": 0, "pause_s": 0, "time_limit_s": 60, "matrix": matrix_of_one, **settings}
+        section = {"jobs": 3, "at_least_s": 0, "pause_s": 0, "time_limit_s": 600, "matrix": matrix_of_one, **settings}
         stores = {"disk": {"kind": "posix", **(store or {"path": str(place.volume)})}}
         config = configuration.resolve({"run": "test", "stores": stores, "studies": {"volumes": section}}, [])
         (cell,), _ = matrix.expand(config, "volumes")

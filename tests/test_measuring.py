@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,21 +14,24 @@ from conftest import artefact, processes_of
 from steady import locked
 
 from scripts.lib import provenance
+from scripts.lib.dask_workers import batches_of
 from scripts.studies.shots import study
 
 
 @pytest.fixture
-def place(tmp_path: Path, environments: Path):
-    def build(make: bool = True, **options: object) -> Place:
-        found = Place(tmp_path, environments, **options)
-        return found.make() if make else found
+def place(tmp_path: Path, environments: Path, once: Callable):
+    def build(make: bool = True, within: str = "", **options: object) -> Place:
+        (tmp_path / within).mkdir(exist_ok=True)
+        planned = Place(tmp_path / within, environments, once, **options)
+        return planned.make() if make else planned
 
     return build
 
 
 @pytest.fixture(scope="module")
-def good_record(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> dict:
-    return Place(tmp_path_factory.mktemp("good"), environments).make().measure()
+def good_record(once: Callable, environments: Path) -> dict:
+    folder = once("good-record", lambda folder: Place(folder, environments, once).make().measure())
+    return artefact(folder / "repeat=1.json")
 
 
 def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
@@ -48,12 +52,10 @@ def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
     assert record["provenance"]["data_sha256"] == artefact(here.provision)["data_sha256"]
 
 
-def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(tmp_path, environments):
+def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(place):
     checksums = set()
     for number, (library, workers) in enumerate([("hdf5-2.0.0", 1), ("hdf5-2.0.0", 3), ("hdf5-1.14.6", 2)]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        record = Place(folder, environments, library=library, workers=workers, access="signals").make().measure()
+        record = place(within=str(number), library=library, workers=workers, access="signals").measure()
         assert record["valid"], record["reasons"]
         checksums.add(record["work"]["checksum"])
     assert len(checksums) == 1
@@ -87,13 +89,10 @@ def test_a_record_has_the_parts_of_its_data_as_asked_and_as_the_store_tells_them
     assert (record["settings"]["data"]["part_size"], record["provenance"]["part_bytes"]) == ("6MiB", 6 * 2**20)
 
 
-def test_no_page_buffer_and_the_default_are_two_things(place, tmp_path, environments):
+def test_no_page_buffer_and_the_default_are_two_things(place):
     effective = {}
     for level in ("0", "unset", "16MiB"):
-        folder = tmp_path / level
-        folder.mkdir()
-        here = Place(folder, environments, **ROS3, layout="shot-major", access="signals", page_buffer=level).make()
-        record = here.measure()
+        record = place(within=level, **ROS3, layout="shot-major", access="signals", page_buffer=level).measure()
         assert record["valid"], record["reasons"]
         effective[level] = record["effective"]["page_buffer_bytes"]
     assert effective["0"] == 0
@@ -123,10 +122,9 @@ def test_a_library_of_another_version_fails_the_cell(place, environments):
     assert record["reasons"] == ["the library under test is HDF5 1.14.6, not 2.0.0"]
 
 
-def test_a_file_that_is_not_what_its_label_says_fails_the_cell(place, tmp_path, environments):
+def test_a_file_that_is_not_what_its_label_says_fails_the_cell(place):
     here = place(layout="shot-major", access="signals")
-    (tmp_path / "other").mkdir()
-    other = Place(tmp_path / "other", environments, data={"page_size": 4096}, layout="shot-major").make()
+    other = place(within="other", data={"page_size": 4096}, layout="shot-major")
     (here.data / "shots.h5").write_bytes((other.data / "shots.h5").read_bytes())
     record = here.measure()
     assert record["status"] == "failed"
@@ -243,6 +241,9 @@ def test_pages_that_are_lost_while_a_cell_runs_make_it_invalid(place):
 
 
 def test_batches_are_cut_by_division_rounded_up_and_an_idle_worker_is_reported(place):
+    # Rounded up, and not one more than rounded down: where the sizes divide, every worker has work.
+    assert [len(batch) for batch in batches_of(range(8), 4)] == [2, 2, 2, 2]
+    assert [len(batch) for batch in batches_of(range(7), 4)] == [2, 2, 2, 1]
     record = place(data={"signals": 6}, workers=4, read_shots=1).measure()
     assert record["effective"]["workers"] == 4
     assert record["effective"]["idle_workers"] == 4 - len(record["samples"]) == 1

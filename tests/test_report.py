@@ -1,9 +1,11 @@
 import html
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from scripts.lib.program import Problem
 from scripts.report import notebook
@@ -38,6 +40,18 @@ def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: 
     assert "There are no verdicts" in text
     assert "One signal of all shots (base: 8 workers" in text
     assert "shots_files/object-times.svg" in text
+
+
+def test_sockets_of_a_kernel_lie_where_no_other_kernel_looks_for_its_own(tmp_path: Path, monkeypatch):
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))
+    parameters = next(cell for cell in content["cells"] if cell["metadata"].get("tags") == ["parameters"])
+    look = parameters | {"metadata": {}, "source": "import os\nprint(sorted(os.listdir()))"}
+    content["cells"] = [parameters, look | {"id": "look"}]
+    Path("look.ipynb").write_text(json.dumps(content), encoding="utf-8")
+    notebook.build(Path("look.ipynb"), {}, tmp_path / "reports/look.html")
+    assert "['look.ipynb', 'notebooks', 'reports']" in Path("reports/look.md").read_text(encoding="utf-8")
 
 
 # What goes wrong

@@ -144,6 +144,7 @@ def test_few_blocks_give_no_verdict_and_do_not_touch_the_family():
     assert stats.judge(np.empty((0, 0))) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("blocks", [6, 10])
 def test_false_alarms_in_a_family_are_at_most_5_percent(blocks):
     random = np.random.default_rng(blocks)
@@ -152,6 +153,7 @@ def test_false_alarms_in_a_family_are_at_most_5_percent(blocks):
     assert bounds(alarms, runs).high <= 0.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["student-3", "exponential"])
 @pytest.mark.parametrize("lost", [0.0, 0.1])
 def test_false_alarms_with_heavy_and_skewed_noise_and_lost_blocks(noise, lost):
@@ -169,6 +171,7 @@ def test_false_alarms_with_heavy_and_skewed_noise_and_lost_blocks(noise, lost):
     assert bounds(alarms, runs).low <= 0.05
 
 
+@pytest.mark.thorough
 def test_false_alarms_where_comparisons_share_a_baseline():
     random = np.random.default_rng(12)
     runs, alarms = 1_000, 0
@@ -178,6 +181,7 @@ def test_false_alarms_where_comparisons_share_a_baseline():
     assert bounds(alarms, runs).low <= 0.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("others", [1.0, 1.1])
 def test_power_for_a_ratio_of_1_1_at_ten_repeats(others):
     """3 % noise and 8 % block drift over 24 comparisons, whether one of them differs or all."""
@@ -197,6 +201,7 @@ def test_same_is_seldom_said_of_a_difference_at_the_bound(blocks):
     assert bounds(wrong, 20_000).high <= 0.025
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("blocks, comparisons", [(6, 4), (8, 24), (10, 4), (10, 24)])
 def test_detectable_ratio_is_found_more_often_than_not(blocks, comparisons):
     random = np.random.default_rng(15)

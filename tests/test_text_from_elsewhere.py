@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import zlib
 from base64 import b64decode
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from markdown_it import MarkdownIt
 from nbconvert.filters import markdown2html
 
 from scripts.frame import config as configuration
-from scripts.report import markup, notebook, plot_html, plot_svg
+from scripts.report import markup, plot_html, plot_svg
 from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
 from scripts.studies.blobs.report import results as blobs
 from scripts.studies.blobs.report.results import FACTORS as OF_BLOBS
@@ -23,7 +24,7 @@ from scripts.studies.shots.report import results as shots
 from scripts.studies.volumes.report import data as volumes
 from tests import blobs_tables, browser, records, report_tables, volumes_records, volumes_tables
 from tests.fio_files import imported, make_battery, ours, tarball
-from tests.pages import write
+from tests.pages import write, write_index
 
 HOSTILE = (
     "<script>window.hit=1</script> <img src=x onerror=window.hit=1> [x](javascript:window.hit=1) **bold** `code` "
@@ -147,24 +148,21 @@ def assert_shown_as_it_is(shown: Shown) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def pages(once: Callable, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return what builds a study's page, or the first page of all three, once."""
-    folder, built = tmp_path_factory.mktemp("reports"), {}
 
     def page(name: str) -> Path:
-        if name not in built:
-            built[name] = make(name)
-        return built[name]
+        return once(f"planted-{name}", lambda folder: make(name, folder)) / f"{name}.html"
 
-    def make(name: str) -> Path:
+    def make(name: str, folder: Path) -> None:
         if name == "index":
-            answers = [str(page(study).with_name(f"{study}_answers.json")) for study in BUILD]
-            given = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", *answers]
-            assert notebook.main([*given, "--out", str(folder / "index.html")]) == 0
-            return folder / "index.html"
-        if name == "imported":
-            return write("volumes", of_a_tarball(tmp_path_factory.mktemp(name)), folder / "imported.html")
-        return write(name, plant(name, BUILD[name](tmp_path_factory.mktemp(name))), folder / f"{name}.html")
+            for study in BUILD:
+                shutil.copytree(page(study).parent, folder, dirs_exist_ok=True)
+            write_index([folder / f"{study}.html" for study in BUILD])
+        elif name == "imported":
+            write("volumes", of_a_tarball(tmp_path_factory.mktemp(name)), folder / f"{name}.html")
+        else:
+            write(name, plant(name, BUILD[name](tmp_path_factory.mktemp(name))), folder / f"{name}.html")
 
     return page
 

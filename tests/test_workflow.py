@@ -5,20 +5,38 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-import yaml
 from batteries import until
-from conftest import ROOT, artefact, processes_of, program
-from small_runs import SINGLE, SNAKEMAKE, TINY, launch, planned, records, snakemake, write
+from conftest import ROOT, artefact, copy_project, processes_of
+from small_runs import GATHER, SINGLE, TINY, drop, launch, planned, records, snakemake, write
 
 from scripts.benchmarks.fio_results import Battery, write_battery
 
+SMOKE = ("--configfile", "config/smoke.yaml")
 CONFIGS = sorted(path.name for path in (ROOT / "config").glob("*.yaml"))
 
 
+SECRET = "A-SECRET-OF-THE-TESTS"
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET}
+
+
+@pytest.fixture(scope="module")
+def smoke(once: Callable, environments: Path) -> Path:
+    """Return a folder with a clone in which the smoke run was measured, by somebody with keys, and what that said."""
+
+    def run(folder: Path) -> None:
+        done = snakemake(copy_project(folder / "clone"), *SMOKE, env=os.environ | KEYS)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / "said").write_text(done.stdout + done.stderr, encoding="utf-8")
+
+    return once("smoke", run)
+
+
 def test_the_workflow_is_linted():
-    done = subprocess.run([SNAKEMAKE, "--lint"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = snakemake(ROOT, "--lint")
     assert done.returncode == 0, done.stderr
 
 
@@ -40,9 +58,8 @@ def test_a_run_named_on_the_command_line_obeys_the_schema(tiny, run):
     assert "Traceback" not in said
 
 
-def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, environments):
-    done = snakemake(clone, "--configfile", "config/smoke.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_smoke_run_measures_judges_and_reports_on_real_servers(smoke):
+    clone = smoke / "clone"
     measured = records(clone, "smoke")
     assert len(measured) == 12
     assert [record["reasons"] for record in measured.values() if not record["valid"]] == []
@@ -62,39 +79,39 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, enviro
         assert (clone / "reports/smoke" / name).exists()
     verdicts = (clone / "results/smoke/shots/verdicts.csv").read_text(encoding="utf-8")
     assert "too few repeats" in verdicts
-    again = snakemake(clone, "--configfile", "config/smoke.yaml")
+    again = snakemake(clone, *SMOKE)
     assert again.returncode == 0
     assert "Nothing to be done" in again.stdout + again.stderr
     until(lambda: processes_of(str(clone)) == [])
 
 
-def test_the_page_of_a_study_can_be_read_before_the_next_study_is_measured(clone):
-    volumes = {"jobs": 2, "at_least_s": 0, "pause_s": 0}
-    volumes["matrix"] = {"store": ["disk"], "job": ["etcd-short"], "background": ["none", "same"]}
-    write(clone, SINGLE | {"studies": {**SINGLE["studies"], "volumes": volumes}})
-    done = snakemake(clone)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = (done.stdout + done.stderr).splitlines()
-    page = next(number for number, line in enumerate(said) if line.endswith("page: reports/tiny/shots.html"))
+def test_the_page_of_a_study_can_be_read_before_the_next_study_is_measured(smoke):
+    said = (smoke / "said").read_text(encoding="utf-8").splitlines()
+    page = next(number for number, line in enumerate(said) if line.endswith("page: reports/smoke/shots.html"))
     first = next(number for number, line in enumerate(said) if "started  measure volumes" in line)
     assert page < first
-    assert said[-1].endswith("; report: reports/tiny/index.html")
+    assert said[-1].endswith("; report: reports/smoke/index.html")
+
+
+def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
+    said = (smoke / "said").read_text(encoding="utf-8").splitlines()
     answers = []
-    for study in ("shots", "volumes"):
-        left = artefact(clone / f"reports/tiny/{study}_answers.json")
+    for path in sorted((smoke / "clone/reports/smoke").glob("*_answers.json")):
+        left = artefact(path)
         sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {left['headline']}")
-        answers += [sentence, f"    page: reports/tiny/{study}.html"]
-    assert [line.partition(" ")[2] for line in said[-5:-1]] == answers
-    again = launch(clone)
+        answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
+    assert len(answers) == 6
+    assert [line.partition(" ")[2] for line in said[-7:-1]] == answers
+    again = launch(smoke / "clone", *SMOKE)
     assert "Nothing to be done" in again.stderr
-    end = [line.partition(" ")[2] for line in again.stderr.splitlines()[-5:]]
-    assert end == [*answers, "report: reports/tiny/index.html"]
+    end = [line.partition(" ")[2] for line in again.stderr.splitlines()[-7:]]
+    assert end == [*answers, "report: reports/smoke/index.html"]
 
 
 def test_results_of_fio_are_reported_without_measuring_anything(clone):
     battery = write_battery(clone / "imports", Battery(jobs=8))
     (battery / "strange.json").write_text("no JSON", encoding="utf-8")
-    done = program("launch", "--configfile", "config/import.yaml", "--cores", 2, cwd=clone)
+    done = launch(clone, "--configfile", "config/import.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     page = (clone / "reports/imported/volumes.md").read_text(encoding="utf-8")
     assert "etcd's 10 ms" in page
@@ -103,27 +120,33 @@ def test_results_of_fio_are_reported_without_measuring_anything(clone):
     again = snakemake(clone, "--configfile", "config/import.yaml")
     assert "Nothing to be done" in again.stdout + again.stderr
     shutil.rmtree(clone / "imports")
-    gone = program("launch", "--configfile", "config/import.yaml", "--cores", 2, cwd=clone)
+    gone = launch(clone, "--configfile", "config/import.yaml")
     assert gone.returncode == 2
     assert gone.stderr.splitlines()[-1] == "problem: imports: there is no file or folder imports"
 
 
-def test_no_secret_is_in_any_artefact_log_or_report(clone, environments):
-    secret = "A-SECRET-OF-THE-TESTS"
-    values = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
-    values["repeats"] = 1
-    values["stores"]["s3"] = {"kind": "s3", "bucket": "none", "endpoint": "http://127.0.0.1:9"}
-    write(clone, values)
-    env = {**os.environ, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": secret}
-    snakemake(clone, env=env)
-    written = [path for folder in ("results", "reports", ".snakemake") for path in (clone / folder).rglob("*")]
-    texts = [path for path in written if path.is_file() and path.suffix in (".json", ".log", ".html", ".md", ".csv")]
-    assert len(texts) > 10
-    assert [str(path) for path in texts if secret in path.read_text(encoding="utf-8", errors="replace")] == []
+def test_no_secret_is_in_any_artefact_log_or_report(smoke, tiny):
+    elsewhere = {"kind": "s3", "bucket": "none", "endpoint": "http://127.0.0.1:9"}
+    matrix = SINGLE["studies"]["shots"]["matrix"] | {"library": ["hdf5-2.1.1"]}
+    matrices = [matrix, matrix | {"store": ["s3"], "driver": ["ros3"]}]
+    libraries = {"hdf5-2.1.1": {"kind": "wheel", "hdf5": "2.1.1"}}
+    stores = {"disk": {"kind": "posix"}, "s3": elsewhere}
+    shots = SINGLE["studies"]["shots"] | {"matrix": matrices}
+    write(tiny, SINGLE | {"libraries": libraries, "stores": stores, "studies": {"shots": shots}})
+    done = snakemake(tiny, env=os.environ | KEYS)
+    assert "http://127.0.0.1:9" in done.stdout + done.stderr
+    assert len(records(tiny)) == 1
+    for clone in (smoke / "clone", tiny):
+        written = [path for folder in ("results", "reports", ".snakemake") for path in (clone / folder).rglob("*")]
+        texts = [
+            path for path in written if path.is_file() and path.suffix in (".json", ".log", ".html", ".md", ".csv")
+        ]
+        assert len(texts) > 10
+        assert [str(path) for path in texts if SECRET in path.read_text(encoding="utf-8", errors="replace")] == []
 
 
-def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny):
-    assert snakemake(tiny).returncode == 0
+def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny_run):
+    tiny = tiny_run
     assert TINY["studies"]["shots"]["question"] in (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
     before = records(tiny)
     for path in [*tiny.glob("scripts/**/*.py"), *tiny.glob("rules/*.smk"), *tiny.glob("envs/*"), tiny / "Snakefile"]:
@@ -141,14 +164,14 @@ def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_
     assert records(tiny) == before
 
 
-def test_records_unpacked_elsewhere_are_not_measured_again(tiny, tmp_path):
-    assert snakemake(tiny).returncode == 0
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(tiny, elsewhere, ignore=shutil.ignore_patterns(".snakemake", "reports"))
-    assert "measure" not in planned(elsewhere)
-    done = snakemake(elsewhere)
+def test_records_unpacked_elsewhere_are_not_measured_again(tiny_run):
+    before = records(tiny_run)
+    for folder in (".snakemake", "reports"):
+        shutil.rmtree(tiny_run / folder)
+    assert "measure" not in planned(tiny_run)
+    done = snakemake(tiny_run)
     assert done.returncode == 0, done.stderr
-    assert records(elsewhere) == records(tiny)
+    assert records(tiny_run) == before
 
 
 def test_a_mistake_in_the_configuration_stops_at_once_in_one_line(tiny):
@@ -160,24 +183,23 @@ def test_a_mistake_in_the_configuration_stops_at_once_in_one_line(tiny):
     assert not (tiny / "results").exists()
 
 
-def test_a_subset_by_levels_and_one_cell_again_on_purpose(tiny):
-    done = launch(tiny, "--only", "access=shots")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {record["cell"]["access"] for record in records(tiny).values()} == {"shots"}
-    assert launch(tiny).returncode == 0
-    before = records(tiny)
-    assert len(before) == 4
+def test_one_cell_again_on_purpose_and_a_subset_by_levels(tiny_run):
+    before = records(tiny_run)
     name = next(record["name"] for record in before.values() if record["cell"]["access"] == "signals")
-    assert launch(tiny, "--again", name[:-3], "--plan").returncode == 0
-    assert records(tiny) == before
-    done = launch(tiny, "--again", name[:-3])
+    assert launch(tiny_run, "--again", name[:-3], "--plan").returncode == 0
+    assert records(tiny_run) == before
+    done = launch(tiny_run, "--again", name[:-3], "--", *GATHER)
     assert done.returncode == 0, done.stdout + done.stderr
-    after = records(tiny)
+    after = records(tiny_run)
     assert {key for key in after if after[key] != before[key]} == {f"{name}/repeat={n}.json" for n in (1, 2)}
-    assert len(list((tiny / "results/tiny/again").rglob("repeat=*.json"))) == 2
-    wrong = launch(tiny, "--again", "no-such-cell")
+    assert len(list((tiny_run / "results/tiny/again").rglob("repeat=*.json"))) == 2
+    wrong = launch(tiny_run, "--again", "no-such-cell")
     assert wrong.returncode == 2
     assert "no measured cell of results/tiny begins with 'no-such-cell'" in wrong.stderr
+    drop(tiny_run)
+    done = launch(tiny_run, "--only", "access=shots", "--", *GATHER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [record["cell"]["access"] for record in records(tiny_run).values()] == ["shots", "shots"]
 
 
 @pytest.mark.parametrize(
@@ -197,13 +219,14 @@ def test_a_subset_that_does_not_exist_is_one_line(tiny, arguments, line):
     assert not (tiny / "results").exists()
 
 
-def test_a_dear_run_is_asked_about_before_it_starts(tiny):
-    write(tiny, TINY | {"ask_above": {"hours": 0.0001}})
-    refused = launch(tiny, stdin=subprocess.DEVNULL)
+def test_a_dear_run_is_asked_about_before_it_starts(tiny_run):
+    drop(tiny_run, "*/repeat=2.json")
+    write(tiny_run, TINY | {"ask_above": {"hours": 0.0001}})
+    refused = launch(tiny_run, stdin=subprocess.DEVNULL)
     assert refused.returncode == 2
     assert "above the limits of ask_above: hours" in refused.stderr
     assert "say YES=1 (--yes)" in refused.stderr
-    assert records(tiny) == {}
-    assert launch(tiny, "--plan").returncode == 0
-    assert launch(tiny, "--yes", stdin=subprocess.DEVNULL).returncode == 0
-    assert len(records(tiny)) == 4
+    assert len(records(tiny_run)) == 2
+    assert launch(tiny_run, "--plan").returncode == 0
+    assert launch(tiny_run, "--yes", "--", *GATHER, stdin=subprocess.DEVNULL).returncode == 0
+    assert len(records(tiny_run)) == 4

@@ -24,7 +24,8 @@ from scripts.stores import store as stores
 from scripts.stores.azure import client as azure
 from scripts.stores.reading import Access
 from scripts.stores.s3 import client as s3
-from scripts.studies.blobs import caches, patterns
+from scripts.studies.blobs import caches
+from scripts.studies.blobs.patterns import PATTERNS
 
 ROUNDS = 16
 _SIZE, _CHUNK = 2**26, 2**22
@@ -36,16 +37,18 @@ _OPERATION = "16MiB"
 Read = Callable[[], object]
 
 
-def rows(folder: Path, say: Say) -> Iterator[Row]:
+def rows(
+    folder: Path, say: Say, file_size: str = "1GiB", patterns: Sequence[str] = tuple(PATTERNS), rounds: int = ROUNDS
+) -> Iterator[Row]:
     """Read 64 MiB of every kind of store both ways; 1 GiB of a file as fio does; four operations of every pattern."""
     for cell in cells(folder / "stores", say, store=["disk", "s3", "azure"], size=[_text(_SIZE)]):
         with cell.served() as location:
             for concurrency in _CONCURRENCY:
-                yield _against_bare(cell, location, Access(_CHUNK, concurrency), say)
-    (cell,) = cells(folder / "fio", say, store=["disk"], size=["1GiB"])
+                yield _against_bare(cell, location, Access(_CHUNK, concurrency), rounds, say)
+    (cell,) = cells(folder / "fio", say, store=["disk"], size=[file_size])
     for state in ("warm", "cold"):
-        yield _against_fio(cell, state, say)
-    yield from _memory(folder / "memory", say)
+        yield _against_fio(cell, state, rounds, say)
+    yield from _memory(folder / "memory", patterns, say)
 
 
 def bandwidths(what: str, ours: Sequence[float], name: str, others: Sequence[float], size: int) -> Row:
@@ -58,7 +61,7 @@ def bandwidths(what: str, ours: Sequence[float], name: str, others: Sequence[flo
     return Row(what, rates[0], f"{name}: {rates[1]}", f"{ratio:.3f}{interval}", f"≥ {_LEAST:g}", ratio >= _LEAST)
 
 
-def _against_bare(cell: Cell, location: dict, access: Access, say: Say) -> Row:
+def _against_bare(cell: Cell, location: dict, access: Access, rounds: int, say: Say) -> Row:
     """Compare the reader of a store with its client's bare call, by one process in turn."""
     (entry,) = cell.manifest["files"]
     # One buffer for both: how fast it is filled depends on where its pages lie.
@@ -70,7 +73,7 @@ def _against_bare(cell: Cell, location: dict, access: Access, say: Say) -> Row:
     identity = reader.identify(entry["name"])
     ours = timed(lambda: reader.read(entry["name"], [(0, _SIZE)], view, identity))
     what = f"{cell.store['kind']}: reader, chunks of {sizes.text(access.chunk_bytes)}, {access.concurrency} at once"
-    taken = in_turn(ROUNDS, ours, timed(bare), lambda words: say(f"{what}: {words}"))
+    taken = in_turn(rounds, ours, timed(bare), lambda words: say(f"{what}: {words}"))
     reader.close()
     return bandwidths(what, taken[0], name, taken[1], _SIZE)
 
@@ -112,7 +115,7 @@ def _touched(size: int) -> memoryview:
     return memoryview(buffer)
 
 
-def _against_fio(cell: Cell, state: str, say: Say) -> Row:
+def _against_fio(cell: Cell, state: str, rounds: int, say: Say) -> Row:
     """Compare the reader with fio on the same file, blocks of the same size into a buffer of one block."""
     (entry,) = cell.manifest["files"]
     path, size = Path(cell.provision["local_files"][0]), entry["bytes"]
@@ -133,7 +136,7 @@ def _against_fio(cell: Cell, state: str, say: Say) -> Row:
 
     what = f"posix: reader, {state}, blocks of {sizes.text(_BLOCK)}"
     ways = prepared(timed(read)), prepared(lambda: _fio(path))
-    taken = in_turn(ROUNDS, *ways, lambda words: say(f"{what}: {words}"))
+    taken = in_turn(rounds, *ways, lambda words: say(f"{what}: {words}"))
     reader.close()
     return bandwidths(what, taken[0], "fio, psync", taken[1], size)
 
@@ -148,11 +151,11 @@ def _fio(path: Path) -> float:
     return json.loads(done.stdout)["jobs"][0]["read"]["runtime"] / 1000
 
 
-def _memory(folder: Path, say: Say) -> Iterator[Row]:
+def _memory(folder: Path, patterns: Sequence[str], say: Say) -> Iterator[Row]:
     """Measure cells of two processes whose object is four times an operation."""
     levels = {"size": [_text(4 * sizes.in_bytes(_OPERATION))], "operation_size": [_OPERATION], "processes": [2]}
-    mpi_io = [name for name in patterns.PATTERNS if name.startswith("mpi-io")]
-    others = [name for name in patterns.PATTERNS if name not in (*mpi_io, "multiple-files")]
+    mpi_io = [name for name in patterns if name.startswith("mpi-io")]
+    others = [name for name in patterns if name not in (*mpi_io, "multiple-files")]
     chosen = cells(folder, say, pattern=[*others, *mpi_io], store=["disk"], **levels)
     chosen += cells(folder / "servers", say, pattern=others, store=["s3", "azure"], **levels)
     for cell in chosen:

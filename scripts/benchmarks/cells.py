@@ -31,45 +31,46 @@ _LIBRARY = "hdf5-2.0.0"
 _STORES = ("disk", "s3", "proxied")
 
 
-def rows(folder: Path, say: Say) -> Iterator[Row]:
+def rows(folder: Path, say: Say, repeats: int = REPEATS, starts: int = STARTS) -> Iterator[Row]:
     """Run null cells under Snakemake in three stores, block by block, and take apart what they cost."""
     artefacts = environments(folder, say)
-    tree, config = copy_tree(folder), _config(folder)
+    tree, config = copy_tree(folder), _config(folder, repeats)
     say("making data and putting them into their stores")
     used(snakemake(config, "--until", "ready"), tree)
-    say(f"measuring {REPEATS * len(_STORES)} null cells")
+    say(f"measuring {repeats * len(_STORES)} null cells")
     whole = used(snakemake(config, "--until", "measure"), tree).seconds
     say("starting Snakemake with nothing to do")
-    idle = [used(snakemake(config, "--until", "measure"), tree).seconds for _ in range(STARTS)]
+    idle = [used(snakemake(config, "--until", "measure"), tree).seconds for _ in range(starts)]
     records = _records(tree)
     steps = {store: [record["step_seconds"] for record in found] for store, found in records.items()}
     all_steps = list(chain(*steps.values()))
     a_cell = (whole - statistics.median(idle)) / len(all_steps)
     say("starting each part alone")
-    imports = _starts(program("scripts.step", "measure", "--help"))
+    imports = _starts(program("scripts.step", "measure", "--help"), starts)
     own = a_cell - statistics.mean(all_steps) - statistics.median(imports)
     yield Row("Snakemake: start, and a plan with nothing to do", seconds_of(idle))
     yield Row("null cell under Snakemake, mean of all stores", seconds_of([a_cell]))
     yield Row("  Snakemake and the shell", seconds_of([own]), "what the other parts leave over")
     yield Row("  interpreter and imports of the step", seconds_of(imports))
     yield Row("  the step", seconds_of(all_steps))
-    yield from _parts(folder, artefacts, records)
+    yield from _parts(folder, artefacts, records, starts)
     yield Row("step of a null cell on disk", seconds_of(steps["disk"]))
     yield compared("step of a null cell from S3", steps["s3"], "on disk", steps["disk"])
     yield compared("step of a null cell from S3 behind the proxy", steps["proxied"], "from S3", steps["s3"])
 
 
-def _parts(folder: Path, artefacts: dict, records: dict[str, list[dict]]) -> Iterator[Row]:
+def _parts(folder: Path, artefacts: dict, records: dict[str, list[dict]], starts: int) -> Iterator[Row]:
     """Take the step apart: what can be started alone, and what the records say."""
-    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", "import scripts.studies.shots.measure, distributed"])
-    yield Row("    S3 server, start and end", seconds_of(_served(folder, artefacts, None)))
-    yield Row("    S3 server and proxy, start and end", seconds_of(_served(folder, artefacts, {})))
+    imports = "import scripts.studies.shots.measure, distributed"
+    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", imports], starts)
+    yield Row("    S3 server, start and end", seconds_of(_served(folder, artefacts, None, starts)))
+    yield Row("    S3 server and proxy, start and end", seconds_of(_served(folder, artefacts, {}, starts)))
     yield Row("    interpreter and imports of the measuring program", seconds_of(reader))
     for key, what in (("cluster_start", "Dask cluster start"), ("null", "an empty task"), ("total", "timed window")):
         yield Row(f"    {what}", seconds_of([record["seconds"][key] for record in chain(*records.values())]))
 
 
-def _config(folder: Path) -> Path:
+def _config(folder: Path, repeats: int) -> Path:
     """Write a configuration of a null cell in each store, and the smallest shot for it to read."""
     data = folder / "null.h5"
     with h5py.File(data, "w") as file:
@@ -78,7 +79,7 @@ def _config(folder: Path) -> Path:
     s3 = {"kind": "s3", "bucket": "bench", "server": "embedded"}
     values = {
         "run": "bench",
-        "repeats": REPEATS,
+        "repeats": repeats,
         "libraries": {_LIBRARY: LIBRARIES[_LIBRARY]},
         "stores": {"disk": {"kind": "posix"}, "s3": s3, "proxied": {**s3, "network": {}}},
         "studies": {
@@ -109,11 +110,11 @@ def _records(tree: Path) -> dict[str, list[dict]]:
     return {store: sorted(records, key=lambda record: record["repeat"]) for store, records in found.items()}
 
 
-def _starts(command: list[str]) -> list[float]:
-    return [used(command).seconds for _ in range(STARTS)]
+def _starts(command: list[str], starts: int) -> list[float]:
+    return [used(command).seconds for _ in range(starts)]
 
 
-def _served(folder: Path, artefacts: dict, network: dict | None) -> list[float]:
+def _served(folder: Path, artefacts: dict, network: dict | None, starts: int) -> list[float]:
     """Return the seconds of starts and ends of an S3 server without or with a proxy before it."""
     with open(folder / "server.log", "w", encoding="utf-8") as log:
 
@@ -121,4 +122,4 @@ def _served(folder: Path, artefacts: dict, network: dict | None) -> list[float]:
             with server.serve(artefacts["servers"], folder / "empty", network, log):
                 pass
 
-        return [timed(once)() for _ in range(STARTS)]
+        return [timed(once)() for _ in range(starts)]

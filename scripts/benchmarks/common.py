@@ -22,7 +22,7 @@ from scripts.lib.program import Problem, read_json
 from scripts.statistics import stats
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
-_TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
+TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
 _SAMPLE_S = 0.02
 LIBRARIES = {f"hdf5-{version}": {"kind": "source", "hdf5": version} for version in ("1.14.6", "2.0.0")}
 
@@ -140,7 +140,7 @@ def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usa
         if process.returncode:
             words.seek(0)
             last = [line.strip() for line in words if line.strip()][-1:] or ["it said nothing"]
-            raise Problem(f"{' '.join(command[:8])} ended with status {process.returncode}: {last[0]}")
+            raise Problem(f"{_called(command)} ended with status {process.returncode}: {last[0]}")
     return Usage(seconds, usage.ru_utime + usage.ru_stime, sampled.result())
 
 
@@ -173,7 +173,7 @@ def copy_tree(folder: Path) -> Path:
     """Return a copy of the project, without results, in which Snakemake can run."""
     copy = folder / "tree"
     copy.mkdir()
-    for name in _TREE:
+    for name in TREE:
         if Path(name).is_dir():
             shutil.copytree(name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
@@ -185,6 +185,11 @@ def snakemake(config: Path, *arguments: object) -> list[str]:
     """Return a command of Snakemake with a configuration, on two cores, in plain words."""
     executable = str(Path(sys.executable).with_name("snakemake"))
     return [executable, "--cores", "2", "--configfile", str(config), *map(str, arguments)]
+
+
+def _called(command: Sequence[str]) -> str:
+    """Return the name of the program that a command starts; its arguments may be a whole configuration."""
+    return command[command.index("-m") + 1] if "-m" in command else Path(command[0]).name
 
 
 def _peak(pid: int) -> int:

@@ -11,22 +11,12 @@ from scripts.lib.program import read_json, write_json
 from scripts.plan import plan
 
 ROUNDS = 16
-_JOB = "etcd"
-_CONFIG = {
-    "run": "bench",
-    "stores": {"disk": {"kind": "posix"}},
-    "studies": {
-        "volumes": {
-            **{"jobs": 1, "at_least_s": 0, "pause_s": 0},
-            "matrix": {"store": ["disk"], "job": [_JOB], "background": ["none"]},
-        }
-    },
-}
+JOB = "etcd"
 
 
-def rows(folder: Path, say: Say) -> Iterator[Row]:
-    """Run etcd's job both ways and compare fdatasync's mean latency and its p99 as fio gives them."""
-    workflow, hand = _workflow(folder), _hand(folder)
+def rows(folder: Path, say: Say, job: str = JOB, rounds: int = ROUNDS) -> Iterator[Row]:
+    """Run a job both ways and compare fdatasync's mean latency and its p99 as fio gives them."""
+    workflow, hand = _workflow(folder, job), _hand(folder, job)
     taken: dict[str, list[dict]] = {"workflow": [], "hand": []}
 
     def way(name: str, run: Callable[[], dict]) -> Callable[[], float]:
@@ -36,15 +26,18 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
 
         return seconds
 
-    in_turn(ROUNDS, way("workflow", workflow), way("hand", hand), say)
+    in_turn(rounds, way("workflow", workflow), way("hand", hand), say)
     for metric, told in (("mean", "mean"), ("p99", "p99")):
         ours, others = ([one[metric] for one in taken[name][1:]] for name in ("workflow", "hand"))
         yield compared(f"fdatasync's {told}, fio by the workflow", ours, "fio by hand", others)
 
 
-def _workflow(folder: Path) -> Callable[[], dict]:
+def _workflow(folder: Path, job: str) -> Callable[[], dict]:
     """Return a function that measures one battery of one job as the rule does; latencies in seconds."""
-    config = configuration.resolve(_CONFIG | {"stores": {"disk": {"kind": "posix", "path": str(folder)}}}, [])
+    matrix_of_one = {"store": ["disk"], "job": [job], "background": ["none"]}
+    volumes = {"jobs": 1, "at_least_s": 0, "pause_s": 0, "matrix": matrix_of_one}
+    stores = {"disk": {"kind": "posix", "path": str(folder)}}
+    config = configuration.resolve({"run": "bench", "stores": stores, "studies": {"volumes": volumes}}, [])
     cells, _ = matrix.expand(config, "volumes")
     write_json(folder / "plan.json", plan(config, "volumes", cells))
     step = ("--plan", folder / "plan.json", "--cell", cells[0].name, "--repeat", 1, "--log", folder / "log")
@@ -57,12 +50,12 @@ def _workflow(folder: Path) -> Callable[[], dict]:
     return run
 
 
-def _hand(folder: Path) -> Callable[[], dict]:
+def _hand(folder: Path, job: str) -> Callable[[], dict]:
     """Return a function that calls fio as one would in a shell; latencies in seconds."""
     command = ["fio", f"--directory={folder}", "--output-format=json", f"--output={folder / 'hand.json'}"]
 
     def run() -> dict:
-        used([*command, f"config/fio/{_JOB}.fio"])
+        used([*command, f"config/fio/{job}.fio"])
         for path in folder.glob("fio_io*"):
             path.unlink()
         latency = json.loads((folder / "hand.json").read_text(encoding="utf-8"))["jobs"][0]["sync"]["lat_ns"]

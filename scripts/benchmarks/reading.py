@@ -15,7 +15,7 @@ LIMIT = 1.03
 _RDCC_NBYTES = 8 << 20
 
 
-def rows(folder: Path, say: Say) -> Iterator[Row]:
+def rows(folder: Path, say: Say, rounds: int = ROUNDS) -> Iterator[Row]:
     """Read whole shots in turn with both loops: in this process, from a warm page cache, without checksums."""
     say("making data")
     manifest = make_data(folder, layout="single-shot", shots=2)
@@ -27,7 +27,7 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
     access = drivers.Access("sec2", page_buffer.UNSET, _RDCC_NBYTES)
     batch = reader.Batch(1, "all", tuple((name, tuple(paths)) for name, paths in files.items()), 1, access, False)
     ways = [_Way(lambda: reader.read(batch)), _Way(lambda: _bare(files))]
-    ours, bare = in_turn(ROUNDS, *ways, say)
+    ours, bare = in_turn(rounds, *ways, say)
     note = f"{len(files)} files, {sum(map(len, files.values()))} data sets"
     what = "reading loop, from disk, warm"
     yield compared(what, ours, "bare h5py loop", bare, LIMIT, note)

@@ -50,11 +50,11 @@ class _Place:
         return int(self.served.endpoint.rpartition(":")[2])
 
 
-def rows(folder: Path, say: Say) -> Iterator[Row]:
+def rows(folder: Path, say: Say, shots: int = SHOTS, rounds: int = ROUNDS) -> Iterator[Row]:
     """Read all of a file of some shots data set by data set, with no page buffer, by one and by two processes."""
     artefacts = environments(folder, say)
     say("making data")
-    manifest = make_data(folder / "data", layout="shot-major", shots=SHOTS)
+    manifest = make_data(folder / "data", layout="shot-major", shots=shots)
     with ExitStack() as stack:
         log = stack.enter_context(open(folder / "server.log", "w", encoding="utf-8"))
         served = stack.enter_context(server.serve(artefacts["servers"], folder / "store", None, log))
@@ -63,7 +63,7 @@ def rows(folder: Path, say: Say) -> Iterator[Row]:
             for processes in PROCESSES:
                 label = f"{library}, {processes} process{'es' if processes > 1 else ''}"
                 with ExitStack() as started:
-                    yield _compare(started, place, artefacts[library]["python"], processes, label, say)
+                    yield _compare(started, place, artefacts[library]["python"], processes, label, rounds, say)
 
 
 def _upload(served: Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
@@ -81,7 +81,7 @@ def _upload(served: Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
     return _Place(served, client, entry["name"], list(paths), log)
 
 
-def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label: str, say: Say) -> Row:
+def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label: str, rounds: int, say: Say) -> Row:
     """Return the row of a library and a number of processes, each with its share of the data sets."""
     say(f"{label}: recording what ROS3 asks for")
     shares = batches_of(place.paths, processes)
@@ -99,7 +99,7 @@ def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label
     if sent[0] != sent[1]:
         raise Problem(f"{label}: ROS3 and the bare reader did not ask for the same: {sent[0]} and {sent[1]}")
     ways = [lambda told=told: _pass(place, readers, told) for told in (ros3, bare)]
-    taken = in_turn(ROUNDS, *ways, lambda words: say(f"{label}: {words}"))
+    taken = in_turn(rounds, *ways, lambda words: say(f"{label}: {words}"))
     count, size = sent[0]["GET"]
     note = f"{count} GETs, {size / 2**20:.0f} MiB"
     return compared(f"ROS3 of {label}", taken[0], "bare ranged GETs", taken[1], None, note)

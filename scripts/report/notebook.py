@@ -109,7 +109,8 @@ def _papermill(notebook: Path, parameters: dict, work: Path):
             kernel_name="python3",
             progress_bar=False,
             cwd=str(Path.cwd()),
-            config=Config(KernelManager={"transport": "ipc"}),
+            # Without a name of their own, the sockets of all kernels that start in a folder are kernel-ipc-1 and so on.
+            config=Config(KernelManager={"transport": "ipc", "ip": str(work / "kernel")}),
             # At its end the kernel is interrupted, which is no error to tell of.
             extra_arguments=["--log-level=CRITICAL"],
         )
