@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from batteries import until
 from conftest import artefact, processes_of
-from small_runs import GATHER, SNAKEMAKE, TINY, drop, launch, planned, records, snakemake, wait_for, write
+from small_runs import GATHER, SINGLE, SNAKEMAKE, TINY, drop, launch, planned, records, snakemake, wait_for, write
 
 
 def test_records_alone_unpacked_elsewhere_stay_even_where_nothing_can_be_measured(tiny_run):
