@@ -129,6 +129,7 @@ def test_blobs_are_still_there_when_the_server_is_started_again_with_another_key
     assert [path for path in written if key.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.rule(11)
 def test_requests_to_azurite_within_the_window_are_counted_exactly(azurite, tmp_path):
     with azurite({}) as served:
         with service(served) as client:

@@ -56,6 +56,7 @@ def test_where_a_provision_is_gone_only_what_is_missing_or_failed_is_measured(ti
     assert artefact(kept) == before
 
 
+@pytest.mark.rule(22)
 def test_a_report_is_made_of_records_whose_data_were_removed(tiny):
     write(tiny, SINGLE)
     assert launch(tiny).returncode == 0
@@ -67,6 +68,7 @@ def test_a_report_is_made_of_records_whose_data_were_removed(tiny):
     assert (tiny / "reports/tiny/shots.html").exists()
 
 
+@pytest.mark.rule(15)
 def test_what_fails_is_said_reported_and_done_again(tiny):
     values = json.loads(json.dumps(TINY))
     values["libraries"]["hdf5-9.9.9"] = {"kind": "wheel", "hdf5": "9.9.9"}
@@ -133,6 +135,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny,
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.rule(15)
 def test_a_step_that_is_killed_is_a_failed_cell_and_all_else_is_reported(tiny):
     process = subprocess.Popen(
         [SNAKEMAKE, "--cores", "2"], cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

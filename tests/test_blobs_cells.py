@@ -150,6 +150,7 @@ def test_each_size_has_its_own_objects_and_iterations():
     assert [study.STUDY.data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
 
 
+@pytest.mark.rule(3)
 def test_patterns_and_processes_of_a_size_read_the_same_objects():
     config = resolved({"data": {"objects": 4}}, pattern=["single-file", "multiple-files"], processes=[1, 4])
     assert len({cell.dataset for cell in matrix.expand(config, "blobs")[0]}) == 1
@@ -183,6 +184,7 @@ def record(**changes: object) -> dict:
     } | changes
 
 
+@pytest.mark.rule(8, 9)
 @pytest.mark.parametrize(
     "changes, fault",
     [
@@ -200,6 +202,7 @@ def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str 
     assert found == [] if fault is None else found[0].startswith(fault)
 
 
+@pytest.mark.rule(3, 10)
 @pytest.mark.parametrize(
     "changes, failure",
     [

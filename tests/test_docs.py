@@ -13,6 +13,7 @@ from conftest import ROOT, launched, program
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from tests import rules
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 README = DOCUMENTS[0].read_text(encoding="utf-8")
@@ -160,9 +161,12 @@ def test_names_that_are_cited_exist(document: Path):
             assert name.rpartition(".")[2] in source, f"{document.name}: {name} is not in {path}"
 
 
+def test_every_rule_of_the_method_has_a_test():
+    assert sorted(rules.marked()) == sorted(rules.titles())
+
+
 def test_every_rule_of_the_method_is_there_and_no_other_is_cited():
-    numbers = re.findall(r"^\*\*(\d+)\. ", (ROOT / "docs/method.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert [int(number) for number in numbers] == list(range(1, 24))
+    assert list(rules.titles()) == list(range(1, 24))
     sources = [path for folder in ("scripts", "tests", "rules", "notebooks") for path in (ROOT / folder).rglob("*.*")]
     sources = [path for path in sources if path.suffix in (".py", ".smk", ".ipynb")]
     cited = {

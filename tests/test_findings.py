@@ -48,6 +48,7 @@ def told(found: list[findings.Finding]) -> list[str]:
     return [markdown_line(one.text) for one in found]
 
 
+@pytest.mark.rule(22)
 def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: results.Results):
     opens = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "open")]
     slower = opens[opens["verdict"] == "slower"]
@@ -125,6 +126,7 @@ def test_parts_without_a_common_name_stay_one_sentence(run: results.Results):
     assert conditions is None
 
 
+@pytest.mark.rule(17)
 def test_no_evidence_names_the_difference_that_could_be_detected_and_why_an_interval_does_not_decide(
     tables: Path, tmp_path: Path
 ):
@@ -199,6 +201,7 @@ def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: res
     assert {"shot-major", "signal-major"} <= set(table.numbers["layout"])
 
 
+@pytest.mark.rule(8)
 def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
     assert {one.where.split(", ")[-1] for one in findings.find(run)} == {"cache state unverified"}
@@ -206,6 +209,7 @@ def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: 
     assert "from memory (page cache of disk)" in {one.where for one in findings.find(warm)}
 
 
+@pytest.mark.rule(6)
 def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     def alarm(rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
@@ -216,6 +220,7 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in text
 
 
+@pytest.mark.rule(22)
 def test_limits_say_what_was_emulated_and_what_is_missing(run: results.Results):
     text = " ".join(caveats.limits(run))
     for part in ("loopback, 20 ms emulated, no TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
@@ -225,6 +230,7 @@ def test_limits_say_what_was_emulated_and_what_is_missing(run: results.Results):
 # Figures and tables
 
 
+@pytest.mark.rule(21)
 def test_lines_join_points_of_several_workers_only(run: results.Results):
     joined = [mark for panel in scaling.runtime_by_workers(run).panels for mark in panel.marks if mark.joined]
     assert {tuple(mark.points["n"]) for mark in joined} == {(6,), (6, 6)}
@@ -233,12 +239,14 @@ def test_lines_join_points_of_several_workers_only(run: results.Results):
     assert not any(mark.joined for panel in rows.panels for mark in panel.marks)
 
 
+@pytest.mark.rule(21)
 def test_every_repeat_is_drawn_beside_its_median(run: results.Results):
     numbers = scaling.runtime_in_rows(run).numbers
     drawn = sum(len(mark.samples) for panel in scaling.runtime_in_rows(run).panels for mark in panel.marks)
     assert drawn == (numbers["repeat"] != "").sum() == 16 * 6 - 1
 
 
+@pytest.mark.rule(19)
 def test_performance_ratio_is_the_base_by_this_one(run: results.Results):
     figure = scaling.speedup(run)
     numbers = figure.numbers[(figure.numbers["repeat"] == "") & (figure.numbers["library"] == "hdf5-2.0.0")]
@@ -253,6 +261,7 @@ def test_performance_ratio_is_the_base_by_this_one(run: results.Results):
     assert all(f"{numbers['base_total_s'].iloc[0]:.3f} s" in panel.title for panel in figure.panels)
 
 
+@pytest.mark.rule(23)
 def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: results.Results):
     [panel] = scaling.runtime_by_workers(run).panels
     [invalid] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
@@ -278,6 +287,7 @@ def test_arms_differ_in_colour_and_in_marker():
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 6
 
 
+@pytest.mark.rule(11)
 def test_high_amplification_and_varying_requests_are_marked(run: results.Results):
     table = listings.requests(run)
     assert set(table.frame.loc[table.over["amplification"], "amplification"]) == {2.5}

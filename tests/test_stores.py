@@ -345,6 +345,7 @@ def client_of(served: Served):
     )
 
 
+@pytest.mark.rule(11)
 def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_delivered(tmp_path, environments):
     binaries = artefact(environments / "servers.json")
     with (
@@ -460,6 +461,7 @@ def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
             processes.wait_for_port(processes.free_port(), process, "false")
 
 
+@pytest.mark.rule(8)
 def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
     files = [tmp_path / name for name in ("a", "b")]
     for file in files:
@@ -495,6 +497,7 @@ def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
     assert window.cache["state"] == "cold"
 
 
+@pytest.mark.rule(8)
 def test_the_state_of_files_in_memory_cannot_be_verified():
     folder = Path("/dev/shm")
     if cache.file_system_type(folder) != "tmpfs":

@@ -296,6 +296,7 @@ def test_without_histograms_a_sentence_stands_for_the_curves(tmp_path: Path):
     assert figure.caption == curves.NO_BINS
 
 
+@pytest.mark.rule(20)
 def test_rates_lie_under_their_ceilings(run: data.Results):
     operations, throughput = timelines.rates(run).panels
     labels = [rule.label for rule, _ in operations.limits()]
@@ -456,6 +457,7 @@ def test_samples_without_latencies_are_named(tmp_path: Path):
 # The page
 
 
+@pytest.mark.rule(23)
 def test_what_failed_and_what_does_not_apply_is_told(page: Path):
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     for part in (

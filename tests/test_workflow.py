@@ -1,9 +1,11 @@
 """The workflow as a whole: configurations plan, the smoke run measures, and only what is missing is measured."""
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
+from datetime import datetime
 
 import pytest
 import yaml
@@ -39,6 +41,14 @@ def test_a_run_named_on_the_command_line_obeys_the_schema(tiny, run):
     assert "Traceback" not in said
 
 
+def assert_one_after_the_other(records: list[dict]) -> None:
+    """No cell is measured while another is; the second in which one started is all that its record says of that."""
+    spans = [(datetime.fromisoformat(record["started_utc"]), record["step_seconds"]) for record in records]
+    for (started, seconds), (following, _) in itertools.pairwise(sorted(spans)):
+        assert seconds < (following - started).total_seconds() + 1
+
+
+@pytest.mark.rule(2, 4)
 def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, environments):
     done = snakemake(clone, "--configfile", "config/smoke.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,6 +58,7 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(clone, enviro
     order = sorted(measured.values(), key=lambda record: record["position"])
     assert [record["started_utc"] for record in order] == sorted(record["started_utc"] for record in measured.values())
     batteries = records(clone, "smoke", "volumes")
+    assert_one_after_the_other([*measured.values(), *batteries.values()])
     assert [record["reasons"] for record in batteries.values() if not record["valid"]] == []
     assert [len(record["samples"]) for record in batteries.values()] == [3, 3]
     # Cells of one study are not measured between those of another, and volumes in the order of the matrix.
@@ -111,6 +122,7 @@ def test_no_secret_is_in_any_artefact_log_or_report(clone, environments):
     assert [str(path) for path in texts if secret in path.read_text(encoding="utf-8", errors="replace")] == []
 
 
+@pytest.mark.rule(5)
 def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny):
     assert snakemake(tiny).returncode == 0
     assert TINY["studies"]["shots"]["question"] in (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
