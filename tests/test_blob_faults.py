@@ -301,7 +301,7 @@ def test_a_launcher_that_labels_lines_is_named_and_no_address_is_printed(on_disk
     here = on_disk()
     here.settings["mpi"]["launcher"] = [str(ROOT / ".venv/bin/mpiexec.gforker"), "-l"]
     here.env |= mpi.WITHIN_A_MACHINE
-    assert here.problem() == ("the MPI launcher adds words to what process 0 says; leave its option for labels out")
+    assert here.problem() == ("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

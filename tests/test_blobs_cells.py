@@ -68,7 +68,7 @@ def omitted(config: dict) -> list[str]:
         ({"operation_size": ["1KiB", "4KiB"]}, "an operation_size of 1KiB is smaller than a page"),
         (
             {"chunk_size": ["1MiB"], "concurrency": [1, 2]},
-            "2 chunks at once need as many: what a process asks for at 1MiB has 1 chunk of 1MiB",
+            "2 requests in flight need as many chunks: what a process asks for at 1MiB has 1 chunk of 1MiB",
         ),
         (
             {"pattern": ["scatter"], "size": ["1GiB"], "operation_size": ["128KiB", "256KiB"]},

@@ -124,7 +124,7 @@ def test_the_options_that_the_readme_gives_a_program_exist():
 
 
 def test_the_targets_in_the_readme_are_those_of_the_makefile():
-    told = re.findall(r"^\| `make (\w+)` \|", README.partition("## What else there is")[2], re.MULTILINE)
+    told = re.findall(r"^\| `make (\w+)` \|", README.partition("## Other targets")[2], re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE)
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()

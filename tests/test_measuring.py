@@ -447,7 +447,7 @@ def test_something_that_failed_before_fails_the_cell_with_its_reason(place):
     [
         ("effective", "rdcc_nbytes", 1, "the library made a chunk cache of 1 bytes out of 8388608"),
         ("effective", "workers", 0, "0 workers were alive, 1 asked"),
-        ("work", "datasets", 0, "0 data sets were done"),
+        ("work", "datasets", 0, "0 datasets were done"),
         ("work", "logical_bytes", 1, "1 logical bytes were done"),
         ("cache", "state", "mixed", "the page cache was mixed (100.0% resident), warm was asked"),
         ("cache", "resident_after", 0.5, "the page cache lost pages while the cell ran (50.0% resident after)"),

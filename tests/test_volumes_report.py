@@ -112,17 +112,17 @@ def test_the_model_of_credits_stands_against_what_was_seen(falls: int, words: st
     run = data.load(build(tmp_path, [replace(GP2, falls=falls)]), tmp_path / "facts.json")
     [one] = told(run, "burst credits")
     assert one.startswith(f"by the model its burst credits last {words}")
-    assert "I/Os of the device a write: 2.40, assumed" in one
+    assert "Device I/Os per write: 2.40, assumed" in one
 
 
 def test_differences_are_in_percent_and_beyond_three_times_in_folds(run: data.Results):
     before, after = told(run, "comparison", "from gp2 to gp3")
     assert before == (
         "before the first change, p99 on gp3 is **75 % higher** than on gp2 [+72 %, +78 %], 50 and 32 jobs; p50 38 % "
-        "higher and operations a second 40 % lower."
+        "higher and IOPS 40 % lower."
     )
     assert "**77 % lower** than on gp2 [-80 %, -74 %]" in after
-    assert "operations a second 330 % higher (4.3-fold)" in after
+    assert "IOPS 330 % higher (4.3-fold)" in after
     [background] = told(run, "background")
     assert "p99 with a second job on the same volume is **94 % higher** than without a second job" in background
 

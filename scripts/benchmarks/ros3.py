@@ -51,7 +51,7 @@ class _Place:
 
 
 def rows(folder: Path, say: Say) -> Iterator[Row]:
-    """Read all of a file of some shots data set by data set, with no page buffer, by one and by two processes."""
+    """Read all of a file of some shots dataset by dataset, with no page buffer, by one and by two processes."""
     artefacts = environments(folder, say)
     say("making data")
     manifest = make_data(folder / "data", layout="shot-major", shots=SHOTS)
@@ -82,7 +82,7 @@ def _upload(served: Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
 
 
 def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label: str, say: Say) -> Row:
-    """Return the row of a library and a number of processes, each with its share of the data sets."""
+    """Return the row of a library and a number of processes, each with its share of the datasets."""
     say(f"{label}: recording what ROS3 asks for")
     shares = batches_of(place.paths, processes)
     asked = [_recorded(place, python, share) for share in shares]

@@ -7,7 +7,7 @@ def undone(work: dict) -> list[str]:
     """Return where the work that was done is not the work that was asked (METHOD 9)."""
     names = {
         "tasks_done": ("tasks_asked", "tasks"),
-        "datasets": ("datasets_asked", "data sets"),
+        "datasets": ("datasets_asked", "datasets"),
         "logical_bytes": ("logical_bytes_asked", "logical bytes"),
         "blocks_verified": ("blocks_asked", "blocks with the right checksum"),
     }

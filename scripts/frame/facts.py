@@ -98,7 +98,7 @@ def _library(path: Path) -> dict:
 
 
 def _data(path: Path) -> dict:
-    """What the report says of a data set; nothing where it was removed, as each record has its checksum."""
+    """What the report says of a dataset; nothing where it was removed, as each record has its checksum."""
     if not path.exists():
         return {}
     manifest = read_json(path)

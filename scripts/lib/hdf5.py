@@ -18,7 +18,7 @@ class Access:
     Attributes:
         driver: "sec2" or "ros3".
         page_buffer: bytes asked for; UNSET leaves the library's default, which is not the same as 0.
-        rdcc_nbytes: chunk cache of each data set, bytes.
+        rdcc_nbytes: chunk cache of each dataset, bytes.
         region: region of the bucket (ros3).
         anonymous: read without credentials (ros3); otherwise they come from the environment.
     """

@@ -32,11 +32,11 @@ def control(verdicts: pd.DataFrame, decides: str = "on the total runtime") -> st
 def method(facts: dict) -> list[str]:
     """Return how differences between two arms are judged, in short."""
     return [
-        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap interval over "
+        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap CI over "
         "blocks, and a sign-flip test of whole blocks, corrected for all comparisons of one factor.",
         f"Verdict: interval within ±{equivalence(facts):g} %: as fast; adjusted p at most 0.05 and the interval "
-        "without 1: faster or slower; else no evidence, with the smallest difference this run could have seen. Below "
-        "6 blocks there is none.",
+        "without 1: faster or slower; else no evidence, with the smallest difference this run could have detected. "
+        "Below 6 blocks there is none.",
     ]
 
 

@@ -237,6 +237,6 @@ def _boxes(axes, boxes: Boxes) -> list:
         Segment(x0="median", y0="bottom", x1="median", y1="top", line_color=colour, line_width=2.5),
         *(Scatter(x=end, marker=boxes.look.marker, line_color=colour, fill_color=colour) for end in ("min", "max")),
     ]
-    tips = [("median", "@median"), ("middle half", "@q1 to @q3"), ("least, greatest", "@min, @max"), ("n", "@count")]
+    tips = [("median", "@median"), ("middle half", "@q1 to @q3"), ("smallest, largest", "@min, @max"), ("n", "@count")]
     axes.add_tools(HoverTool(renderers=[box], tooltips=tips))
     return [box, *(axes.add_glyph(source, line) for line in lines)]

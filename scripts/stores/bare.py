@@ -41,7 +41,7 @@ def of(location: dict, known: dict[str, Address], direct: bool = False) -> Calla
     """Return what makes connections to a store; each is for one thread.
 
     Args:
-        location: where the data set is in the store.
+        location: where the dataset is in the store.
         known: the objects' addresses; {} for files.
         direct: past the page cache.
     """

@@ -21,7 +21,7 @@ class Reader(reading.Reader):
     """Reads files of a folder; `retries` stays 0, since nothing tries again."""
 
     def __init__(self, location: dict, access: Access) -> None:
-        """Take the folder of the data set."""
+        """Take the folder of the dataset."""
         super().__init__(access)
         self._folder = Path(location["folder"])
         self.client = f"preadv of Linux {platform.release()}"

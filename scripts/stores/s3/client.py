@@ -1,4 +1,4 @@
-"""S3 as a client sees it: credentials, addresses, and putting a data set there and verifying it."""
+"""S3 as a client sees it: credentials, addresses, and putting a dataset there and verifying it."""
 
 import contextlib
 import os
@@ -128,7 +128,7 @@ def ensure_bucket(s3, store: dict) -> None:
 
 
 class Bucket:
-    """A data set's place in a bucket, for `scripts.stores.transfer`."""
+    """A dataset's place in a bucket, for `scripts.stores.transfer`."""
 
     def __init__(self, s3, store: dict, dataset: str) -> None:
         """Say where: `dataset` is the folder within the store's prefix."""

@@ -24,7 +24,7 @@ _CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
 
 
 class Reader(reading.Reader):
-    """Reads objects of a bucket under the data set's key."""
+    """Reads objects of a bucket under the dataset's key."""
 
     client = f"boto3 {boto3.__version__}"
 

@@ -20,7 +20,7 @@ _SETTINGS = {"size", "objects", "seed"}
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", required=True, help="the data set's name, for the manifest")
+    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write")
     parser.add_argument(
         "--settings", required=True, type=json_object, help='JSON as {"size": "16MiB", "objects": 4, "seed": 1}'

@@ -72,7 +72,7 @@ class Ranks:
                 return message
             if '{"event": ' in line:
                 # The line itself may hold signed addresses.
-                raise Problem("the MPI launcher adds words to what process 0 says; leave its option for labels out")
+                raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
             print(line, end="", file=sys.stderr, flush=True)
         status = self._process.wait()
         self._listener.join(_PATIENCE_S)

@@ -41,7 +41,7 @@ def of(settings: dict, manifest: dict) -> "Plan":
     """Return the plan of a cell.
 
     Raises:
-        Problem: the data set has too few objects, or the pattern cannot be read with such operations.
+        Problem: the dataset has too few objects, or the pattern cannot be read with such operations.
     """
     cell, layout = settings["cell"], manifest["layout"]
     asked = {

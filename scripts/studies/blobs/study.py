@@ -213,7 +213,8 @@ def _too_few_chunks(levels: dict[str, str]) -> Iterator[str]:
     chunks = -(-min(sizes.in_bytes(levels["operation_size"]), _share(levels)) // chunk)
     if concurrency > chunks and not levels["pattern"].endswith("-interleaved"):
         has = f"{chunks} chunk{'s' * (chunks != 1)} of {levels['chunk_size']}"
-        yield f"{concurrency} chunks at once need as many: what a process asks for at {levels['size']} has {has}"
+        of = f"what a process asks for at {levels['size']}"
+        yield f"{concurrency} requests in flight need as many chunks: {of} has {has}"
 
 
 def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:

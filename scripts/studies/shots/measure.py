@@ -95,7 +95,7 @@ class _Plan:
         ]
 
     def expected(self) -> tuple[int, int, list[str]]:
-        """Return the data sets, logical bytes and checksum lines of the manifest for all objects."""
+        """Return the datasets, logical bytes and checksum lines of the manifest for all objects."""
         entries = [
             (object_id, *dataset)
             for object_id in self.objects
@@ -114,7 +114,7 @@ class _Plan:
         return self._manifest["objects"][pair[0]][pair[1]]
 
     def _files(self, batch: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Group the data sets of a batch by file, each file opened once, in the order of the batch."""
+        """Group the datasets of a batch by file, each file opened once, in the order of the batch."""
         files: dict[str, list[str]] = {}
         for pair in batch:
             entry = self._entry(pair)

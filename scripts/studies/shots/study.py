@@ -37,7 +37,7 @@ class Shots(Study):
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
-        Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
+        Two to four of 61 signals hold nearly all of a shot's 8 MB; every dataset is a request where no buffer helps.
         """
         cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
         shots, signals = data["shots"], data["signals"]
@@ -58,7 +58,7 @@ class Shots(Study):
         }
 
     def data_bytes(self, data: dict) -> int:
-        """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
+        """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
         if "files" in data:
             return 0
         return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
@@ -69,7 +69,7 @@ class Shots(Study):
         Args:
             record: what the measuring program handed over.
             settings: the cell's settings.
-            manifest: the data set's manifest, whose `layout` was read back from the files.
+            manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
         effective, reasons = record["effective"], []
         library = settings.get("library")

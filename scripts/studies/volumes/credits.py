@@ -169,7 +169,7 @@ def model(
     Args:
         jobs: of one battery, see `series.Series.jobs`.
         volume: with credits.
-        each: I/Os of the device a write.
+        each: device I/Os per write.
         collapsed: see above.
         start: credits at the beginning; a full bucket where that is not known.
     """

@@ -297,5 +297,5 @@ def _collapse_text(history: credits.History, row: dict) -> str:
         else f"last longer than these jobs ({left:.1f} million are left)"
     )
     start = "what the battery before has left" if history.carried else "a full bucket"
-    each = f"{history.each.value:.2f} I/Os of the device a write: {history.each.source}"
+    each = f"{history.each.value:.2f} device I/Os per write: {history.each.source}"
     return f"by the model the credits of a {name} volume {told}; {seen} (from {start}; {each})"

@@ -22,16 +22,17 @@ def method(results: Results) -> list[str]:
         "Start of the processes and the first broadcast are timed apart.",
         "The state of the page cache is set before every iteration, outside the time, and what was in memory is in the "
         "samples.",
-        "Bandwidth is all bytes that reached the processes by all time: an object that is read once and broadcast to "
-        "four processes counts four times. Latency is the median of the iterations after the first; of both the "
-        "interval is one over repeats.",
+        "Bandwidth is all bytes that reached the processes divided by all time: an object that is read once and "
+        "broadcast to four processes counts four times. Latency is the median of the iterations after the first; of "
+        "both the interval is one over repeats.",
         *judgement.method(results.facts),
         f"Stores and patterns that {code('compare')} does not name are compared each with each where they deliver the "
         f"same: all these pairs together are one more family, {code('contest')} in {code('verdicts.csv')}.",
-        "Decided is by the time of all iterations of a record, the first among them. Patterns that give each process a "
+        "Verdicts use the time of all iterations of a record, the first among them. Patterns that give each process a "
         "whole object are not compared with those that give it a section: the bytes differ.",
-        "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects "
-        "and cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
+        "The ceiling is what as many bare requests in flight as the cell's processes have get of the same store, "
+        "objects and cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, "
+        "plain reads.",
         "After each iteration, outside the time, every block that a process holds is checked against the manifest, and "
         "its buffer changed. Where an iteration takes several operations, that is the last of them; all are checked in "
         "a pass of its own. The objects are random bytes that do not compress.",

@@ -72,13 +72,13 @@ def datasets(results: Results) -> Table:
     for name, told in (results.facts.get("data") or {}).items():
         layout = (told or {}).get("layout") or {}
         shown = {account.plain_name(key): value for key, value in layout.items() if isinstance(value, (int, float))}
-        rows.append({"data set": name, **shown})
+        rows.append({"dataset": name, **shown})
     frame = pd.DataFrame(rows)
     return Table("data", "The objects: random bytes that do not compress.", frame, _formats(frame))
 
 
 def _formats(frame: pd.DataFrame) -> dict:
-    return {column: "{:,.0f}".format for column in frame if column != "data set"}
+    return {column: "{:,.0f}".format for column in frame if column != "dataset"}
 
 
 def _processes(effective: dict) -> str:

@@ -16,13 +16,13 @@ PANELS = 12  # that are drawn; all are in the numbers
 ARMS = 8  # in a panel; more are told apart by panels of their own
 TICKS = 6  # along the x axis of a panel that takes half the page
 INVALID = Look(GREY, "x")
-INTERVAL = "Small marks: each repeat; large mark: their summary; bar: its 95 % interval, from 6 repeats on."
+INTERVAL = "Small marks: each repeat; large mark: their summary; bar: its 95 % CI, from 6 repeats on."
 X_LABELS = {
     "size": "Size of an object",
     "processes": "MPI processes",
     "operation_size": "Size of an operation",
     "chunk_size": "Size of a chunk",
-    "concurrency": "Chunks at once",
+    "concurrency": "Requests in flight",
 }
 
 
@@ -41,7 +41,7 @@ BANDWIDTH = Value(
     "mib_s",
     "Bandwidth",
     "Bandwidth / MiB/s",
-    "Bandwidth: all bytes that reached the processes by all time; higher is better.",
+    "Bandwidth: all bytes that reached the processes divided by all time; higher is better.",
 )
 LATENCY = Value(
     "latency_s",
@@ -53,7 +53,7 @@ FIRST = Value(
     "first_ratio",
     "First iteration against the rest",
     "First iteration / median of the later ones",
-    "The latency of a record's first iteration by the median of its later ones; above 1 the first took longer.",
+    "The latency of a record's first iteration divided by the median of its later ones; above 1 the first took longer.",
     ratio=True,
 )
 IMBALANCE = Value(
@@ -67,8 +67,8 @@ SHARE = Value(
     "share",
     "Share of the ceiling",
     "Bandwidth / bandwidth of bare requests",
-    "Bandwidth of a record by what bare requests got of the same store in the same record; 1 is the ceiling. Patterns "
-    "in which one process reads for all are left out: what it fetches once counts once for each.",
+    "Bandwidth of a record divided by what bare requests got of the same store in the same record; 1 is the ceiling. "
+    "Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
     ratio=True,
 )
 
@@ -250,7 +250,7 @@ def _tick(place: float, factor: str) -> str:
 
 
 def _of(factor: str) -> str:
-    return {"size": "size", "processes": "number of processes", "concurrency": "chunks at once"}.get(
+    return {"size": "size", "processes": "number of processes", "concurrency": "requests in flight"}.get(
         factor, f"{factor.split('_')[0]} size"
     )
 

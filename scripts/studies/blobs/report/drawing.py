@@ -23,10 +23,10 @@ OBJECT_Y, PROCESS_Y = 46, 130
 EXPLAINED = {
     "single-file": "every process reads the whole of one object (SFMR)",
     "multiple-files": "process i reads the whole of object i (MFMR)",
-    "broadcast": "process 0 reads the whole object, MPI_Bcast gives all of it to every process; compare single-file",
+    "broadcast": "rank 0 reads the whole object, MPI_Bcast gives all of it to every process; compare single-file",
     "sections": "every process reads its own contiguous section of one object",
     "sections-interleaved": "every process reads every P-th piece of one object",
-    "scatter": "process 0 reads the whole object, MPI_Scatterv gives each process its section; compare sections",
+    "scatter": "rank 0 reads the whole object, MPI_Scatterv gives each process its section; compare sections",
     "mpi-io": "sections through MPI_File_read_at, each process by itself",
     "mpi-io-interleaved": "interleaved pieces through an MPI file view, each process by itself",
     "mpi-io-collective": "sections through MPI_File_read_at_all: the MPI library decides who reads what",

@@ -82,8 +82,8 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
     how = (
         "as printed"
         if results.is_printed
-        else f"latency: {words.latency(results.records)}; bandwidth: all bytes by all time, the first iteration among "
-        "it; in brackets 95 % intervals over the repeats, where they are 6 or more"
+        else f"latency: {words.latency(results.records)}; bandwidth: all bytes divided by all time, the first "
+        "iteration among it; in brackets 95 % CI over the repeats, from 6 repeats on"
     )
     title = TITLES[pattern] + (", each of an object of its own" if own else "")
     same = {factor: str(cells[factor].iloc[0]) for factor in ROWS if factor not in varies}

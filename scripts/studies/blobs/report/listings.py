@@ -25,7 +25,7 @@ def iterations(results: Results) -> Table:
         return Table("iterations", "", pd.DataFrame())
     records = results.records[results.records["valid"]]
     frame = levels(cells, results)
-    frame["iterations a record"] = cells["cell"].map(records.groupby("cell")["iterations"].median())
+    frame["iterations per record"] = cells["cell"].map(records.groupby("cell")["iterations"].median())
     # Of records with one iteration the latency is that of the first.
     later = cells["latency_s"].where(cells["first_ratio"].notna())
     frame["first / s"], frame["later / s"] = cells["first_s"], later
@@ -33,7 +33,7 @@ def iterations(results: Results) -> Table:
     frame["slowest / fastest iteration"] = cells["spread"]
     frame["last / first process done"] = cells["imbalance"]
     frame["slowest process"] = cells["cell"].map(_slowest(results)).fillna("")
-    formats = dict.fromkeys(("first / s", "later / s"), prose.number) | {"iterations a record": WHOLE}
+    formats = dict.fromkeys(("first / s", "later / s"), prose.number) | {"iterations per record": WHOLE}
     formats |= dict.fromkeys(("first / later", "slowest / fastest iteration", "last / first process done"), prose.ratio)
     return Table(
         "iterations",
@@ -65,7 +65,7 @@ def ceiling(results: Results) -> Table:
     return Table(
         "ceiling",
         "Bandwidth of each cell beside that of bare concurrent requests (on a file system: plain reads) in the same "
-        "records: median share with its 95 % interval. One reader that gives to the others can exceed 100 %: its "
+        "records: median share with its 95 % CI. One reader that gives to the others can exceed 100 %: its "
         "bytes are fetched once and delivered to all.",
         account.without_empty(frame),
         formats | dict.fromkeys(("threads", "requests a round"), WHOLE),

@@ -11,12 +11,12 @@ def method(results: Results) -> list[str]:
     return [
         "A repeat is a block: every cell once, in a seeded random order, each in a fresh process, nothing else "
         "running.",
-        "Times are medians with 95 % intervals; throughput is all bytes by all time. The clock starts when the workers "
-        "are up.",
+        "Times are medians with 95 % CI; throughput is all bytes divided by all time. The clock starts when the "
+        "workers are up.",
         *judgement.method(results.facts),
-        "The total runtime decides. Opens, first data sets and the rest are judged apart and say where a difference "
+        "The total runtime decides. Opens, first datasets and the rest are judged apart and say where a difference "
         "arises.",
-        "Every repeat is drawn; none is removed as an outlier. Tasks, data sets, bytes and checksum of each valid "
+        "Every repeat is drawn; none is removed as an outlier. Tasks, datasets, bytes and checksum of each valid "
         "repeat equal the manifest's.",
     ]
 
@@ -27,7 +27,7 @@ def limits(results: Results) -> list[str]:
     lines = []
     told = [str(line) for line in facts.get("limits", [])]
     if told and max(map(len, told)) < 40:
-        told = [f"measured with: {', '.join(told)}. It is no verdict for other networks, stores or machines"]
+        told = [f"measured with: {', '.join(told)}. It is not a verdict on other networks, stores or machines"]
     lines += [f"{prose.capital(line.rstrip('.'))}." for line in told]
     if (cells["cache"] == "cold").any():
         lines.append(

@@ -96,7 +96,7 @@ def requests(results: Results) -> Table:
         "requests",
         "Requests and bytes that reached the store within the timed window, medians over the repeats. Amplification: "
         "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed. Moved: the "
-        "bytes / total runtime; bound: what the emulated network lets through, a connection a worker.",
+        "bytes / total runtime; bound: what the emulated network lets through, one connection per worker.",
         frame,
         formats,
         over,
@@ -186,14 +186,14 @@ def conditions(results: Results) -> Table:
 
 
 def datasets(results: Results) -> Table:
-    """Return the data sets that were read, as read back from their files."""
+    """Return the datasets that were read, as read back from their files."""
     rows = []
     for name, told in (results.facts.get("data") or {}).items():
         layout = {
             key: value for key, value in (told.get("layout") or {}).items() if isinstance(value, (str, int, float))
         }
         shown = {account.plain_name(key): str(value) for key, value in layout.items()}
-        rows.append({"data set": name, "MiB": (told.get("bytes") or 0) / MIB, **shown})
+        rows.append({"dataset": name, "MiB": (told.get("bytes") or 0) / MIB, **shown})
     return Table("data", "The data, as read back from the files.", pd.DataFrame(rows), {"MiB": "{:.1f}".format})
 
 

@@ -44,8 +44,8 @@ def object_times(results: Results) -> Figure:
         numbers.append(table.assign(**where).drop(columns="y"))
     caption = (
         "Box: middle half of the tasks' mean-obj-time over all repeats, with the median; whiskers: the furthest task "
-        "within 1.5 times the box; marks: least and greatest. Tasks of one repeat share its conditions, so no interval "
-        "is drawn."
+        "within 1.5 times the box; marks: smallest and largest. Tasks of one repeat share its conditions, so no "
+        "interval is drawn."
     )
     return Figure(name, title, caption, tuple(panels), pd.concat(numbers))
 

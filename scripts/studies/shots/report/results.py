@@ -35,7 +35,7 @@ class Results(results.Results):
     def records(self) -> pd.DataFrame:
         """A row a record that was done: cell, factors, repeat, valid, total_s, and phases where measured.
 
-        open_s is the mean of the record's opens, first_s its tasks' median first data set, rest_s the sum of all
+        open_s is the mean of the record's opens, first_s its tasks' median first dataset, rest_s the sum of all
         other reads, in seconds.
         """
         if self.samples.empty:

@@ -11,7 +11,7 @@ from scripts.statistics import verdicts
 from scripts.studies.shots.report.results import FACTORS, PLACE, Results
 
 CONTEXT = [*PLACE, "layout", "access"]
-INTERVAL = "Small marks: each repeat; large mark and bar: median and its 95 % interval."
+INTERVAL = "Small marks: each repeat; large mark and bar: median and its 95 % CI."
 INVALID = Look(GREY, "x")
 
 
@@ -93,7 +93,7 @@ def speedup(results: Results) -> Figure:
     caption = (
         "Performance ratio = median total runtime of the base / total runtime of this one; above 1 is faster than the "
         "base. Left: all arms against one base; right: each arm against its own smallest number of workers. "
-        "Bars: 95 % interval of the arm's median; the base's own uncertainty is not in them."
+        "Bars: 95 % CI of the arm's median; the base's own uncertainty is not in them."
     )
     table = pd.concat(numbers)
     return Figure("performance-ratio", "Performance ratio against workers", caption, tuple(panels), table, 2)
