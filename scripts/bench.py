@@ -51,23 +51,25 @@ _WIDTH = 160  # of the table where there is no terminal
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks and print them; return 1 if one could not be run, however slow they were."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    told = "; ".join(f"{name}: {what}" for name, what in _ABOUT.items())
-    parser.add_argument("--only", nargs="+", default=list(BENCHMARKS), choices=BENCHMARKS, metavar="NAME", help=told)
+    descriptions = "; ".join(f"{name}: {what}" for name, what in _ABOUT.items())
+    parser.add_argument(
+        "--only", nargs="+", default=list(BENCHMARKS), choices=BENCHMARKS, metavar="NAME", help=descriptions
+    )
     arguments = parser.parse_args(argv)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
-    found: list[Row] = []
+    rows: list[Row] = []
     broken = False
     try:
         for name in arguments.only:
             try:
-                found += _rows(name, console)
+                rows += _rows(name, console)
             except Problem as problem:
                 broken = True
-                found.append(Row(_ABOUT[name], f"not run: {problem}", within=False))
+                rows.append(Row(_ABOUT[name], f"not run: {problem}", within=False))
     except KeyboardInterrupt:
         console.print("interrupted; what was measured until then:")
         broken = True
-    console.print(_table(found))
+    console.print(_table(rows))
     return int(broken)
 
 

@@ -211,16 +211,16 @@ def _seconds_before(study: str) -> dict[str, list[float]]:
 
     Of each cell in results/ one record is read: a plan may have thousands.
     """
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):
             with contextlib.suppress(Problem):
                 record = read_json(path)
                 if "step_seconds" in record and record["host"].get("node") == platform.node():
                     for place in (cell.name, matrix.digest(record["settings"]["store"])):
-                        found.setdefault(place, []).append(record["step_seconds"])
+                        seconds.setdefault(place, []).append(record["step_seconds"])
                     break
-    return found
+    return seconds
 
 
 def builds(config: dict, names: list[str]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Documents, pages, notebooks and descriptions of settings say things as an engineer would."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -42,6 +43,16 @@ DOCUMENTS = [
     *sorted((ROOT / "tests/__snapshots__/test_pages").glob("*.md")),
 ]
 SETTINGS = [*sorted((ROOT / "config").rglob("*.yaml")), *sorted((ROOT / "config/fio").glob("*.fio"))]
+# Names that say how a value came about and not what it is; `one` may be what a short loop runs over.
+NOT_NAMES = {"asked", "found", "known", "told"}
+NOT_PARAMETERS = {*NOT_NAMES, "one"}
+# Reports are not looked at yet.
+UNNAMED = ("scripts/report/*", "scripts/studies/*/report/*")
+SOURCES = [
+    path
+    for path in sorted((ROOT / "scripts").rglob("*.py"))
+    if not any(path.relative_to(ROOT).match(folder) for folder in UNNAMED)
+]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -79,3 +90,27 @@ def test_texts_are_plain_technical_english(path: Path):
 @pytest.mark.parametrize("text", ["a row a cell", "all bytes by all time", "which is no block", "four times slower"])
 def test_a_sentence_that_nobody_would_write_is_caught(text: str):
     assert any(re.search(bad, text) for bad in SAY)
+
+
+def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield what a source names as it should not: the line, and the name of a function, parameter or variable."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name) if name in NOT_PARAMETERS:
+                yield node.lineno, name
+            case ast.Name(id=name, ctx=ast.Store()) if name in NOT_NAMES:
+                yield node.lineno, name
+
+
+def test_names_say_what_a_thing_is():
+    assert len(SOURCES) > 50
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in SOURCES
+        for line, name in names(ast.parse(path.read_text(encoding="utf-8")))
+    ] == []
+
+
+@pytest.mark.parametrize("source", ["found = 1", "def f(one): pass", "def told(): pass", "for asked in x: pass"])
+def test_a_name_that_says_nothing_is_caught(source: str):
+    assert list(names(ast.parse(source)))

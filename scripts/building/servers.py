@@ -81,8 +81,8 @@ def pinned_versions() -> dict[str, str]:
     text = (MODULE / "go.mod").read_text(encoding="utf-8")
     versions = {}
     for name, (_, module) in PROGRAMS.items():
-        found = re.search(rf"^\s*(?:require\s+)?{re.escape(module)} v(\S+)", text, re.MULTILINE)
-        if not found:
+        pinned = re.search(rf"^\s*(?:require\s+)?{re.escape(module)} v(\S+)", text, re.MULTILINE)
+        if not pinned:
             raise Problem(f"{MODULE / 'go.mod'} does not require {module}; restore the file")
-        versions[name] = found[1]
+        versions[name] = pinned[1]
     return versions

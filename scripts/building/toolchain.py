@@ -38,12 +38,12 @@ def compiler_path() -> str:
         Problem: there is none.
     """
     name = os.environ.get("CC", "gcc")
-    found = shutil.which(name)
-    if not found:
+    compiler = shutil.which(name)
+    if not compiler:
         raise Problem(
             f"the C compiler {name} is missing: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
         )
-    return found
+    return compiler
 
 
 def compiler() -> str:

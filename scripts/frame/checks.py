@@ -12,9 +12,9 @@ def undone(work: dict) -> list[str]:
         "blocks_verified": ("blocks_asked", "blocks with the right checksum"),
     }
     reasons = [
-        f"{work[done]} {what} were done, {work[asked]} asked"
-        for done, (asked, what) in names.items()
-        if asked in work and work[done] != work[asked]
+        f"{work[done]} {what} were done, {work[expected]} asked"
+        for done, (expected, what) in names.items()
+        if expected in work and work[done] != work[expected]
     ]
     if work["checksum"] != work["checksum_asked"]:
         reasons.append("the values that were read do not have the checksum of the manifest")

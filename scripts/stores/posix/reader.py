@@ -69,10 +69,10 @@ class Reader(reading.Reader):
 
     def _identity(self, name: str) -> Identity:
         try:
-            found = os.stat(self.path(name))
+            status = os.stat(self.path(name))
         except FileNotFoundError as error:
             raise Changed(f"{self.path(name)} was removed while it was measured") from error
-        return Identity(found.st_size, f"inode {found.st_ino}, modified {found.st_mtime_ns}")
+        return Identity(status.st_size, f"inode {status.st_ino}, modified {status.st_mtime_ns}")
 
     def _confirm(self, name: str, identity: Identity) -> None:
         if self._identity(name) != identity:

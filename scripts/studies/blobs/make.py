@@ -26,9 +26,9 @@ def main(argv: list[str] | None = None) -> int:
         "--settings", required=True, type=json_object, help='JSON as {"size": "16MiB", "objects": 4, "seed": 1}'
     )
     options = parser.parse_args(argv)
-    found = make(options.settings)
-    write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **found})
-    layout = found["layout"]
+    manifest = make(options.settings)
+    write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **manifest})
+    layout = manifest["layout"]
     print(f"{options.out}: {layout['objects']} objects of {sizes.text(layout['size_bytes'])}")
     return 0
 

@@ -108,7 +108,7 @@ class Ranks:
         if problems:
             return problems[0]
         ended = [match.groups() for line in self._words if (match := _SIGNALLED.match(line))]
-        ended.sort(key=lambda one: one[1] in _SENT_BY_LAUNCHER)
+        ended.sort(key=lambda end: end[1] in _SENT_BY_LAUNCHER)
         for rank, words in ended[:1]:
             return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
         if status < 0:

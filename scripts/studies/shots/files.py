@@ -41,12 +41,12 @@ def fingerprint(values: object) -> tuple[int, int]:
 
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
     """Return the (first, behind last) byte in the file of each piece of a dataset's raw data, ascending."""
-    found = []
+    spans = []
     if dataset.chunks:
-        dataset.id.chunk_iter(lambda chunk: found.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
+        dataset.id.chunk_iter(lambda chunk: spans.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
     elif (offset := dataset.id.get_offset()) is not None:
-        found.append((offset, offset + dataset.id.get_storage_size()))
-    return sorted(found)
+        spans.append((offset, offset + dataset.id.get_storage_size()))
+    return sorted(spans)
 
 
 def reason(error: Exception) -> str:
@@ -131,7 +131,7 @@ def of_source(source: Path) -> list[Path]:
 
 def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
     """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels."""
-    objects, places, levels, known = {}, {}, set(), {}
+    objects, places, levels, scales = {}, {}, set(), {}
     try:
         with h5py.File(path, "r") as file:
             creation = file.id.get_create_plist()
@@ -142,12 +142,12 @@ def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
                 for member in parts(dataset):
                     # A scale's name costs a search of the file, its address does not.
                     address = h5py.h5o.get_info(member.id).addr
-                    if address not in known:
-                        known[address] = [member.name, *fingerprint(member[()])]
+                    if address not in scales:
+                        scales[address] = [member.name, *fingerprint(member[()])]
                         places[member.name] = extents(member)
-                        if known[address][1] > SMALL:
+                        if scales[address][1] > SMALL:
                             levels.add((member.compression == "gzip" and member.compression_opts) or 0)
-                    lines.append(known[address])
+                    lines.append(scales[address])
                 objects.setdefault(shot, {})[signal] = {"file": path.name, "datasets": lines}
     except (OSError, RuntimeError, ValueError) as error:
         raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
@@ -189,8 +189,8 @@ def _layout(orders: list[tuple[int, str]]) -> str:
     """Return the layout of all files, each given as its number of shots and its order."""
     if all(shots == 1 for shots, _ in orders):
         return "single-shot"
-    found = {order for _, order in orders}
-    return found.pop() if len(found) == 1 else "mixed"
+    names = {order for _, order in orders}
+    return names.pop() if len(names) == 1 else "mixed"
 
 
 def _encoded(value: object) -> bytes:

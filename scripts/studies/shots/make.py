@@ -48,10 +48,15 @@ def main(argv: list[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     settings = options.settings
-    found = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
-    head = {"manifest": 1, "status": "done", "dataset": options.dataset, "data_sha256": data_sha256(found["objects"])}
-    write_json(options.out, head | found)
-    layout = found["layout"]
+    contents = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
+    head = {
+        "manifest": 1,
+        "status": "done",
+        "dataset": options.dataset,
+        "data_sha256": data_sha256(contents["objects"]),
+    }
+    write_json(options.out, head | contents)
+    layout = contents["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")
     return 0
 
@@ -238,7 +243,7 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
         Problem: something differs.
     """
     held = [axes for signals in shots.values() for axes in signals.values()]
-    asked = {
+    expected = {
         "layout": settings.layout,
         "paged": settings.paged,
         "page_size": settings.page_size if settings.paged else None,
@@ -247,7 +252,7 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
         "pairs": len(held),
         "dataset_reads": len(held) + sum(map(len, held)),
     }
-    for key, value in asked.items():
+    for key, value in expected.items():
         if facts["layout"][key] != value:
             raise Problem(f"{key} is {facts['layout'][key]!r} in the files where {value!r} was asked; report this")
     for signals in facts["objects"].values():

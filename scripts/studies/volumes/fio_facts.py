@@ -35,14 +35,14 @@ class LogLine:
 
 def log_lines(text: str) -> list[LogLine]:
     """Return the lines of a log that are of the published form; the others are passed over."""
-    found = []
+    lines = []
     for line in text.splitlines():
         job_id, *parts = (part.strip() for part in line.split("<=>"))
         marked = re.search(r"\[([^\[\]]+)\]$", job_id)
         if marked and len(parts) >= 3:
             began_s, zoned = date(parts[1])
-            found.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, loads(parts[2])))
-    return found
+            lines.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, loads(parts[2])))
+    return lines
 
 
 def key_values(text: str) -> dict[str, str]:
@@ -62,8 +62,8 @@ def battery(text: str) -> dict[str, object]:
 def memory(facts: dict[str, object]) -> str:
     """Return what kept a battery's files in memory, as what was written down says; "" where nothing did."""
     kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
-    known = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
-    return str(facts.get("memory") or known[0])
+    kinds = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
+    return str(facts.get("memory") or kinds[0])
 
 
 def date(text: str) -> tuple[float | None, bool]:
@@ -75,9 +75,9 @@ def date(text: str) -> tuple[float | None, bool]:
     try:
         if re.fullmatch(r"\d{9,11}(\.\d*)?", text):
             return float(text), True
-        if found := _COMPACT.fullmatch(text):
-            value = datetime(*map(int, found.groups()[:6]), tzinfo=UTC)
-            return value.timestamp(), bool(found[7])
+        if match := _COMPACT.fullmatch(text):
+            value = datetime(*map(int, match.groups()[:6]), tzinfo=UTC)
+            return value.timestamp(), bool(match[7])
         text = re.sub(r" ?(UTC|GMT)$", "+00:00", text) if re.match(r"\d{4}-\d\d-\d\d", text) else text
         try:
             value = datetime.fromisoformat(text)
@@ -98,8 +98,8 @@ def utc(seconds: float | None) -> str | None:
 
 def loads(text: str) -> tuple[float | None, ...]:
     """Return the three load averages of uptime(1), in any locale, or of /proc/loadavg; None where there are none."""
-    found = _LOADS.search(text) or re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
-    return tuple(_float(value.rstrip(",").replace(",", ".")) for value in found.groups()) if found else (None,) * 3
+    match = _LOADS.search(text) or re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
+    return tuple(_float(value.rstrip(",").replace(",", ".")) for value in match.groups()) if match else (None,) * 3
 
 
 def steal_percent(before: str, after: str) -> float | None:
@@ -134,8 +134,8 @@ def count(text: str) -> int | None:
 
 
 def _worded(text: str) -> tuple[float | None, bool]:
-    def whole_day(found: re.Match) -> str:
-        return f"{int(found[1]) % 12 + (12 if found[3].upper() == 'PM' else 0):02d}{found[2]}"
+    def whole_day(match: re.Match) -> str:
+        return f"{int(match[1]) % 12 + (12 if match[3].upper() == 'PM' else 0):02d}{match[2]}"
 
     text = re.sub(r"(?<=\s)([+-]\d\d)(?!\S)", r"\g<1>00", _HALF_DAY.sub(whole_day, text))
     parts = parsedate_tz(text)
