@@ -18,8 +18,8 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 	@echo "Variables: CONFIG=config/ec2.yaml RUN=tuesday STUDY=shots ONLY='library=hdf5-2.0.0 workers=1,2' CORES=2 YES=1 CELL=…"
-	@echo "The same tomorrow: make run RUN=tuesday measures all of the configuration under another name, beside the first run;"
-	@echo "make again CELL=… measures cells of a run anew and keeps their earlier records aside."
+	@echo "The same tomorrow: make run RUN=tuesday measures the same configuration under another name, next to the first run;"
+	@echo "make again CELL=… measures cells of a run again and keeps their earlier records."
 
 setup: ## install what is missing: system packages, .venv
 	@scripts/setup.sh
@@ -28,7 +28,7 @@ run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
 quick: DEFAULT = config/quick.yaml
-quick: setup ## page buffer or not, and which layout, over S3: an answer in 3 minutes, no library compiled
+quick: setup ## which page buffer and layout, over S3: an answer in 3 minutes, no library compiled
 	@$(LAUNCH)
 
 import: DEFAULT = config/import.yaml
@@ -54,7 +54,7 @@ test: setup ## lint, format, and all tests on real servers
 bench: setup ## measure the project's own costs and print ratios
 	@.venv/bin/python -sE -m scripts.bench
 
-lock: setup ## resolve the .in files anew; changed locks rebuild the libraries under test
+lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
 	@for name in workflow measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 
