@@ -61,7 +61,7 @@ def pinned_version() -> str:
         Problem: it is not required there.
     """
     file = PACKAGE / "package.json"
-    version = read_json(file).get("dependencies", {}).get("azurite")
-    if not version:
+    found = read_json(file).get("dependencies", {}).get("azurite")
+    if not found:
         raise Problem(f"{file} does not require azurite; restore the file")
-    return version
+    return found

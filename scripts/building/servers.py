@@ -81,8 +81,8 @@ def pinned_versions() -> dict[str, str]:
     text = (MODULE / "go.mod").read_text(encoding="utf-8")
     versions = {}
     for name, (_, module) in PROGRAMS.items():
-        pinned = re.search(rf"^\s*(?:require\s+)?{re.escape(module)} v(\S+)", text, re.MULTILINE)
-        if not pinned:
+        found = re.search(rf"^\s*(?:require\s+)?{re.escape(module)} v(\S+)", text, re.MULTILINE)
+        if not found:
             raise Problem(f"{MODULE / 'go.mod'} does not require {module}; restore the file")
-        versions[name] = pinned[1]
+        versions[name] = found[1]
     return versions

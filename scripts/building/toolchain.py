@@ -38,12 +38,12 @@ def compiler_path() -> str:
         Problem: there is none.
     """
     name = os.environ.get("CC", "gcc")
-    compiler = shutil.which(name)
-    if not compiler:
+    found = shutil.which(name)
+    if not found:
         raise Problem(
             f"the C compiler {name} is missing: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
         )
-    return compiler
+    return found
 
 
 def compiler() -> str:
