@@ -20,8 +20,8 @@ PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 	@echo "Variables: CONFIG=config/ec2.yaml RUN=tuesday STUDY=shots ONLY='library=hdf5-2.0.0 workers=1,2' CORES=2 YES=1 CELL=…"
-	@echo "The same tomorrow: make run RUN=tuesday measures all of the configuration under another name, beside the first run;"
-	@echo "make again CELL=… measures cells of a run anew and keeps their earlier records aside."
+	@echo "The same tomorrow: make run RUN=tuesday measures the same configuration under another name, next to the first run;"
+	@echo "make again CELL=… measures cells of a run again and keeps their earlier records."
 
 setup: ## install what is missing: system packages, .venv
 	@scripts/setup.sh
@@ -30,7 +30,7 @@ run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
 quick: DEFAULT = config/quick.yaml
-quick: setup ## page buffer or not, and which layout, over S3: an answer in 3 minutes, no library compiled
+quick: setup ## which page buffer and layout, over S3: an answer in 3 minutes, no library compiled
 	@$(LAUNCH)
 
 import: DEFAULT = config/import.yaml
@@ -59,7 +59,7 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
 	@.venv/bin/python -sE -m scripts.bench
 
-lock: setup ## resolve the .in files anew; changed locks rebuild the libraries under test
+lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
 	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in
 	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done

@@ -27,7 +27,7 @@ rule data:
 
 
 rule provision:
-    """Put a data set into a store through its API and verify it there."""
+    """Put a dataset into a store through its API and verify it there."""
     input:
         manifest="results/{run}/data/{dataset}/manifest.json",
         servers=servers_of,

@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def failures(results: Path) -> dict[Path, list[str]]:
     """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
-    found = {path: records.reasons(path, results, results.name) for path in artefacts(results)}
-    return {path: reasons for path, reasons in found.items() if reasons}
+    by_path = {path: records.reasons(path, results, results.name) for path in artefacts(results)}
+    return {path: reasons for path, reasons in by_path.items() if reasons}
 
 
 def artefacts(results: Path) -> Iterator[Path]:

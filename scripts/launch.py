@@ -215,7 +215,7 @@ def _seconds_before(study: str) -> dict[str, list[float]]:
     They are those of the last session in which there were any. Of each cell in results/ one record is read: a plan may
     have thousands.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    sessions: dict[str, dict[str, list[float]]] = {}
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):
             with contextlib.suppress(Problem):
@@ -223,9 +223,9 @@ def _seconds_before(study: str) -> dict[str, list[float]]:
                 if took := _took_here(record):
                     store = (record.get("settings") or {}).get("store")
                     for place in (cell.name, matrix.digest(store)):
-                        found.setdefault(place, {}).setdefault(record.get("session", ""), []).append(took)
+                        sessions.setdefault(place, {}).setdefault(record.get("session", ""), []).append(took)
                     break
-    return {place: sessions[max(sessions)] for place, sessions in found.items()}
+    return {place: seconds[max(seconds)] for place, seconds in sessions.items()}
 
 
 def _took_here(record: dict) -> float | None:

@@ -79,7 +79,7 @@ def inputs(config: dict) -> Iterator[Finding]:
     """Look at what the configuration names beside stores: sources of libraries, and the user's own files."""
     for name, library in config["libraries"].items():
         if library["kind"] == "source":
-            yield _try(f"library {name}", lambda one=library: hdf5_archives(one["hdf5"], one["from"])[0].origin)
+            yield _try(f"library {name}", lambda spec=library: hdf5_archives(spec["hdf5"], spec["from"])[0].origin)
     for study in config["studies"]:
         for what, look in studies.of(study).inputs(config):
             yield _try(what, look)
@@ -107,9 +107,9 @@ def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study, cells in cells_of.items():
         program = studies.of(study)
-        known = matrix.datasets(cells)
-        sizes = {name: program.data_bytes(data) for name, data in known.items()}
-        made = {name: program.made_bytes(data) for name, data in known.items()}
+        datasets = matrix.datasets(cells)
+        sizes = {name: program.data_bytes(data) for name, data in datasets.items()}
+        made = {name: program.made_bytes(data) for name, data in datasets.items()}
         uses[Path("results")].size += sum(made.values())
         for name in {cell.levels["store"] for cell in cells}:
             spec, of_store = config["stores"][name], [cell for cell in cells if cell.levels["store"] == name]

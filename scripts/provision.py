@@ -1,4 +1,4 @@
-"""Brings a data set into a store and verifies it there; says where measuring programs find it.
+"""Brings a dataset into a store and verifies it there; says where measuring programs find it.
 
 A posix store without a path reads files where they were generated. Object stores get them through their API: HDF5 2.x
 refuses objects that were put into a server's folder by hand. Objects that are made as they are sent (entries with
@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     """Write the provision's artefact."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", required=True, type=json_object, help="the store's entry in the configuration, JSON")
-    parser.add_argument("--manifest", required=True, type=Path, help="manifest of the data set")
+    parser.add_argument("--manifest", required=True, type=Path, help="manifest of the dataset")
     parser.add_argument("--servers", nargs="?", type=Path, help="artefact of build_servers, for an embedded server")
     parser.add_argument("--folder", required=True, type=Path, help="where an embedded server keeps its files")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")

@@ -124,7 +124,7 @@ def _named(levels: dict, twin_of: str = "") -> dict:
 
 
 def _seconds(cell: dict) -> tuple[float, float, float]:
-    """Seconds to open once, to read the first data set, to read the rest."""
+    """Seconds to open once, to read the first dataset, to read the rest."""
     new = cell["library"] == "hdf5-2.0.0"
     if cell["store"] == "disk":
         return 0.002, 0.004, 0.4 / int(cell["workers"]) ** 0.9

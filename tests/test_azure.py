@@ -1,4 +1,4 @@
-"""Azure: the embedded Blob server, data sets in containers and shares, and what is said when something is amiss."""
+"""Azure: the embedded Blob server, datasets in containers and shares, and what is said when something is amiss."""
 
 import contextlib
 import gc
@@ -62,7 +62,7 @@ def files_account(monkeypatch: pytest.MonkeyPatch):
 
 
 def provide(store: dict, manifest: Path, folder: Path, environments: Path, **env: str) -> subprocess.CompletedProcess:
-    """Bring a data set into a store as the workflow does; the artefact is provision.json in `folder`."""
+    """Bring a dataset into a store as the workflow does; the artefact is provision.json in `folder`."""
     clean = {name: value for name, value in os.environ.items() if name not in (azure.CONNECTION, azure.SAS)}
     return program(
         *("provision", "--store", json.dumps(store), "--manifest", manifest, "--folder", folder / "store"),
@@ -72,7 +72,7 @@ def provide(store: dict, manifest: Path, folder: Path, environments: Path, **env
 
 
 def provided(store: dict, manifest: Path, folder: Path, environments: Path, **env: str) -> dict:
-    """Return the artefact of a data set that was brought into a store."""
+    """Return the artefact of a dataset that was brought into a store."""
     done = provide(store, manifest, folder, environments, **env)
     assert done.returncode == 0, done.stderr
     return artefact(folder / "provision.json")
@@ -129,6 +129,7 @@ def test_blobs_are_still_there_when_the_server_is_started_again_with_another_key
     assert [path for path in written if key.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.rule(11)
 def test_requests_to_azurite_within_the_window_are_counted_exactly(azurite, tmp_path):
     with azurite({}) as served:
         with service(served) as client:

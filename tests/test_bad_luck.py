@@ -55,6 +55,7 @@ def test_where_a_provision_is_gone_only_what_is_missing_or_failed_is_measured(ti
     assert [name for name in after if after[name] == before[name]] == kept
 
 
+@pytest.mark.rule(22)
 def test_a_report_is_made_of_records_whose_data_were_removed(tiny_run):
     shutil.rmtree(tiny_run / "results/tiny/data")
     shutil.rmtree(tiny_run / "reports")
@@ -64,6 +65,7 @@ def test_a_report_is_made_of_records_whose_data_were_removed(tiny_run):
     assert (tiny_run / "reports/tiny/shots.html").exists()
 
 
+@pytest.mark.rule(15)
 def test_what_fails_is_said_reported_and_done_again(tiny_run):
     drop(tiny_run, "*/repeat=2.json")
     values = json.loads(json.dumps(TINY))
@@ -159,6 +161,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny_
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.rule(15)
 def test_a_step_that_is_killed_is_a_failed_cell_and_all_else_is_reported(tiny_run):
     drop(tiny_run, "*/repeat=2.json")
     process = subprocess.Popen(SNAKEMAKE, cwd=tiny_run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

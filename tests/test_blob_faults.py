@@ -116,6 +116,7 @@ def test_a_signature_that_has_expired_is_one_line(store, cell):
     assert "the SAS token in AZURE_STORAGE_SAS_TOKEN has expired at " in problem
 
 
+@pytest.mark.rule(15)
 def test_a_service_that_is_busy_once_is_asked_again_and_that_is_counted(cell, bad):
     here = cell(iterations=3)
     bad.faults = ["ok", "busy", "ok"]
@@ -143,6 +144,7 @@ def test_a_service_that_stays_busy_is_one_line(store, cell, bad):
     assert "limits are reached: read less at once, or later" in problem
 
 
+@pytest.mark.rule(15)
 def test_an_answer_that_is_cut_is_asked_for_again_and_that_is_counted(cell, bad):
     here = cell(iterations=2)
     bad.faults = ["ok", "cut"]
@@ -158,6 +160,7 @@ def test_answers_that_are_always_cut_are_one_line(cell, bad):
     assert re.search(r"answers? (was|were) cut", here.problem())
 
 
+@pytest.mark.rule(9)
 @pytest.mark.parametrize("pattern", ["single-file", "broadcast", "scatter"])
 def test_an_object_that_is_replaced_between_iterations_is_an_invalid_record_of_those_before(store, cell, bad, pattern):
     here = cell(pattern=pattern, processes="2", iterations=4)
@@ -183,6 +186,7 @@ def test_an_object_of_another_size_is_an_invalid_record_without_iterations(store
     assert record["seconds"]["latency"] is None
 
 
+@pytest.mark.rule(9)
 def test_other_bytes_of_the_same_size_are_found_by_their_checksums(store, cell):
     here = cell(iterations=2, pattern="broadcast", processes="2")
     store.put("0000.bin", bytes(2**20))
@@ -297,7 +301,7 @@ def test_a_launcher_that_labels_lines_is_named_and_no_address_is_printed(on_disk
     here = on_disk()
     here.settings["mpi"]["launcher"] = [str(ROOT / ".venv/bin/mpiexec.gforker"), "-l"]
     here.env |= mpi.WITHIN_A_MACHINE
-    assert here.problem() == ("the MPI launcher adds words to what process 0 says; leave its option for labels out")
+    assert here.problem() == ("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -39,6 +39,7 @@ def test_a_chunk_is_a_request(store, tmp_path):
     assert here.measure()["attempts"] == 2
 
 
+@pytest.mark.rule(8)
 @pytest.mark.parametrize("state, fraction", [("cold", 0.0), ("warm", 1.0)])
 def test_the_page_cache_of_the_servers_files_is_as_asked_before_every_iteration(store, tmp_path, state, fraction):
     here = store.cell(tmp_path, cache=state)

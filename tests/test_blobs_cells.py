@@ -68,7 +68,7 @@ def omitted(config: dict) -> list[str]:
         ({"operation_size": ["1KiB", "4KiB"]}, "an operation_size of 1KiB is smaller than a page"),
         (
             {"chunk_size": ["1MiB"], "concurrency": [1, 2]},
-            "2 chunks at once need as many: what a process asks for at 1MiB has 1 chunk of 1MiB",
+            "2 requests in flight need as many chunks: what a process asks for at 1MiB has 1 chunk of 1MiB",
         ),
         (
             {"pattern": ["scatter"], "size": ["1GiB"], "operation_size": ["128KiB", "256KiB"]},
@@ -150,6 +150,7 @@ def test_each_size_has_its_own_objects_and_iterations():
     assert [study.STUDY.data_bytes(cell.settings["data"]) for cell in cells] == [4 * 2**20, 2**30]
 
 
+@pytest.mark.rule(3)
 def test_patterns_and_processes_of_a_size_read_the_same_objects():
     config = resolved({"data": {"objects": 4}}, pattern=["single-file", "multiple-files"], processes=[1, 4])
     assert len({cell.dataset for cell in matrix.expand(config, "blobs")[0]}) == 1
@@ -183,6 +184,7 @@ def record(**changes: object) -> dict:
     } | changes
 
 
+@pytest.mark.rule(8, 9)
 @pytest.mark.parametrize(
     "changes, fault",
     [
@@ -200,6 +202,7 @@ def test_what_was_not_as_asked_makes_a_record_invalid(changes: dict, fault: str 
     assert found == [] if fault is None else found[0].startswith(fault)
 
 
+@pytest.mark.rule(3, 10)
 @pytest.mark.parametrize(
     "changes, failure",
     [

@@ -161,6 +161,7 @@ def test_every_pattern_has_a_picture_a_title_and_an_explanation():
 # Machines
 
 
+@pytest.mark.rule(14)
 def test_the_machines_of_a_record_are_those_that_read():
     login = {"node": "login", "cpu": "A"}
     nodes = [{"name": name, "processes": 4, "node": name, "cpu": "B"} for name in ("n1", "n2")]
@@ -189,6 +190,7 @@ def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: results.Results
     assert np.allclose(medians, summary[medians.index])
 
 
+@pytest.mark.rule(20)
 def test_the_ceiling_is_drawn_with_its_name(run: results.Results):
     panel = next(panel for panel in curves.against(run, "size").panels if panel.title == "multiple-files")
     lines = {mark.label: mark for mark in panel.marks if mark.label.endswith("ceiling")}

@@ -72,6 +72,7 @@ def test_a_size_at_which_one_arm_alone_was_measured_keeps_those_around_it_apart(
     assert [one.levels for one in leaders.find(run)] == [("1MiB",), ("16MiB", "64MiB")]
 
 
+@pytest.mark.rule(17)
 def test_every_pair_of_arms_has_one_verdict_and_stands_in_the_table(tmp_path: Path):
     run = load(build(tmp_path, cells(pattern=("single-file", "multiple-files", "sections"), size=("16MiB",))))
     rows = run.verdicts[run.verdicts["metric"] == "total"]
@@ -97,6 +98,7 @@ def test_arms_that_read_other_data_are_never_called_faster(tmp_path: Path):
         assert "the arms are not comparable" in leaders.in_words(leaders.find(run)[0], run)[1]
 
 
+@pytest.mark.rule(17)
 @pytest.mark.thorough
 def test_noise_is_rarely_called_the_fastest_at_any_size():
     rows = cells(store=("disk", "s3"), size=SIZES)
@@ -189,6 +191,7 @@ def test_patterns_are_compared_in_figures_whichever_baseline_was_asked_for(tmp_p
     assert len(comparisons.mpi_io(run).numbers) == 3
 
 
+@pytest.mark.rule(13)
 def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path: Path):
     def slow(record: dict) -> dict:
         return record | {"seconds": record["seconds"] | {"null": 0.3 * record["seconds"]["total"]}}

@@ -118,6 +118,7 @@ def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rul
     assert (lead.kind, lead.arms) == ("one", (("s3", "single-file", "shared"),))
 
 
+@pytest.mark.rule(20)
 def test_a_ceiling_that_the_processes_exceed_is_not_called_a_bound(tmp_path: Path):
     def low(record: dict) -> dict:
         rows = [row | {"latency_s": 9.0} if row["phase"] == "ceiling" else row for row in record["samples"]]

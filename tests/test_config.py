@@ -86,7 +86,7 @@ def test_every_key_of_the_schema_is_described():
             lambda c: c["stores"]["s3"].update(endpoint="http://a"),
             "stores.s3: server and endpoint exclude each other; drop one",
         ),
-        (lambda c: c["stores"]["s3"].pop("server"), "stores.s3: network needs server beside it (embedded: an S3"),
+        (lambda c: c["stores"]["s3"].pop("server"), "stores.s3: network needs server beside it (embedded: the"),
         (
             lambda c: c["libraries"].update(servers={"kind": "wheel", "hdf5": "2.0.0"}),
             "libraries: 'servers' is taken; choose another name",
@@ -147,7 +147,7 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: volumes(c).pop("matrix"), "studies.volumes"),
         (
             lambda c: c["stores"].update(raw={"kind": "posix", "device": "/dev/vdb"}),
-            "stores.raw: device needs erase beside it (true: what is on the device may",
+            "stores.raw: device needs erase beside it (true: the contents of the device may",
         ),
         (lambda c: c.update(only={"libary": ["x"]}), "only.libary: no study of this run has this factor"),
         (lambda c: c.update(only={"library": ["x"]}), "only.library: 'x' is no level of it"),

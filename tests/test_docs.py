@@ -13,6 +13,8 @@ from conftest import ROOT, launched, program
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.report import comparisons, judgement, names
+from tests import rules
 
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "config/README.md")),
@@ -126,7 +128,7 @@ def test_the_options_that_the_readme_gives_a_program_exist():
 
 
 def test_the_targets_in_the_readme_are_those_of_the_makefile():
-    told = re.findall(r"^\| `make (\w+)` \|", README.partition("## What else there is")[2], re.MULTILINE)
+    told = re.findall(r"^\| `make (\w+)` \|", README.partition("## Other targets")[2], re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE)
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
@@ -157,15 +159,34 @@ def test_names_that_are_cited_exist(document: Path):
     cited = [name for name in CODE.findall(text) if re.fullmatch(r"test_\w+", name)]
     files = {path.stem for path in (ROOT / "tests").glob("test_*.py")}
     assert [name for name in cited if name not in files and f"def {name}(" not in tests] == []
-    for names, path in re.findall(r"((?:`[\w.]+`(?:, | and )?)+) in `((?:scripts|rules)/[\w/]+\.(?:py|smk))`", text):
+    for cited_names, path in re.findall(
+        r"((?:`[\w.]+`(?:, | and )?)+) in `((?:scripts|rules)/[\w/]+\.(?:py|smk))`", text
+    ):
         source = (ROOT / path).read_text(encoding="utf-8")
-        for name in re.findall(r"`([\w.]+)`", names):
+        for name in re.findall(r"`([\w.]+)`", cited_names):
             assert name.rpartition(".")[2] in source, f"{document.name}: {name} is not in {path}"
 
 
+@pytest.mark.parametrize("document", ["README.md", "docs/method.md"])
+def test_verdicts_mean_the_same_in_documents_and_on_pages(document: str):
+    text = re.sub(r"[*`]", "", (ROOT / document).read_text(encoding="utf-8")).replace(" (equivalence_percent)", "")
+    meanings = judgement.verdicts(5).items()
+    assert [word for word, meaning in meanings if not re.search(rf"{word}(:| \|) {re.escape(meaning)}", text)] == []
+
+
+def test_sentences_that_the_readme_explains_are_those_of_the_pages():
+    for effect in (names.effect([1.24], 1.21, 1.29), names.effect([1 / 2.3], 0.4, 0.5)):
+        assert effect.text in README
+    assert names.effect([1.24], 1.21, 1.29).interval in README
+    assert {*", ".join(judgement.VERDICTS).split(", ")} == {*comparisons.LOOKS}
+
+
+def test_every_rule_of_the_method_has_a_test():
+    assert sorted(rules.marked()) == sorted(rules.titles())
+
+
 def test_every_rule_of_the_method_is_there_and_no_other_is_cited():
-    numbers = re.findall(r"^\*\*(\d+)\. ", (ROOT / "docs/method.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert [int(number) for number in numbers] == list(range(1, 24))
+    assert list(rules.titles()) == list(range(1, 24))
     sources = [path for folder in ("scripts", "tests", "rules", "notebooks") for path in (ROOT / folder).rglob("*.*")]
     sources = [path for path in sources if path.suffix in (".py", ".smk", ".ipynb")]
     cited = {

@@ -50,6 +50,7 @@ def told(found: list[findings.Finding]) -> list[str]:
     return [markdown_line(one.text) for one in found]
 
 
+@pytest.mark.rule(22)
 def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: Results):
     opens = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "open")]
     slower = opens[opens["verdict"] == "slower"]
@@ -127,6 +128,7 @@ def test_parts_without_a_common_name_stay_one_sentence(run: Results):
     assert conditions is None
 
 
+@pytest.mark.rule(17)
 def test_no_evidence_names_the_difference_that_could_be_detected_and_why_an_interval_does_not_decide(
     tables: Path, tmp_path: Path
 ):
@@ -201,6 +203,7 @@ def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Res
     assert {"shot-major", "signal-major"} <= set(table.numbers["layout"])
 
 
+@pytest.mark.rule(8)
 def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
     assert {one.where.split(", ")[-1] for one in findings.find(run)} == {"cache state unverified"}
@@ -208,6 +211,7 @@ def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: 
     assert "from memory (page cache of disk)" in {one.where for one in findings.find(warm)}
 
 
+@pytest.mark.rule(6)
 def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     def alarm(rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
@@ -218,6 +222,7 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     assert "1 false alarm out of 2 on the total runtime and 0 false alarms out of 6 on its parts" in text
 
 
+@pytest.mark.rule(22)
 def test_limits_say_what_was_emulated_and_what_is_missing(run: Results):
     text = " ".join(caveats.limits(run))
     for part in ("20 ms emulated", "No TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
@@ -227,6 +232,7 @@ def test_limits_say_what_was_emulated_and_what_is_missing(run: Results):
 # Figures and tables
 
 
+@pytest.mark.rule(21)
 def test_lines_join_points_of_several_workers_only(run: Results):
     joined = [mark for panel in curves.against(run, "workers").panels for mark in panel.marks if mark.joined]
     assert {tuple(mark.points["n"]) for mark in joined} == {(6, 6)}
@@ -235,12 +241,14 @@ def test_lines_join_points_of_several_workers_only(run: Results):
     assert not any(mark.joined for panel in single.panels for mark in panel.marks)
 
 
+@pytest.mark.rule(21)
 def test_every_repeat_is_drawn_beside_its_median(run: Results):
     numbers = rows.alone(run).numbers
     drawn = sum(len(mark.samples) for panel in rows.alone(run).panels for mark in panel.marks)
     assert drawn == (numbers["repeat"] != "").sum() == 16 * 6 - 1
 
 
+@pytest.mark.rule(19)
 def test_performance_ratio_is_the_base_by_this_one(run: Results):
     figure = curves.speedup(run)
     numbers = figure.numbers[(figure.numbers["repeat"] == "") & (figure.numbers["library"] == "hdf5-2.0.0")]
@@ -255,6 +263,7 @@ def test_performance_ratio_is_the_base_by_this_one(run: Results):
     assert all(f"{numbers['base_total_s'].iloc[0]:.3f} s" in panel.title for panel in figure.panels)
 
 
+@pytest.mark.rule(23)
 def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: Results):
     [panel] = curves.against(run, "workers").panels
     [invalid] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
@@ -280,6 +289,7 @@ def test_arms_differ_in_colour_and_in_marker():
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 6
 
 
+@pytest.mark.rule(11)
 def test_high_amplification_and_varying_requests_are_marked(run: Results):
     table = listings.requests(run)
     assert set(table.frame.loc[table.over["amplification"], "amplification"]) == {2.5}

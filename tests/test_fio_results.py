@@ -406,6 +406,7 @@ def test_reads_and_writes_that_fio_counted_together_are_left_out(run_fio):
     assert battery["left_out"][0]["reason"].startswith("counts reads and writes together")
 
 
+@pytest.mark.rule(9)
 @pytest.mark.parametrize(
     "change, fault",
     [

@@ -46,6 +46,7 @@ def test_one_jobs_interval_is_that_of_order_statistics(p):
     assert (found.low, found.high, found.n) == (expected.low, expected.high, 3_000)
 
 
+@pytest.mark.rule(18)
 def test_jobs_are_merged_and_not_averaged():
     random = np.random.default_rng(4)
     fast, slow = random.exponential(1, 9_000), random.exponential(10, 3_000)
@@ -56,6 +57,7 @@ def test_jobs_are_merged_and_not_averaged():
     np.testing.assert_array_equal(together, fio_bins(1e6 * np.concatenate([fast, slow])))
 
 
+@pytest.mark.rule(18)
 def test_a_percentile_is_refused_where_fewer_than_ten_operations_lie_beyond():
     values = np.random.default_rng(5).exponential(size=10_000)
     told, small = histograms.percentiles([exact(values)], [99.9, 0.1])
@@ -97,6 +99,7 @@ def test_few_jobs_have_the_range_of_their_own(jobs):
     assert found.low <= own.min() < own.max() <= found.high
 
 
+@pytest.mark.rule(18)
 @pytest.mark.thorough
 @pytest.mark.parametrize("jobs", [6, 20, 50])
 def test_merged_intervals_hold_the_p99_of_drifting_jobs(jobs):
@@ -144,6 +147,7 @@ def test_the_pooled_standard_deviation_is_that_of_all_operations():
     assert math.isnan(histograms.pooled_stddev([1.0], [math.nan], [math.nan]))
 
 
+@pytest.mark.rule(16)
 def test_a_rate_is_a_total_over_a_total_with_its_interval():
     random = np.random.default_rng(12)
     amounts, seconds = random.integers(100, 1_000, 20), random.uniform(1, 9, 20)

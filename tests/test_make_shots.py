@@ -212,6 +212,7 @@ def test_values_look_digitised_and_differ_between_shots():
 # Labels, leftovers and mistakes.
 
 
+@pytest.mark.rule(3)
 @pytest.mark.parametrize(
     "change", [{"layout": "signal-major"}, {"page_size": 4096}, {"paged": False}, {"deflate": 5}, {"shots": 4}]
 )

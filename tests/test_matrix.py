@@ -1,9 +1,11 @@
 """What a matrix becomes: cells with names of their own, an order, what is left out and why."""
 
 import copy
+import csv
+import json
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, program
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
@@ -25,6 +27,7 @@ def names(config: dict) -> list[str]:
     return [cell.name for cell in matrix.expand(config, "shots")[0]]
 
 
+@pytest.mark.rule(1)
 def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
     cells, omitted = matrix.expand(config, "shots")
     assert [one.reason for one in omitted] == ["driver ros3 does not read a posix store"]
@@ -32,6 +35,17 @@ def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
     fewer, more = matrix.expand(config, "shots")
     assert len(fewer) < len(cells)
     assert "hdf5-2.0.0 is a wheel, which has no ROS3" in {one.reason for one in more}
+
+
+@pytest.mark.rule(1)
+def test_the_saved_matrix_has_every_cell_and_what_is_left_out_with_the_reason(config, tmp_path):
+    cells, omitted = matrix.expand(config, "shots")
+    files = ("--matrix", tmp_path / "matrix.csv", "--out", tmp_path / "plan.json")
+    done = program("plan", "--config", json.dumps(config), "--study", "shots", *files)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "matrix.csv").open(encoding="utf-8")))
+    assert {row["cell"] for row in rows if not row["omitted"]} == {cell.name for cell in cells}
+    assert [row["omitted"] for row in rows if not row["cell"]] == [one.reason for one in omitted] != []
 
 
 def test_the_quick_run_measures_what_its_question_asks():
@@ -94,6 +108,7 @@ def test_what_does_not_change_a_measurement_leaves_the_cells(config, change):
     assert names(config) == before
 
 
+@pytest.mark.rule(2)
 def test_a_repeat_is_a_block_of_all_cells_once_in_a_seeded_order(config):
     config["repeats"] = 3
     cells, _ = matrix.expand(config, "shots")
@@ -108,6 +123,7 @@ def test_a_repeat_is_a_block_of_all_cells_once_in_a_seeded_order(config):
     assert matrix.order(more, "shots", cells).items() >= positions.items()
 
 
+@pytest.mark.rule(6)
 def test_the_control_repeats_cells_under_another_name(config):
     config["studies"]["shots"]["control_cells"] = 2
     cells, _ = matrix.expand(config, "shots")
@@ -163,6 +179,7 @@ def volumes() -> dict:
     return configuration.load(ROOT / "config/volumes.yaml")
 
 
+@pytest.mark.rule(2)
 def test_volumes_are_measured_in_the_order_of_their_matrix_and_batteries_are_the_repeats(volumes):
     volumes["studies"]["volumes"]["batteries"] = 2
     cells, _ = matrix.expand(volumes, "volumes")

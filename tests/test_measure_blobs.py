@@ -71,6 +71,7 @@ def test_settings_that_describe_no_objects_are_one_line(tmp_path, settings, reas
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.rule(9)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("operation_size", ["1GiB", "128KiB"])
 def test_every_pattern_reads_what_it_says_and_verifies_it(cell, pattern, operation_size):
@@ -90,6 +91,7 @@ def test_every_pattern_reads_what_it_says_and_verifies_it(cell, pattern, operati
     assert record["retries"] == 0
 
 
+@pytest.mark.rule(10)
 @pytest.mark.parametrize("pattern", MPI_IO)
 def test_hints_of_mpi_io_are_read_back_and_a_process_without_work_takes_part(cell, pattern):
     record = cell(pattern=pattern, size="12KiB", processes="4", operation_size="4KiB").measure()
@@ -99,6 +101,7 @@ def test_hints_of_mpi_io_are_read_back_and_a_process_without_work_takes_part(cel
     assert record["effective"]["client"].startswith("MPI-IO of MPICH ")
 
 
+@pytest.mark.rule(7)
 def test_an_iteration_lasts_from_the_first_begin_to_the_last_end(cell):
     record = cell(processes="2", iterations=4).measure()
     for row in reads(record):
@@ -115,6 +118,7 @@ def test_an_iteration_lasts_from_the_first_begin_to_the_last_end(cell):
     assert seconds["ranks_start"] > 0 < seconds["first_broadcast"]
 
 
+@pytest.mark.rule(7)
 def test_a_process_that_begins_when_others_are_done_does_not_hide_its_wait(cell):
     here = cell(processes="2", iterations=2)
     # As one that gets no core: it leaves the barrier late, and is as quick as ever by its own clock.
@@ -142,6 +146,7 @@ def test_the_spans_of_machines_are_not_mixed():
     assert mpi.span([row("a", 1, 2, 0)]) == (1, 0)
 
 
+@pytest.mark.rule(9)
 def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(cell):
     here = cell(processes="2")
     here.pretend(
@@ -156,6 +161,7 @@ def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(
     assert here.measure()["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest"]
 
 
+@pytest.mark.rule(9)
 def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell):
     here = cell(pattern="broadcast", processes="2")
     here.pretend(
@@ -169,6 +175,7 @@ def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell
     assert here.measure()["reasons"] == ["512 blocks were read that do not have the checksum of the manifest"]
 
 
+@pytest.mark.rule(13)
 @pytest.mark.parametrize("pattern", ["single-file", "broadcast", "scatter", "mpi-io-collective"])
 def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(cell, pattern):
     here = cell(pattern=pattern, processes="2", operation_size="256KiB")
@@ -189,6 +196,7 @@ def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(ce
     )
 
 
+@pytest.mark.rule(8)
 def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
     here = cell(cache="cold", objects_made=101)
     with locked(Path(here.job["local_files"][0])):
@@ -197,6 +205,7 @@ def test_the_page_cache_counts_of_the_objects_that_are_read_alone(cell):
     assert record["cache"]["resident_before"] == 1.0
 
 
+@pytest.mark.rule(8)
 def test_pages_that_are_lost_in_an_iteration_make_a_warm_cell_invalid(cell):
     here = cell(cache="warm")
     here.pretend(
@@ -223,12 +232,14 @@ def test_processes_that_are_bound_to_a_core_each_are_not_oversubscribed(cell):
     assert not effective["oversubscribed"]
 
 
+@pytest.mark.rule(14)
 def test_the_record_has_the_machine_of_the_processes(cell):
     [machine] = cell(processes="2").measure()["effective"]["hosts"]
     assert machine["processes"] == 2
     assert {"cpu", "ram_bytes", "kernel", "file_system", "clock_source"} <= machine.keys()
 
 
+@pytest.mark.rule(9)
 def test_the_same_bytes_have_the_same_checksum_whoever_reads_them(cell):
     found = {
         cell(pattern=pattern, processes=processes).measure()["work"]["checksum"]
@@ -243,6 +254,7 @@ def test_sections_of_objects_of_ones_own_are_read(cell):
     assert record["work"]["logical_bytes"] == 3 * MIB
 
 
+@pytest.mark.rule(12)
 def test_a_process_without_work_is_reported(cell):
     record = cell(pattern="sections", size="8KiB", processes="4").measure()
     assert record["reasons"] == []
@@ -251,6 +263,7 @@ def test_a_process_without_work_is_reported(cell):
     assert record["effective"]["oversubscribed"] == (record["effective"]["usable_cores"] < 4)
 
 
+@pytest.mark.rule(8)
 @pytest.mark.parametrize("state, fraction", [("warm", 1.0), ("cold", 0.0), ("direct", 0.0)])
 def test_the_page_cache_is_as_asked_before_every_iteration_and_every_round_of_the_ceiling(cell, state, fraction):
     here = cell(cache=state)
@@ -262,6 +275,7 @@ def test_the_page_cache_is_as_asked_before_every_iteration_and_every_round_of_th
     assert record["effective"]["direct"] == (state == "direct")
 
 
+@pytest.mark.rule(8)
 def test_a_file_that_something_keeps_in_memory_is_not_cold(cell):
     here = cell(cache="cold")
     with locked(Path(here.job["local_files"][0])):
@@ -283,6 +297,7 @@ def test_direct_input_on_a_file_system_in_memory_is_refused(cell, in_memory, tmp
     assert problem.endswith("tmpfs has no direct input (O_DIRECT); leave direct out of cache for this store")
 
 
+@pytest.mark.rule(8)
 def test_files_in_memory_cannot_be_checked_and_are_not_called_warm_or_cold(in_memory):
     import tempfile
 
@@ -292,6 +307,7 @@ def test_files_in_memory_cannot_be_checked_and_are_not_called_warm_or_cold(in_me
     assert {row["resident_before"] for row in record["samples"]} == {None}
 
 
+@pytest.mark.rule(20)
 def test_the_ceiling_is_measured_with_as_many_requests_as_the_processes_make(cell):
     record = cell(pattern="sections", processes="2", concurrency="2", chunk_size="64KiB").measure()
     rounds = [row for row in record["samples"] if row["phase"] == "ceiling"]
@@ -300,6 +316,7 @@ def test_the_ceiling_is_measured_with_as_many_requests_as_the_processes_make(cel
     assert all(row["latency_s"] > 0 for row in rounds)
 
 
+@pytest.mark.rule(10)
 def test_the_record_says_what_held(cell):
     effective = cell(processes="2", chunk_size="128KiB", concurrency="3").measure()["effective"]
     assert effective["processes"] == effective["processes_asked"] == 2
@@ -313,12 +330,14 @@ def test_the_record_says_what_held(cell):
     assert (effective["object_bytes"], effective["block_bytes"], effective["operations"]) == (MIB, 4096, 1)
 
 
+@pytest.mark.rule(14)
 def test_arms_that_load_other_readers_of_the_same_code_have_the_same_hash(cell):
     plain, collective = (cell(pattern=pattern).measure()["modules"] for pattern in ("sections", "mpi-io-collective"))
     assert "scripts.stores.s3.reader" in plain
     assert provenance.code_sha256(plain) == provenance.code_sha256(collective)
 
 
+@pytest.mark.rule(14)
 @pytest.mark.parametrize("program", ["step", "studies.blobs.read"])
 def test_whichever_store_a_process_has_loaded_it_is_the_same_code(program):
     """Stores that are compared are read by modules of their own; what they import counts too."""
@@ -340,6 +359,7 @@ def test_a_launcher_that_is_named_is_used_as_it_is(cell):
     assert here.measure()["effective"]["launcher"] == "mpiexec.gforker -maxtime 60"
 
 
+@pytest.mark.rule(10)
 def test_processes_that_do_not_find_one_another_are_refused(cell):
     here = cell(processes="2")
     here.settings["mpi"]["launcher"] = ["sh", "-c", 'shift 2; exec "$@"', "launcher"]

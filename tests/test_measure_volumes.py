@@ -136,6 +136,7 @@ def test_a_cell_that_cannot_be_measured_fails_in_the_batterys_words(place):
     assert record["reasons"] == [f"studies.volumes.measure ended with status 2: there is no folder /nowhere on {HOST}"]
 
 
+@pytest.mark.rule(3)
 def test_a_file_system_that_is_larger_than_its_volume_is_not_on_it(place):
     store = {"path": str(place.volume), "volume": {"type": "gp2", "size_gib": 0.001}}
     record = Cell(place, store=store).measure()

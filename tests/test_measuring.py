@@ -34,6 +34,7 @@ def good_record(once: Callable, environments: Path) -> dict:
     return artefact(folder / "repeat=1.json")
 
 
+@pytest.mark.rule(7, 13, 14)
 def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
     here = place(access="signals", workers=2)
     record = here.measure()
@@ -52,6 +53,7 @@ def test_a_good_cell_is_done_and_valid_and_says_what_it_did(place):
     assert record["provenance"]["data_sha256"] == artefact(here.provision)["data_sha256"]
 
 
+@pytest.mark.rule(9)
 def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(place):
     checksums = set()
     for number, (library, workers) in enumerate([("hdf5-2.0.0", 1), ("hdf5-2.0.0", 3), ("hdf5-1.14.6", 2)]):
@@ -61,6 +63,7 @@ def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(
     assert len(checksums) == 1
 
 
+@pytest.mark.rule(3)
 def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(place):
     here = place(data={"shots": 12, "signals": 8}, make=False)
     from scripts.studies.shots.measure import sampled
@@ -73,6 +76,7 @@ def test_repeats_read_different_shots_and_all_arms_of_a_block_the_same(place):
     assert len({tuple(block) for block in blocks}) > 1
 
 
+@pytest.mark.rule(11)
 @pytest.mark.parametrize("library", ["hdf5-1.14.6", "hdf5-2.0.0"])
 def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(place, library):
     here = place(**ROS3, library=library, layout="shot-major", access="signals", page_buffer="0", s3={"network": {}})
@@ -89,6 +93,7 @@ def test_a_record_has_the_parts_of_its_data_as_asked_and_as_the_store_tells_them
     assert (record["settings"]["data"]["part_size"], record["provenance"]["part_bytes"]) == ("6MiB", 6 * 2**20)
 
 
+@pytest.mark.rule(10)
 def test_no_page_buffer_and_the_default_are_two_things(place):
     effective = {}
     for level in ("0", "unset", "16MiB"):
@@ -100,18 +105,21 @@ def test_no_page_buffer_and_the_default_are_two_things(place):
     assert effective["16MiB"] == 16 * 2**20
 
 
+@pytest.mark.rule(10)
 def test_a_buffer_that_the_library_ignores_makes_the_record_invalid(place):
     record = place(data={"paged": False}, page_buffer="64MiB").measure()
     assert not record["valid"]
     assert "ignored the page buffer of 67108864 bytes" in record["reasons"][0]
 
 
+@pytest.mark.rule(10)
 def test_a_buffer_below_a_page_is_raised_and_the_record_invalid(place):
     record = place(page_buffer="1MiB").measure()
     assert not record["valid"]
     assert "raised the page buffer of 1048576 bytes to 8000000" in record["reasons"][0]
 
 
+@pytest.mark.rule(10)
 def test_a_library_of_another_version_fails_the_cell(place, environments):
     here = place()
     label, other = (artefact(environments / f"hdf5-{version}.json") for version in ("2.0.0", "1.14.6"))
@@ -122,6 +130,7 @@ def test_a_library_of_another_version_fails_the_cell(place, environments):
     assert record["reasons"] == ["the library under test is HDF5 1.14.6, not 2.0.0"]
 
 
+@pytest.mark.rule(3)
 def test_a_file_that_is_not_what_its_label_says_fails_the_cell(place):
     here = place(layout="shot-major", access="signals")
     other = place(within="other", data={"page_size": 4096}, layout="shot-major")
@@ -131,6 +140,7 @@ def test_a_file_that_is_not_what_its_label_says_fails_the_cell(place):
     assert record["reasons"] == ["the files that were read have page_size 4096, the manifest says 16777216"]
 
 
+@pytest.mark.rule(9)
 def test_corrupted_values_make_the_record_invalid(place):
     import h5py
 
@@ -152,6 +162,7 @@ def test_corrupted_values_make_the_record_invalid(place):
     assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
 
 
+@pytest.mark.rule(9)
 def test_checksums_that_would_weigh_on_the_time_move_into_a_pass_of_their_own(place):
     here = place(data={"deflate": 0, "shots": 2}, read_shots=2)
     # They take as long as all the rest.
@@ -202,6 +213,7 @@ def test_a_truncated_file_fails_the_cell_in_one_line(place):
     assert "truncated" in record["reasons"][0] or "file signature" in record["reasons"][0]
 
 
+@pytest.mark.rule(8)
 def test_a_file_that_something_keeps_in_memory_is_not_cold(place):
     here = place(cache="cold")
     with locked(*here.data.glob("*.h5")):
@@ -210,6 +222,7 @@ def test_a_file_that_something_keeps_in_memory_is_not_cold(place):
     assert "cold was asked" in record["reasons"][0]
 
 
+@pytest.mark.rule(8)
 def test_a_cold_cell_is_cold(place):
     record = place(cache="cold").measure()
     assert record["valid"], record["reasons"]
@@ -225,6 +238,7 @@ def test_a_warm_cell_is_warm_until_its_window_closes(place):
     assert record["cache"] == {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}
 
 
+@pytest.mark.rule(8)
 def test_pages_that_are_lost_while_a_cell_runs_make_it_invalid(place):
     here = place(cache="warm")
     here.pretend(
@@ -240,6 +254,7 @@ def test_pages_that_are_lost_while_a_cell_runs_make_it_invalid(place):
     assert any("the page cache lost pages while the cell ran (0.0% resident" in reason for reason in record["reasons"])
 
 
+@pytest.mark.rule(4, 12)
 def test_batches_are_cut_by_division_rounded_up_and_an_idle_worker_is_reported(place):
     # Rounded up, and not one more than rounded down: where the sizes divide, every worker has work.
     assert [len(batch) for batch in batches_of(range(8), 4)] == [2, 2, 2, 2]
@@ -250,6 +265,7 @@ def test_batches_are_cut_by_division_rounded_up_and_an_idle_worker_is_reported(p
     assert record["effective"]["oversubscribed"] == (record["effective"]["usable_cores"] < 4)
 
 
+@pytest.mark.rule(9)
 def test_identical_tasks_that_run_once_are_caught(place):
     here = place(access="shots", read_shots=3)
     here.pretend(
@@ -267,6 +283,7 @@ def test_identical_tasks_that_run_once_are_caught(place):
     assert any("tasks were done, 3 asked" in reason for reason in record["reasons"])
 
 
+@pytest.mark.rule(15)
 def test_a_worker_killed_in_mid_task_fails_the_cell(place):
     here = place(workers=2)
     here.pretend(
@@ -284,6 +301,7 @@ def test_a_worker_killed_in_mid_task_fails_the_cell(place):
     assert len(record["reasons"][0].splitlines()) == 1
 
 
+@pytest.mark.rule(15)
 def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind(place):
     here = place(**ROS3, layout="shot-major", access="signals")
     here.pretend(
@@ -379,6 +397,7 @@ def test_a_provision_that_ends_early_is_not_explained_by_the_words_of_its_server
     assert servers.endswith("words of the server\n")
 
 
+@pytest.mark.rule(15)
 def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(place):
     here = place(time_limit_s=3)
     here.pretend(
@@ -391,6 +410,7 @@ def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(pla
     until(lambda: processes_of(str(here.folder)) == [])
 
 
+@pytest.mark.rule(14)
 def test_changed_code_changes_the_hash_of_what_measured_and_other_code_does_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scripts").mkdir()
@@ -413,6 +433,7 @@ def test_a_shell_script_that_measured_is_hashed_too(tmp_path, monkeypatch):
     assert provenance.code_sha256(["scripts/battery.sh"]) != before
 
 
+@pytest.mark.rule(14)
 def test_a_record_names_the_code_that_measured_it(good_record, place):
     assert place().measure()["provenance"]["code_sha256"] == good_record["provenance"]["code_sha256"]
     assert "modules" not in good_record
@@ -433,12 +454,13 @@ def test_something_that_failed_before_fails_the_cell_with_its_reason(place):
     assert "no compiler" in record["reasons"][0]
 
 
+@pytest.mark.rule(8, 9, 10)
 @pytest.mark.parametrize(
     "block, key, value, reason",
     [
         ("effective", "rdcc_nbytes", 1, "the library made a chunk cache of 1 bytes out of 8388608"),
         ("effective", "workers", 0, "0 workers were alive, 1 asked"),
-        ("work", "datasets", 0, "0 data sets were done"),
+        ("work", "datasets", 0, "0 datasets were done"),
         ("work", "logical_bytes", 1, "1 logical bytes were done"),
         ("cache", "state", "mixed", "the page cache was mixed (100.0% resident), warm was asked"),
         ("cache", "resident_after", 0.5, "the page cache lost pages while the cell ran (50.0% resident after)"),

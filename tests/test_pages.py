@@ -84,6 +84,7 @@ def test_no_element_of_the_page_names_another_place(page: Path):
         assert link.startswith("#") or (page.parent / link).is_file(), link
 
 
+@pytest.mark.rule(22)
 def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
     expect_browser()
     seen = browser.visit(page)
@@ -93,6 +94,7 @@ def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
     assert seen.seen["tall"]
 
 
+@pytest.mark.rule(22)
 def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
@@ -106,6 +108,7 @@ def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
     assert left == set(re.findall(rf"\]\(({study}_files/.*?)\)", text))
 
 
+@pytest.mark.rule(22)
 def test_same_tables_give_the_same_bytes(study: str, page: Path, synthetic: Callable, tmp_path: Path):
     again = write(study, synthetic(study), tmp_path / "elsewhere" / f"{study}.html")
     write_index([again])

@@ -66,6 +66,7 @@ ODD = {
 }  # fmt: skip
 
 
+@pytest.mark.rule(23)
 @pytest.mark.parametrize("change, named", ODD.values(), ids=ODD)
 def test_an_odd_record_is_named_and_all_else_is_reported(tmp_path, capsys, change, named):
     run = run_of(tmp_path, repeats=7, ratio=newer_is(2))
@@ -82,6 +83,7 @@ def test_an_odd_record_is_named_and_all_else_is_reported(tmp_path, capsys, chang
     assert len(facts_program.failed_attempts(run)) == 0
 
 
+@pytest.mark.rule(23)
 def test_copies_of_a_record_are_no_blocks(tmp_path):
     """Six copies of one record were "slower, p 0.03"."""
     run = run_of(tmp_path, ratio=newer_is(1.3))
@@ -95,6 +97,7 @@ def test_copies_of_a_record_are_no_blocks(tmp_path):
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"too few repeats"}
 
 
+@pytest.mark.rule(23)
 def test_an_edited_record_is_shown_and_in_no_verdict(tmp_path):
     run = run_of(tmp_path, repeats=7)
     path = newer(run)
@@ -145,6 +148,7 @@ def test_an_odd_imported_record_is_named_and_all_else_is_reported(tmp_path, caps
     assert "sync_lat_p99_ms" in capsys.readouterr().err
 
 
+@pytest.mark.rule(23)
 def test_a_record_from_before_there_were_digests_counts_and_is_called_that(tmp_path):
     results = tmp_path / "synthetic"
     run = run_of(results / "shots")

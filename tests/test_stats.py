@@ -25,6 +25,7 @@ def bounds(hits, runs):
     return scipy_stats.binomtest(hits, runs).proportion_ci(0.999)
 
 
+@pytest.mark.rule(16)
 @pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 25, 100])
 def test_median_has_the_order_statistics_interval(n):
     values = np.random.default_rng(n).lognormal(size=n)
@@ -39,11 +40,13 @@ def test_median_of_few_values_has_no_interval():
     assert np.isnan(stats.median([]).value)
 
 
+@pytest.mark.rule(16)
 def test_rate_is_total_over_total():
     assert stats.rate([100, 100], [1, 9]) == 20
     assert math.isnan(stats.rate([], []))
 
 
+@pytest.mark.rule(17)
 @pytest.mark.parametrize("n", [6, 7, 8, 10, 13])
 def test_interval_is_the_bootstrap_of_infinitely_many_resamples(n):
     d = np.random.default_rng(n).normal(size=n)
@@ -67,6 +70,7 @@ def test_interval_covers_the_median_in_95_percent_of_runs(n, shape):
     assert bounds(int(((low <= 0) & (high >= 0)).sum()), 20_000).low >= 0.95
 
 
+@pytest.mark.rule(17)
 def test_p_is_that_of_all_sign_flips_of_all_comparisons():
     d = np.random.default_rng(3).normal(0.6, 1, size=(7, 3))
     d[0, 1] = math.nan
@@ -97,6 +101,7 @@ def test_six_blocks_decide_exactly_where_all_agree():
     assert (((low > 0) | (high < 0)) == agree).all()
 
 
+@pytest.mark.rule(17)
 def test_more_than_twelve_blocks_draw_seeded_flips():
     d = np.random.default_rng(6).normal(0.05, 0.1, size=(14, 4))
     exact = scipy_stats.permutation_test((d[:, 0],), np.mean, permutation_type="samples", n_resamples=math.inf).pvalue
@@ -125,12 +130,14 @@ def test_verdicts_where_nothing_varies():
     assert [one.detectable_ratio for one in found] == pytest.approx([1.05] * 4)
 
 
+@pytest.mark.rule(17)
 def test_same_comes_before_slower():
     d = np.random.default_rng(8).normal(math.log(1.03), 0.003, size=(10, 1))
     assert stats.judge(d)[0].verdict == "same"
     assert stats.judge(d, equivalence_percent=1)[0].verdict == "slower"
 
 
+@pytest.mark.rule(5, 17)
 def test_few_blocks_give_no_verdict_and_do_not_touch_the_family():
     d = np.random.default_rng(9).normal(0.2, 0.03, size=(8, 3))
     d[5:, 1], d[:, 2] = math.nan, math.nan
@@ -144,6 +151,7 @@ def test_few_blocks_give_no_verdict_and_do_not_touch_the_family():
     assert stats.judge(np.empty((0, 0))) == []
 
 
+@pytest.mark.rule(17)
 @pytest.mark.thorough
 @pytest.mark.parametrize("blocks", [6, 10])
 def test_false_alarms_in_a_family_are_at_most_5_percent(blocks):
@@ -153,6 +161,7 @@ def test_false_alarms_in_a_family_are_at_most_5_percent(blocks):
     assert bounds(alarms, runs).high <= 0.05
 
 
+@pytest.mark.rule(17, 19)
 @pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["student-3", "exponential"])
 @pytest.mark.parametrize("lost", [0.0, 0.1])
@@ -181,6 +190,7 @@ def test_false_alarms_where_comparisons_share_a_baseline():
     assert bounds(alarms, runs).low <= 0.05
 
 
+@pytest.mark.rule(17)
 @pytest.mark.thorough
 @pytest.mark.parametrize("others", [1.0, 1.1])
 def test_power_for_a_ratio_of_1_1_at_ten_repeats(others):
@@ -201,6 +211,7 @@ def test_same_is_seldom_said_of_a_difference_at_the_bound(blocks):
     assert bounds(wrong, 20_000).high <= 0.025
 
 
+@pytest.mark.rule(17)
 @pytest.mark.thorough
 @pytest.mark.parametrize("blocks, comparisons", [(6, 4), (8, 24), (10, 4), (10, 24)])
 def test_detectable_ratio_is_found_more_often_than_not(blocks, comparisons):

@@ -334,6 +334,7 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
         assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
 
 
+@pytest.mark.rule(3)
 def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
     entry = objects.entry("large.bin", 20 * 2**20, 1, 0)
     spec = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
@@ -359,6 +360,7 @@ def client_of(served: Served):
     )
 
 
+@pytest.mark.rule(11)
 def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_delivered(tmp_path, environments):
     binaries = artefact(environments / "servers.json")
     with (
@@ -474,6 +476,7 @@ def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
             processes.wait_for_port(processes.free_port(), process, "false")
 
 
+@pytest.mark.rule(8)
 def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
     files = [tmp_path / name for name in ("a", "b")]
     for file in files:
@@ -509,6 +512,7 @@ def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
     assert window.cache["state"] == "cold"
 
 
+@pytest.mark.rule(8)
 def test_the_state_of_files_in_memory_cannot_be_verified():
     folder = Path("/dev/shm")
     if cache.file_system_type(folder) != "tmpfs":

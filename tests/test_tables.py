@@ -66,6 +66,7 @@ def test_levels_stay_text(tmp_path):
     assert set(judged["baseline"]) == {"3.10"}
 
 
+@pytest.mark.rule(23)
 def test_invalid_records_are_shown_and_take_no_part(tmp_path):
     def change(record):
         if at(record, 2, library="hdf5-2.0.0"):
@@ -136,6 +137,7 @@ def test_records_of_cells_that_the_matrix_no_longer_has_are_left_out(tmp_path, c
     assert "1 cells that the matrix does not have" in capsys.readouterr().err
 
 
+@pytest.mark.rule(11, 16)
 def test_a_cell_is_summarised_over_its_valid_repeats(tmp_path):
     def change(record):
         record["requests"]["GET"] |= {"count": 20 + (record["repeat"] == 2), "bytes_delivered": None}
@@ -208,6 +210,7 @@ def test_a_run_without_records_or_comparisons_has_its_tables(tmp_path):
     assert "verdict" in judged
 
 
+@pytest.mark.rule(19)
 def test_an_outlying_repeat_is_named_and_stays(tmp_path):
     def slow(record: dict) -> dict:
         factor = 10 if record["repeat"] == 4 else 1

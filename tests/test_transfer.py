@@ -1,4 +1,4 @@
-"""How a data set reaches an object store: in parts made as they are sent, and read back."""
+"""How a dataset reaches an object store: in parts made as they are sent, and read back."""
 
 import contextlib
 import hashlib

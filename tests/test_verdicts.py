@@ -24,6 +24,7 @@ def test_a_slower_library_is_found_and_the_page_buffer_left_alone(tmp_path):
     assert not set(chosen(judged, factor="page_buffer", metric="total")["verdict"]) & {"faster", "slower"}
 
 
+@pytest.mark.rule(7)
 def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
     judged = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), ratio=newer_is(1.3)))[2]
     assert set(chosen(judged, metric="total", control="")["role"]) <= {"decides", "control"}
@@ -33,6 +34,7 @@ def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
         assert set(rows["verdict"]) == {"slower"}
 
 
+@pytest.mark.rule(17)
 def test_total_is_corrected_jointly_and_secondary_metrics_are_outside_that_family(tmp_path):
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
@@ -52,6 +54,7 @@ def test_total_is_corrected_jointly_and_secondary_metrics_are_outside_that_famil
         assert chosen(together, metric=metric)["p"].tolist() == chosen(by_itself, metric=metric)["p"].tolist()
 
 
+@pytest.mark.rule(6)
 def test_twins_are_the_control_and_nothing_else(tmp_path):
     cells = synthetic_cells(twins=3, **FEW)
     judged = gather(write_synthetic_run(tmp_path, cells))[2]
@@ -63,15 +66,18 @@ def test_twins_are_the_control_and_nothing_else(tmp_path):
     assert len(chosen(judged, factor="library", metric="total")) == 2
 
 
+@pytest.mark.rule(14, 17)
 @pytest.mark.parametrize(
     "part, key, value, told",
     [
         ("provenance", "code_sha256", "edited", "the measuring code differs"),
         ("provenance", "data_sha256", "other", "the data differ"),
         ("work", "logical_bytes", 5, "the amount of data differs"),
+        ("provenance", "lock_sha256", "other", "the Python packages differ"),
+        ("host", "kernel", "other", "the machine differs"),
     ],
 )
-def test_arms_of_different_code_or_data_are_not_comparable(tmp_path, part, key, value, told):
+def test_arms_of_different_code_data_packages_or_machine_are_not_comparable(tmp_path, part, key, value, told):
     def change(record):
         if at(record, 4, library="hdf5-2.0.0", page_buffer="0"):
             record[part][key] = value

@@ -112,17 +112,17 @@ def test_the_model_of_credits_stands_against_what_was_seen(falls: int, words: st
     run = data.load(build(tmp_path, [replace(GP2, falls=falls)]), tmp_path / "facts.json")
     [one] = told(run, "burst credits")
     assert one.startswith(f"by the model its burst credits last {words}")
-    assert "I/Os of the device a write: 2.40, assumed" in one
+    assert "Device I/Os per write: 2.40, assumed" in one
 
 
 def test_differences_are_in_percent_and_beyond_three_times_in_folds(run: data.Results):
     before, after = told(run, "comparison", "from gp2 to gp3")
     assert before == (
         "before the first change, p99 on gp3 is **75 % higher** than on gp2 [+72 %, +78 %], 50 and 32 jobs; p50 38 % "
-        "higher and operations a second 40 % lower."
+        "higher and IOPS 40 % lower."
     )
     assert "**77 % lower** than on gp2 [-80 %, -74 %]" in after
-    assert "operations a second 330 % higher (4.3-fold)" in after
+    assert "IOPS 330 % higher (4.3-fold)" in after
     [background] = told(run, "background")
     assert "p99 with a second job on the same volume is **94 % higher** than without a second job" in background
 
@@ -296,6 +296,7 @@ def test_without_histograms_a_sentence_stands_for_the_curves(tmp_path: Path):
     assert figure.caption == curves.NO_BINS
 
 
+@pytest.mark.rule(20)
 def test_rates_lie_under_their_ceilings(run: data.Results):
     operations, throughput = timelines.rates(run).panels
     labels = [rule.label for rule, _ in operations.limits()]
@@ -456,6 +457,7 @@ def test_samples_without_latencies_are_named(tmp_path: Path):
 # The page
 
 
+@pytest.mark.rule(23)
 def test_what_failed_and_what_does_not_apply_is_told(page: Path):
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     for part in (

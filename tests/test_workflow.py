@@ -1,11 +1,13 @@
 """The workflow as a whole: configurations plan, the smoke run measures, and only what is missing is measured."""
 
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,14 @@ def test_a_run_named_on_the_command_line_obeys_the_schema(tiny, run):
     assert "Traceback" not in said
 
 
+def assert_one_after_the_other(records: list[dict]) -> None:
+    """No cell is measured while another is; the second in which one started is all that its record says of that."""
+    spans = [(datetime.fromisoformat(record["started_utc"]), record["step_seconds"]) for record in records]
+    for (started, seconds), (following, _) in itertools.pairwise(sorted(spans)):
+        assert seconds < (following - started).total_seconds() + 1
+
+
+@pytest.mark.rule(2, 4)
 def test_the_smoke_run_measures_judges_and_reports_on_real_servers(smoke):
     clone = smoke / "clone"
     measured = records(clone, "smoke")
@@ -66,6 +76,7 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(smoke):
     order = sorted(measured.values(), key=lambda record: record["position"])
     assert [record["started_utc"] for record in order] == sorted(record["started_utc"] for record in measured.values())
     batteries = records(clone, "smoke", "volumes")
+    assert_one_after_the_other([*measured.values(), *batteries.values()])
     assert [record["reasons"] for record in batteries.values() if not record["valid"]] == []
     assert [len(record["samples"]) for record in batteries.values()] == [3, 3]
     # Cells of one study are not measured between those of another, and volumes in the order of the matrix.
@@ -145,6 +156,7 @@ def test_no_secret_is_in_any_artefact_log_or_report(smoke, tiny):
         assert [str(path) for path in texts if SECRET in path.read_text(encoding="utf-8", errors="replace")] == []
 
 
+@pytest.mark.rule(5)
 def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny_run):
     tiny = tiny_run
     assert TINY["studies"]["shots"]["question"] in (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")

@@ -167,14 +167,14 @@ def _memory(folder: Path, patterns: Sequence[str], say: Say) -> Iterator[Row]:
 def grown(what: str, record: dict) -> Row:
     """Return the row of the most that a process of a record grew by."""
     memory, effective = record["memory"], record["effective"]
-    asked = (
+    sizes_text = (
         f"object of {sizes.text(effective['object_bytes'])}, operations of {sizes.text(effective['operation_bytes'])}"
     )
     within = memory["growth_bytes"] <= memory["allowed_bytes"] and record["valid"]
     return Row(
         what,
         f"grew by {sizes.text(memory['growth_bytes'])}",
-        asked,
+        sizes_text,
         "",
         f"≤ {sizes.text(memory['allowed_bytes'])}",
         within,

@@ -42,7 +42,7 @@ def rows(folder: Path, say: Say, repeats: int = REPEATS, starts: int = STARTS) -
     say("starting Snakemake with nothing to do")
     idle = [used(snakemake(config, "--until", "measure"), tree).seconds for _ in range(starts)]
     records = _records(tree)
-    steps = {store: [record["step_seconds"] for record in found] for store, found in records.items()}
+    steps = {store: [record["step_seconds"] for record in store_records] for store, store_records in records.items()}
     all_steps = list(chain(*steps.values()))
     a_cell = (whole - statistics.median(idle)) / len(all_steps)
     say("starting each part alone")
@@ -101,13 +101,13 @@ def _config(folder: Path, repeats: int) -> Path:
 
 def _records(tree: Path) -> dict[str, list[dict]]:
     """Return the records of each store in the order of their repeats."""
-    found: dict[str, list[dict]] = {store: [] for store in _STORES}
+    by_store: dict[str, list[dict]] = {store: [] for store in _STORES}
     for path in sorted((tree / "results/bench/shots/records").glob("*/repeat=*.json")):
         record = read_json(path)
         if record["status"] != "done" or not record["valid"]:
             raise Problem(f"a null cell failed: {'; '.join(record['reasons'])}")
-        found[record["cell"]["store"]].append(record)
-    return {store: sorted(records, key=lambda record: record["repeat"]) for store, records in found.items()}
+        by_store[record["cell"]["store"]].append(record)
+    return {store: sorted(records, key=lambda record: record["repeat"]) for store, records in by_store.items()}
 
 
 def _starts(command: list[str], starts: int) -> list[float]:

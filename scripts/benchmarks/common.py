@@ -92,9 +92,9 @@ def compared(
     low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
     ratio = float(np.exp(np.median(logs)))
     interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
-    told, within = ("", None) if limit is None else (f"≤ {limit:g}", ratio <= limit)
+    bound, within = ("", None) if limit is None else (f"≤ {limit:g}", ratio <= limit)
     against = f"{name}: {seconds_of(others)}" + (f"; {note}" if note else "")
-    return Row(what, seconds_of(ours), against, f"{ratio:.3f}{interval}", told, within)
+    return Row(what, seconds_of(ours), against, f"{ratio:.3f}{interval}", bound, within)
 
 
 def seconds_of(values: Sequence[float]) -> str:

@@ -27,9 +27,9 @@ def rows(folder: Path, say: Say, job: str = JOB, rounds: int = ROUNDS) -> Iterat
         return seconds
 
     in_turn(rounds, way("workflow", workflow), way("hand", hand), say)
-    for metric, told in (("mean", "mean"), ("p99", "p99")):
+    for metric, title in (("mean", "mean"), ("p99", "p99")):
         ours, others = ([one[metric] for one in taken[name][1:]] for name in ("workflow", "hand"))
-        yield compared(f"fdatasync's {told}, fio by the workflow", ours, "fio by hand", others)
+        yield compared(f"fdatasync's {title}, fio by the workflow", ours, "fio by hand", others)
 
 
 def _workflow(folder: Path, job: str) -> Callable[[], dict]:

@@ -35,11 +35,11 @@ def rows(folder: Path, say: Say, sizes: tuple[int, ...] = FILES, rounds: int = R
         parts = {step: statistics.median(usage.seconds for usage in taken[step]) for step in _STEPS}
         peaks = {step: max(usage.peak_bytes for usage in taken[step]) / 1e6 for step in _STEPS}
         what = f"{files:,} JSON files of fio to tables and report"
-        told = ", ".join(f"{step} {part:.1f} s" for step, part in parts.items())
-        yield Row(f"{what}, time", f"{seconds:.1f} s", told, "", f"≤ {SECONDS_LIMIT} s", seconds <= SECONDS_LIMIT)
-        told = ", ".join(f"{step} {peak:.0f} MB" for step, peak in peaks.items())
+        by_step = ", ".join(f"{step} {part:.1f} s" for step, part in parts.items())
+        yield Row(f"{what}, time", f"{seconds:.1f} s", by_step, "", f"≤ {SECONDS_LIMIT} s", seconds <= SECONDS_LIMIT)
+        by_step = ", ".join(f"{step} {peak:.0f} MB" for step, peak in peaks.items())
         peak = max(peaks.values())
-        yield Row(f"{what}, memory", f"{peak:.0f} MB", told, "", f"≤ {PEAK_LIMIT_MB} MB", peak <= PEAK_LIMIT_MB)
+        yield Row(f"{what}, memory", f"{peak:.0f} MB", by_step, "", f"≤ {PEAK_LIMIT_MB} MB", peak <= PEAK_LIMIT_MB)
 
 
 def _commands(place: Path, study: Path) -> list[list[str]]:

@@ -19,9 +19,9 @@ def main(argv: list[str] | None = None) -> int:
     """Answer passes until standard input ends."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args(argv)
     for line in sys.stdin:
-        told = json.loads(line)
+        order = json.loads(line)
         start = time.monotonic()
-        size = _through_hdf5(**told["batch"]) if "batch" in told else _bare(told["host"], told["requests"])
+        size = _through_hdf5(**order["batch"]) if "batch" in order else _bare(order["host"], order["requests"])
         print(json.dumps({"start": start, "end": time.monotonic(), "bytes": size}), flush=True)
     return 0
 
@@ -36,12 +36,12 @@ def _bare(host: str, requests: list[list[str]]) -> int:
     """Return the bytes of the answers to (method, target, Range header or "") in this order."""
     connection = http.client.HTTPConnection(host, timeout=60)
     size = 0
-    for method, target, asked in requests:
-        connection.request(method, target, headers={"Range": asked} if asked else {})
+    for method, target, byte_range in requests:
+        connection.request(method, target, headers={"Range": byte_range} if byte_range else {})
         answer = connection.getresponse()
         size += len(answer.read())
         if answer.status >= 300:
-            raise Problem(f"{method} {asked} was answered with status {answer.status}")
+            raise Problem(f"{method} {byte_range} was answered with status {answer.status}")
     connection.close()
     return size
 

@@ -28,7 +28,7 @@ def rows(folder: Path, say: Say, rounds: int = ROUNDS) -> Iterator[Row]:
     batch = reader.Batch(1, "all", tuple((name, tuple(paths)) for name, paths in files.items()), 1, access, False)
     ways = [_Way(lambda: reader.read(batch)), _Way(lambda: _bare(files))]
     ours, bare = in_turn(rounds, *ways, say)
-    note = f"{len(files)} files, {sum(map(len, files.values()))} data sets"
+    note = f"{len(files)} files, {sum(map(len, files.values()))} datasets"
     what = "reading loop, from disk, warm"
     yield compared(what, ours, "bare h5py loop", bare, LIMIT, note)
     ours, bare = (way.cpu_seconds[1:] for way in ways)

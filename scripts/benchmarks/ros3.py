@@ -51,7 +51,7 @@ class _Place:
 
 
 def rows(folder: Path, say: Say, shots: int = SHOTS, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Read all of a file of some shots data set by data set, with no page buffer, by one and by two processes."""
+    """Read all of a file of some shots dataset by dataset, with no page buffer, by one and by two processes."""
     artefacts = environments(folder, say)
     say("making data")
     manifest = make_data(folder / "data", layout="shot-major", shots=shots)
@@ -82,23 +82,23 @@ def _upload(served: Served, data: Path, manifest: dict, log: IO[str]) -> _Place:
 
 
 def _compare(stack: ExitStack, place: _Place, python: str, processes: int, label: str, rounds: int, say: Say) -> Row:
-    """Return the row of a library and a number of processes, each with its share of the data sets."""
+    """Return the row of a library and a number of processes, each with its share of the datasets."""
     say(f"{label}: recording what ROS3 asks for")
     shares = batches_of(place.paths, processes)
-    asked = [_recorded(place, python, share) for share in shares]
+    recorded = [_recorded(place, python, share) for share in shares]
     readers = [stack.enter_context(_reader(place, python, place.port)) for _ in shares]
     ros3 = [_batch(place, place.port, share) for share in shares]
-    bare = [_requests(place, requests) for requests in asked]
+    bare = [_requests(place, requests) for requests in recorded]
     sent = []
-    for told in (ros3, bare):
+    for parts in (ros3, bare):
         place.served.open_window()
-        _pass(place, readers, told)
+        _pass(place, readers, parts)
         sent.append(
             {method: (one["count"], one["bytes_offered"]) for method, one in place.served.close_window().items()}
         )
     if sent[0] != sent[1]:
         raise Problem(f"{label}: ROS3 and the bare reader did not ask for the same: {sent[0]} and {sent[1]}")
-    ways = [lambda told=told: _pass(place, readers, told) for told in (ros3, bare)]
+    ways = [lambda parts=parts: _pass(place, readers, parts) for parts in (ros3, bare)]
     taken = in_turn(rounds, *ways, lambda words: say(f"{label}: {words}"))
     count, size = sent[0]["GET"]
     note = f"{count} GETs, {size / 2**20:.0f} MiB"
@@ -131,20 +131,20 @@ def _batch(place: _Place, port: int, share: Sequence[str]) -> dict:
     return {"batch": {"url": url, "paths": list(share), "region": _REGION}}
 
 
-def _requests(place: _Place, asked: list[tuple[str, str]]) -> dict:
+def _requests(place: _Place, recorded: list[tuple[str, str]]) -> dict:
     """Return a pass of bare requests, signed."""
     operations = {"GET": "get_object", "HEAD": "head_object"}
     targets = {}
-    for method in {method for method, _ in asked}:
+    for method in {method for method, _ in recorded}:
         url = place.client.generate_presigned_url(operations[method], {"Bucket": _BUCKET, "Key": place.key})
         targets[method] = url.removeprefix(place.served.endpoint)
     address = place.served.endpoint.removeprefix("http://")
-    return {"host": address, "requests": [[method, targets[method], asked_for] for method, asked_for in asked]}
+    return {"host": address, "requests": [[method, targets[method], asked_for] for method, asked_for in recorded]}
 
 
-def _pass(place: _Place, readers: list[subprocess.Popen], told: list[dict]) -> float:
+def _pass(place: _Place, readers: list[subprocess.Popen], parts: list[dict]) -> float:
     """Tell each reader its part; return the seconds from the first one's start to the last one's end."""
-    for reader, part in zip(readers, told, strict=True):
+    for reader, part in zip(readers, parts, strict=True):
         with suppress(BrokenPipeError):
             print(json.dumps(part), file=reader.stdin, flush=True)
     answers = []

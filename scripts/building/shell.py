@@ -99,10 +99,10 @@ def uv() -> Path:
         Problem: there is none.
     """
     beside = Path(sys.executable).with_name("uv")
-    found = beside if beside.exists() else shutil.which("uv")
-    if not found:
+    path = beside if beside.exists() else shutil.which("uv")
+    if not path:
         raise Problem("uv is missing; it belongs to the workflow's environment, which `make run` sets up")
-    return Path(found)
+    return Path(path)
 
 
 def make_environment(workshop: Workshop, folder: Path, *locks: Path) -> Path:

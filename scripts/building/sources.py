@@ -61,23 +61,23 @@ def hdf5_archives(version: str, source: str) -> list[Archive]:
     Raises:
         Problem: the version is not pinned; the file is missing or is none of the pinned archives.
     """
-    known = pinned()["hdf5"]
-    if version not in known:
-        raise Problem(f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(known)}); add it there")
-    entry = known[version]
+    releases = pinned()["hdf5"]
+    if version not in releases:
+        raise Problem(f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(releases)}); add it there")
+    entry = releases[version]
     tarball = Archive(f"tarball {entry['tarball']}", entry["tarball_sha256"])
     crate = Archive(f"crate {entry['crate']}", entry["crate_sha256"])
     named = {"auto": [tarball, crate], "tarball": [tarball], "crate": [crate]}
     if source in named:
         return named[source]
     path = Path(source).expanduser().absolute()
-    found = file_digest(path)
-    if found not in (tarball.sha256, crate.sha256):
+    digest = file_digest(path)
+    if digest not in (tarball.sha256, crate.sha256):
         raise Problem(
-            f"{path} is not the release of HDF5 {version}: its sha256 is {found},"
+            f"{path} is not the release of HDF5 {version}: its sha256 is {digest},"
             f" envs/sources.yaml has {tarball.sha256}; download it again"
         )
-    return [Archive(f"file {path}", found)]
+    return [Archive(f"file {path}", digest)]
 
 
 def fetch_hdf5(workshop: Workshop, archive: Archive) -> Path:
@@ -113,10 +113,10 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
 
 
 def _check(file: Path, archive: Archive) -> None:
-    found = file_digest(file)
-    if found != archive.sha256:
+    digest = file_digest(file)
+    if digest != archive.sha256:
         raise Problem(
-            f"{archive.origin}: its sha256 is {found}, not {archive.sha256} as in envs/sources.yaml;"
+            f"{archive.origin}: its sha256 is {digest}, not {archive.sha256} as in envs/sources.yaml;"
             " nothing was built from it; name another source (from: tarball, crate or a path)"
         )
 
@@ -158,7 +158,7 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     except Problem as problem:
         raise Unreachable(str(problem)) from problem
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
-    found = sorted(home.glob(f"registry/cache/*/{name}-{version}.crate"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    crates = sorted(home.glob(f"registry/cache/*/{name}-{version}.crate"), key=lambda path: path.stat().st_mtime)
+    if not crates:
         raise Unreachable(f"cargo fetched the crate {crate}, but not into {home}; set CARGO_HOME to where it puts them")
-    return found[-1]
+    return crates[-1]

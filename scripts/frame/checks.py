@@ -7,14 +7,14 @@ def undone(work: dict) -> list[str]:
     """Return where the work that was done is not the work that was asked (METHOD 9)."""
     names = {
         "tasks_done": ("tasks_asked", "tasks"),
-        "datasets": ("datasets_asked", "data sets"),
+        "datasets": ("datasets_asked", "datasets"),
         "logical_bytes": ("logical_bytes_asked", "logical bytes"),
         "blocks_verified": ("blocks_asked", "blocks with the right checksum"),
     }
     reasons = [
-        f"{work[done]} {what} were done, {work[asked]} asked"
-        for done, (asked, what) in names.items()
-        if asked in work and work[done] != work[asked]
+        f"{work[done]} {what} were done, {work[expected]} asked"
+        for done, (expected, what) in names.items()
+        if expected in work and work[done] != work[expected]
     ]
     if work["checksum"] != work["checksum_asked"]:
         reasons.append("the values that were read do not have the checksum of the manifest")

@@ -92,8 +92,8 @@ def expect_plain(config: dict, where: str) -> None:
         Problem: one of them cannot; `where` names its place.
     """
     for place, value in _within(config):
-        if isinstance(value, str) and (found := _CONTROL.search(value)):
-            raise Problem(f"{where}: {place}: {_shown(value)} has the control character {found[0]!r}; leave it out")
+        if isinstance(value, str) and (control := _CONTROL.search(value)):
+            raise Problem(f"{where}: {place}: {_shown(value)} has the control character {control[0]!r}; leave it out")
         if isinstance(value, str) and len(value) > yaml_file.LONGEST_TEXT:
             raise Problem(
                 f"{where}: {place}: a text has at most {yaml_file.LONGEST_TEXT:,} characters, this one {len(value):,}"
@@ -188,8 +188,8 @@ def _validator() -> jsonschema.protocols.Validator:
     def is_number(_, value: object) -> bool:
         return is_integer(_, value) or (isinstance(value, float) and math.isfinite(value))
 
-    def unique(_, asked: bool, value: object, part: dict) -> Iterator[jsonschema.ValidationError]:
-        if asked and isinstance(value, list) and len(set(map(repr, value))) < len(value):
+    def unique(_, wanted: bool, value: object, part: dict) -> Iterator[jsonschema.ValidationError]:
+        if wanted and isinstance(value, list) and len(set(map(repr, value))) < len(value):
             yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
 
     plain = jsonschema.Draft202012Validator
@@ -261,59 +261,63 @@ def _explain(error: jsonschema.ValidationError, root: dict) -> str:
         place += f"[{step}]" if isinstance(step, int) else f".{step}"
     place = place.lstrip(".")
     place = place or "the file"
-    schema_of, told, found = _follow(error.schema, root), _told(_description(error, root)), error.instance
+    schema_of, described, value = (
+        _follow(error.schema, root),
+        _in_parentheses(_description(error, root)),
+        error.instance,
+    )
     if variables := schema_of.get("x-credentials"):
         # What is wrong with it may be that it holds a password.
-        return f"{place} is not understood{told}; credentials stand in the environment, as {variables}, never here"
+        return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"
     match error.validator:
         case "additionalProperties":
-            known = list(error.schema.get("properties", {}))
-            unknown = next(key for key in found if key not in known)
-            near = difflib.get_close_matches(str(unknown), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            keys = list(error.schema.get("properties", {}))
+            unknown = next(key for key in value if key not in keys)
+            near = difflib.get_close_matches(str(unknown), keys, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(keys)}"
             return f"{'' if place == 'the file' else f'{place}.'}{unknown}: unknown key; {hint}"
         case "required":
-            missing = next(key for key in error.validator_value if key not in found)
+            missing = next(key for key in error.validator_value if key not in value)
             return f"{place}: {missing} is missing"
         case "dependentRequired":
-            needs = ((key, other) for key, others in error.validator_value.items() for other in others if key in found)
-            key, missing = next((key, other) for key, other in needs if other not in found)
+            needs = ((key, other) for key, others in error.validator_value.items() for other in others if key in value)
+            key, missing = next((key, other) for key, other in needs if other not in value)
             meaning = _follow(schema_of["properties"][missing], root)
-            return f"{place}: {key} needs {missing} beside it{_told(meaning.get('description', ''))}"
+            return f"{place}: {key} needs {missing} beside it{_in_parentheses(meaning.get('description', ''))}"
         case "enum":
-            return f"{place}: {_shown(found)} is none of {', '.join(map(str, error.validator_value))}"
+            return f"{place}: {_shown(value)} is none of {', '.join(map(str, error.validator_value))}"
         case "type":
             wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
-            return f"{place}: {_shown(found)} is not of type {' or '.join(wanted)}{_instead(found, wanted)}{told}"
+            return f"{place}: {_shown(value)} is not of type {' or '.join(wanted)}{_instead(value, wanted)}{described}"
         case "pattern" | "anyOf" | "oneOf":
-            return f"{place}: {_shown(found)} is not understood{_instead(found, ['integer'])}{told}"
-        case "not" if isinstance(found, dict):
+            return f"{place}: {_shown(value)} is not understood{_instead(value, ['integer'])}{described}"
+        case "not" if isinstance(value, dict):
             return f"{place}: {' and '.join(error.validator_value['required'])} exclude each other; drop one"
         case "not":
-            return f"{place}: {_shown(found)} is taken; choose another name"
+            return f"{place}: {_shown(value)} is taken; choose another name"
         case _:
-            return f"{place}: {_shown(found)}{error.message.removeprefix(repr(found))}{told}"
+            return f"{place}: {_shown(value)}{error.message.removeprefix(repr(value))}{described}"
 
 
-def _instead(found: object, wanted: list[str]) -> str:
+def _instead(value: object, wanted: list[str]) -> str:
     """Return what to write instead of a value of the wrong type, where that can be said."""
-    if isinstance(found, float) and found.is_integer() and "integer" in wanted:
-        return f"; write {found:.0f}"
-    return "; quote it" if "string" in wanted and not isinstance(found, (dict, list)) else ""
+    if isinstance(value, float) and value.is_integer() and "integer" in wanted:
+        return f"; write {value:.0f}"
+    return "; quote it" if "string" in wanted and not isinstance(value, (dict, list)) else ""
 
 
 def _description(error: jsonschema.ValidationError, root: dict) -> str:
     """Return the description next to an error on the way to it: levels have that of their factor."""
-    node, told = root, ""
+    node, description = root, ""
     for step in error.absolute_schema_path:
         node = node if step == "$ref" else node[step]
         if isinstance(node, dict):
             node = _follow(node, root)
-            told = node.get("description", told)
-    return told
+            description = node.get("description", description)
+    return description
 
 
-def _told(description: str) -> str:
+def _in_parentheses(description: str) -> str:
     return f" ({description.rstrip('.')})" if description else ""
 
 
@@ -323,15 +327,15 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
         if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
             raise Problem(f"{where}: libraries.{name}: there is no envs/{name}.yaml, from which conda would make it")
     for study, section in config["studies"].items():
-        known = rules["$defs"][f"{study}_matrix"]["properties"]
+        factors = rules["$defs"][f"{study}_matrix"]["properties"]
         for number, mapping in enumerate(studies.mappings(section)):
             for factor, levels in mapping.items():
-                names = known[factor].get("x-names")
+                names = factors[factor].get("x-names")
                 for level in levels if names else []:
                     if level not in config[names]:
                         place = f"studies.{study}.matrix[{number}].{factor}"
                         raise Problem(f"{where}: {place}: {level!r} is not among {names}: {', '.join(config[names])}")
-                pattern = known[factor].get("x-file")
+                pattern = factors[factor].get("x-file")
                 for level in levels if pattern else []:
                     if not Path(pattern.format(level)).is_file():
                         place = f"studies.{study}.matrix[{number}].{factor}"
@@ -340,8 +344,8 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
         for number, comparison in enumerate(section["compare"]):
             factor, baseline = comparison["factor"], comparison["baseline"]
             place = f"studies.{study}.compare[{number}]"
-            if factor not in known:
-                raise Problem(f"{where}: {place}.factor: {factor!r} is no factor of {study}: {', '.join(known)}")
+            if factor not in factors:
+                raise Problem(f"{where}: {place}.factor: {factor!r} is no factor of {study}: {', '.join(factors)}")
             levels = {str(level) for mapping in studies.mappings(section) for level in mapping[factor]}
             # The levels of imported results are in their files.
             if str(baseline) not in levels and not section.get("imports"):
@@ -371,5 +375,5 @@ def check_only(config: dict, where: str) -> None:
             raise Problem(f"{where}: only.{factor}: no study of this run has this factor; known: {', '.join(levels)}")
         for level in wanted:
             if str(level) not in levels[factor]:
-                known = ", ".join(sorted(levels[factor]))
-                raise Problem(f"{where}: only.{factor}: {_shown(level)} is no level of it; known: {known}")
+                choices = ", ".join(sorted(levels[factor]))
+                raise Problem(f"{where}: only.{factor}: {_shown(level)} is no level of it; known: {choices}")

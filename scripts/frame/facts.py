@@ -138,7 +138,7 @@ def _library(path: Path) -> dict:
 
 
 def _data(path: Path) -> dict:
-    """What the report says of a data set; nothing where it was removed, as each record has its checksum."""
+    """What the report says of a dataset; nothing where it was removed, as each record has its checksum."""
     if not path.exists():
         return {}
     manifest = read_json(path)
@@ -176,7 +176,7 @@ def _datasets(plan: dict) -> set[str]:
 
 def _stores_used(records: list[dict]) -> dict[str, set[str]]:
     """Return the stores that were read, each with the types of file systems that its files lay on."""
-    found: dict[str, set[str]] = {}
+    stores: dict[str, set[str]] = {}
     for record in records:
-        found.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
-    return dict(sorted(found.items()))
+        stores.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
+    return dict(sorted(stores.items()))

@@ -136,7 +136,7 @@ def digest(value: object) -> str:
 
 
 def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
-    """Return the data sets that the cells read: id -> settings of the generator."""
+    """Return the datasets that the cells read: id -> settings of the generator."""
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 

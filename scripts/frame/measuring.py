@@ -192,8 +192,8 @@ class Window:
         self.cache["resident_after"] = cache.resident(self._files) if self._files else None
 
 
-def _uncontrolled(asked: str) -> dict:
-    return {"asked": asked, "state": "unverified", "resident_before": None}
+def _uncontrolled(state: str) -> dict:
+    return {"asked": state, "state": "unverified", "resident_before": None}
 
 
 class _Child:

@@ -202,8 +202,8 @@ def expect_sound(record: dict, name: str, remedy: str = "") -> None:
         if error.rule == "required":
             lacking = [key for key in error.rule_definition if key not in error.value]
             raise Problem(f"{name}: {what} lacks {', '.join(lacking)}{remedy}") from None
-        found = json.dumps(error.value, default=str)
-        shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
+        text = json.dumps(error.value, default=str)
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise Problem(f"{name}: {what} must {rule}, it is {shown}{remedy}") from None
 
 

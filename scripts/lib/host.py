@@ -68,18 +68,18 @@ def in_memory(path: Path | str) -> str:
     """Return what keeps a folder's files, or a block device, in memory: "tmpfs", "ram0", "overlay on tmpfs"; or ""."""
     path = Path(path).resolve()
     if path.is_block_device():
-        found, device = {"file_system": "", "mount_options": ""}, path.name
+        mounted, device = {"file_system": "", "mount_options": ""}, path.name
     else:
-        found = mount(path)
-        device = Path(found["device"] or "").name
-    if found["file_system"] in MEMORY_FILE_SYSTEMS:
-        return found["file_system"]
+        mounted = mount(path)
+        device = Path(mounted["device"] or "").name
+    if mounted["file_system"] in MEMORY_FILE_SYSTEMS:
+        return mounted["file_system"]
     if MEMORY_DEVICE.fullmatch(device):
         return device
-    options = dict(option.partition("=")[::2] for option in (found["mount_options"] or "").split(","))
+    options = dict(option.partition("=")[::2] for option in (mounted["mount_options"] or "").split(","))
     below = options.get("upperdir") or _read(f"/sys/block/{device}/loop/backing_file")
     inner = in_memory(below) if below and Path(below).exists() else ""
-    return f"{found['file_system'] or device} on {inner}" if inner else ""
+    return f"{mounted['file_system'] or device} on {inner}" if inner else ""
 
 
 def _read(path: str) -> str | None:

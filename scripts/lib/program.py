@@ -44,10 +44,10 @@ def tool(*names: str, remedy: str) -> str:
     Raises:
         Problem: none is; the line is the remedy.
     """
-    found = next(filter(None, map(shutil.which, names)), None)
-    if not found:
+    path = next(filter(None, map(shutil.which, names)), None)
+    if not path:
         raise Problem(remedy)
-    return found
+    return path
 
 
 def expect_room(path: Path | str) -> None:

@@ -49,14 +49,14 @@ def package(name: str) -> list[str]:
     root = Path(__file__).parents[2]
     files = (path.relative_to(root).with_suffix("") for path in (root / "scripts" / name).rglob("*.py"))
     waiting = [".".join(file.parts) for file in files]
-    found: set[str] = set()
+    modules: set[str] = set()
     while waiting:
         module = waiting.pop()
         file = root.joinpath(*module.split(".")).with_suffix(".py")
-        if module not in found and file.exists():
-            found.add(module)
+        if module not in modules and file.exists():
+            modules.add(module)
             waiting += _imports(file)
-    return sorted(found)
+    return sorted(modules)
 
 
 def _imports(file: Path) -> Iterator[str]:

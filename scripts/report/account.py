@@ -10,7 +10,7 @@ from scripts.statistics.tables import factors, without_doubles
 
 
 def not_provided(facts: dict) -> str:
-    """Return which data sets could not be made or put into their store, whose cells were not measured, and why."""
+    """Return which datasets could not be made or put into their store, whose cells were not measured, and why."""
     return "".join(paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or [])
 
 

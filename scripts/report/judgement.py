@@ -5,6 +5,15 @@ import pandas as pd
 from scripts.report import prose
 
 JUDGED = ("faster", "slower", "same", "no evidence")
+# What each verdict means, wherever it is explained; {percent} is what counts as the same.
+VERDICTS = {
+    "same": "the 95 % CI of the ratio lies within ±{percent:g} %",
+    "faster, slower": "p ≤ 0.05, corrected for all comparisons of that factor, and the 95 % CI excludes 1",
+    "no evidence": "none of these, which does not mean that there is no difference; the report gives the smallest one "
+    "that this run could have detected",
+    "not comparable": "the two sides differ in measuring code, data, packages or machine",
+    "too few repeats": "fewer than 6 blocks in which both sides are valid",
+}
 
 
 def equivalence(facts: dict) -> float:
@@ -31,13 +40,17 @@ def control(verdicts: pd.DataFrame, decides: str = "on the total runtime") -> st
 
 def method(facts: dict) -> list[str]:
     """Return how differences between two arms are judged, in short."""
+    meanings = verdicts(equivalence(facts)).items()
     return [
-        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap interval over "
+        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap CI over "
         "blocks, and a sign-flip test of whole blocks, corrected for all comparisons of one factor.",
-        f"Verdict: interval within ±{equivalence(facts):g} %: as fast; adjusted p at most 0.05 and the interval "
-        "without 1: faster or slower; else no evidence, with the smallest difference this run could have seen. Below "
-        "6 blocks there is none.",
+        f"Verdicts: {'; '.join(f'{verdict} ({meaning})' for verdict, meaning in meanings)}.",
     ]
+
+
+def verdicts(percent: float) -> dict[str, str]:
+    """Return what each verdict means, where differences within `percent` count as the same."""
+    return {verdict: meaning.format(percent=percent) for verdict, meaning in VERDICTS.items()}
 
 
 def of_trouble(cells: pd.DataFrame) -> list[str]:

@@ -59,7 +59,7 @@ def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     """Return the findings on the metric that decides, and those on the others that lie beyond what counts as the same.
 
     The others are many and each is judged by itself, so false alarms are among them: a sentence is made of those whose
-    whole interval lies outside what counts as the same.
+    95 % CI lies outside what counts as the same.
     """
     bound = 1 + judgement.equivalence(run.facts) / 100
     secondary = []

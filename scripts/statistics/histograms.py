@@ -61,7 +61,7 @@ def moments(histogram: np.ndarray) -> Moments:
     return Moments(int(n), mean, math.sqrt(variance), float(values[counts > 0].max()))
 
 
-def percentiles(histograms: Sequence[np.ndarray], asked: Sequence[float], seed: int = 1) -> list[Percentile]:
+def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
     """Return percentiles (0 < p < 100) of the jobs' merged histogram, with intervals.
 
     A percentile beyond which fewer than 10 operations lie is refused. Intervals of 95 %:
@@ -79,21 +79,21 @@ def percentiles(histograms: Sequence[np.ndarray], asked: Sequence[float], seed: 
     total = counts.sum(axis=0)
     n = int(total.sum())
     cumulative = np.cumsum(total)
-    low, high = np.full((2, len(asked)), math.nan)
+    low, high = np.full((2, len(ps)), math.nan)
     if n and len(counts) >= LEAST:
-        low, high = interval(_resampled(values, counts, asked, seed), len(counts))
+        low, high = interval(_resampled(values, counts, ps, seed), len(counts))
     elif n and len(counts) > 1:
-        own = _at(values, np.cumsum(counts, axis=1), asked)
+        own = _at(values, np.cumsum(counts, axis=1), ps)
         low, high = own.min(axis=0), own.max(axis=0)
-    found = []
-    for p, wide_low, wide_high in zip(asked, low, high, strict=True):
+    estimates = []
+    for p, wide_low, wide_high in zip(ps, low, high, strict=True):
         if reason := refusal(n, p):
-            found.append(Percentile(math.nan, math.nan, math.nan, n, reason))
+            estimates.append(Percentile(math.nan, math.nan, math.nan, n, reason))
             continue
         places = np.searchsorted(cumulative, [rank(n, p), *_ranks(n, p)])
         value, least, most = values[places].tolist()
-        found.append(Percentile(value, float(np.fmin(least, wide_low)), float(np.fmax(most, wide_high)), n))
-    return found
+        estimates.append(Percentile(value, float(np.fmin(least, wide_low)), float(np.fmax(most, wide_high)), n))
+    return estimates
 
 
 def rank(n: int, p: float) -> int:
@@ -123,22 +123,22 @@ def bounds(values: Sequence[float]) -> Percentile:
     that were measured. There is no merged value; the value given is the median of the jobs' values, and whoever shows
     it has to call it that. N is unknown here.
     """
-    known = np.asarray([value for value in values if np.isfinite(value)], dtype=float)
-    if not len(known):
+    finite = np.asarray([value for value in values if np.isfinite(value)], dtype=float)
+    if not len(finite):
         return Percentile(math.nan, math.nan, math.nan, math.nan, "no job has this percentile")
-    return Percentile(float(np.median(known)), float(known.min()), float(known.max()), math.nan)
+    return Percentile(float(np.median(finite)), float(finite.min()), float(finite.max()), math.nan)
 
 
 def resampled(
-    histograms: Sequence[np.ndarray], asked: Sequence[float], seed: int = 1, arm: int = 0
+    histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1, arm: int = 0
 ) -> tuple[list[float], np.ndarray]:
-    """Return percentiles of the jobs' merged histogram, and (2,000, asked) of jobs drawn with replacement.
+    """Return percentiles of the jobs' merged histogram, and (2,000, ps) of jobs drawn with replacement.
 
     `arm` tells independent draws of one seed apart.
     """
     values, counts = _stack(histograms)
-    merged = _at(values, np.cumsum(counts.sum(axis=0))[None, :], asked)[0]
-    return merged.tolist(), _resampled(values, counts, asked, seed, arm)
+    merged = _at(values, np.cumsum(counts.sum(axis=0))[None, :], ps)[0]
+    return merged.tolist(), _resampled(values, counts, ps, seed, arm)
 
 
 def resampled_medians(values: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
@@ -177,22 +177,22 @@ def _stack(histograms: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return values, counts
 
 
-def _resampled(values: np.ndarray, counts: np.ndarray, asked: Sequence[float], seed: int, arm: int = 0) -> np.ndarray:
-    return _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), asked)
+def _resampled(values: np.ndarray, counts: np.ndarray, ps: Sequence[float], seed: int, arm: int = 0) -> np.ndarray:
+    return _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), ps)
 
 
-def _at(values: np.ndarray, cumulative: np.ndarray, asked: Sequence[float]) -> np.ndarray:
-    """Percentiles (rows, asked) of histograms given as cumulative counts (rows, bins)."""
+def _at(values: np.ndarray, cumulative: np.ndarray, ps: Sequence[float]) -> np.ndarray:
+    """Percentiles (rows, ps) of histograms given as cumulative counts (rows, bins)."""
     n = cumulative[:, -1]
-    ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in asked], axis=1)
+    ranks = np.stack([np.ceil(np.round(n * p / 100, 9)) for p in ps], axis=1)
     # Rows are laid end to end, each above the one before it, so that one search finds the bins of all.
     above = np.arange(len(cumulative))[:, None] * (n.max() + 1)
-    found = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
-    return values[found - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
+    places = np.searchsorted((cumulative + above).ravel(), np.fmax(ranks, 1) + above)
+    return values[places - np.arange(len(cumulative))[:, None] * cumulative.shape[1]]
 
 
 @cache
 def _ranks(n: int, p: float) -> tuple[int, int]:
     """Ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) on either side."""
-    low, high = (int(found) for found in stats.binom.ppf([_TAIL, 1 - _TAIL], n, p / 100))
+    low, high = (int(rank) for rank in stats.binom.ppf([_TAIL, 1 - _TAIL], n, p / 100))
     return max(low, 1), min(high + 1, n)

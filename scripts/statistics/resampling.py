@@ -20,8 +20,8 @@ def total_over_total(amounts: Sequence[float], weights: Sequence[float], seed: i
     Of 2 to 5 the interval is the range of their own ratios, of one there is none. `n` is their number.
     """
     amounts, weights = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
-    known = np.isfinite(amounts) & np.isfinite(weights) & (weights > 0)
-    amounts, weights = amounts[known], weights[known]
+    usable = np.isfinite(amounts) & np.isfinite(weights) & (weights > 0)
+    amounts, weights = amounts[usable], weights[usable]
     if not len(amounts):
         return Estimate(math.nan, math.nan, math.nan, 0)
     low = high = math.nan

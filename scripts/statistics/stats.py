@@ -169,9 +169,9 @@ def _decide(low: float, high: float, p: float, bound: float) -> str:
 
 def _detectable(critical: float, reach: np.ndarray, error: np.ndarray, n: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        asked = np.fmax(critical, reach / error)
-        found = np.exp(error * special.nctdtrinc(n - 1, 1 - POWER, np.where(np.isfinite(asked), asked, 1.0)))
-    return np.where(error > 0, np.where(np.isfinite(asked), found, math.inf), 1.0)
+        threshold = np.fmax(critical, reach / error)
+        ratio = np.exp(error * special.nctdtrinc(n - 1, 1 - POWER, np.where(np.isfinite(threshold), threshold, 1.0)))
+    return np.where(error > 0, np.where(np.isfinite(threshold), ratio, math.inf), 1.0)
 
 
 def _ordered(values: Sequence[float]) -> np.ndarray:

@@ -84,8 +84,8 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
 def metrics(runs: pd.DataFrame) -> list[str]:
     """Return the metrics of the runs: total, open, first, rest as far as they were measured, then others by name."""
     measured = {column.removeprefix("seconds ") for column in runs if column.startswith("seconds ")}
-    found = (measured or set(METRICS)) - set(OVERHEAD)
-    return [name for name in METRICS if name in found] + sorted(found - set(METRICS))
+    names = (measured or set(METRICS)) - set(OVERHEAD)
+    return [name for name in METRICS if name in names] + sorted(names - set(METRICS))
 
 
 def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -213,8 +213,8 @@ def _whole(value: float) -> int | float | None:
 
 
 def _one(values: pd.Series) -> object:
-    found = sorted({value.item() if hasattr(value, "item") else value for value in values.dropna()}, key=str)
-    whole = [int(value) if isinstance(value, float) and value == int(value) else value for value in found]
+    distinct = sorted({value.item() if hasattr(value, "item") else value for value in values.dropna()}, key=str)
+    whole = [int(value) if isinstance(value, float) and value == int(value) else value for value in distinct]
     return whole[0] if len(whole) == 1 else " | ".join(map(str, whole)) or None
 
 

@@ -120,14 +120,14 @@ def stops_scaling(
 
 
 def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
-    known = [name for name in factors(matrix) if name != "control"]
+    names = [name for name in factors(matrix) if name != "control"]
     cells = matrix[matrix["twin_of"] == ""].to_dict("records")
-    if factor not in known:
-        raise Problem(f"compare: {factor} is no factor of this study; name one of {', '.join(known)}")
+    if factor not in names:
+        raise Problem(f"compare: {factor} is no factor of this study; name one of {', '.join(names)}")
     levels = dict.fromkeys(cell[factor] for cell in cells)
     if cells and baseline not in levels:
         raise Problem(f"compare: no cell has the baseline {factor} {baseline}; name one of {', '.join(levels)}")
-    others = [name for name in known if name != factor]
+    others = [name for name in names if name != factor]
     bases = {tuple(cell[name] for name in others): cell for cell in cells if cell[factor] == baseline}
     places = [(bases.get(tuple(cell[name] for name in others)), cell) for cell in cells if cell[factor] != baseline]
     return [(base, cell) for base, cell in places if base]
@@ -135,10 +135,10 @@ def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
 
 def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:
     """All pairs of cells of one contest, in the order of the matrix; twins are in none."""
-    found: dict[Hashable, list[dict]] = {}
+    contests: dict[Hashable, list[dict]] = {}
     for cell in matrix[matrix["twin_of"] == ""].to_dict("records"):
-        found.setdefault(contest(cell), []).append(cell)
-    return [pair for one, cells in found.items() if one is not None for pair in itertools.combinations(cells, 2)]
+        contests.setdefault(contest(cell), []).append(cell)
+    return [pair for name, cells in contests.items() if name is not None for pair in itertools.combinations(cells, 2)]
 
 
 def _by_block(runs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -165,9 +165,9 @@ def _judge(
     d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
     numbers = range(len(differing))
     families = [list(numbers)] if name == "total" else [[number] for number in numbers]
-    found = [verdict for family in families for verdict in stats.judge(d[:, family], equivalence_percent, seed)]
+    verdicts = [verdict for family in families for verdict in stats.judge(d[:, family], equivalence_percent, seed)]
     judgements = []
-    for number, verdict in enumerate(found):
+    for number, verdict in enumerate(verdicts):
         gone = blocks[lost[:, number]]
         notes = (
             differing[number] or _note(verdict),
@@ -185,24 +185,24 @@ def _judge(
 
 def _differing(arms: dict[str, tuple], blocks: np.ndarray) -> list[str]:
     """In words, what differs between the arms of each comparison in a block that both have; "" if nothing does."""
-    told: list[list[str]] = [[] for _ in range(arms["status"][0].shape[1])]
+    notes: list[list[str]] = [[] for _ in range(arms["status"][0].shape[1])]
     for column, what in _SAME.items():
         base, other = arms[column]
         differs = pd.notna(base) & pd.notna(other) & (base != other)
         for number in np.flatnonzero(differs.any(axis=0)):
-            told[number].append(f"{what} between the arms in {_blocks(blocks[differs[:, number]])}")
-    return ["; ".join(parts) for parts in told]
+            notes[number].append(f"{what} between the arms in {_blocks(blocks[differs[:, number]])}")
+    return ["; ".join(parts) for parts in notes]
 
 
-def _note(found: stats.Verdict) -> str:
-    if found.verdict == "too few repeats":
-        return f"{found.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
-    if found.verdict != "no evidence":
+def _note(verdict: stats.Verdict) -> str:
+    if verdict.verdict == "too few repeats":
+        return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
+    if verdict.verdict != "no evidence":
         return ""
-    outside = found.low > 1 or found.high < 1
-    if outside and found.p > stats.LEVEL:
+    outside = verdict.low > 1 or verdict.high < 1
+    if outside and verdict.p > stats.LEVEL:
         return "the interval excludes 1, but p > 0.05"
-    return "p <= 0.05, but the interval includes 1" if found.p <= stats.LEVEL else ""
+    return "p <= 0.05, but the interval includes 1" if verdict.p <= stats.LEVEL else ""
 
 
 def _blocks(blocks: Iterable[int]) -> str:

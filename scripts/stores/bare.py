@@ -37,15 +37,15 @@ class Getter(Protocol):
         """Let go of the connection."""
 
 
-def of(location: dict, known: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
+def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
     """Return what makes connections to a store; each is for one thread.
 
     Args:
-        location: where the data set is in the store.
-        known: the objects' addresses; {} for files.
+        location: where the dataset is in the store.
+        addresses: the objects' addresses; {} for files.
         direct: past the page cache.
     """
-    return (lambda: _Http(known)) if known else lambda: _Files(location, direct)
+    return (lambda: _Http(addresses)) if addresses else lambda: _Files(location, direct)
 
 
 class _Files:
@@ -81,19 +81,19 @@ class _Files:
 class _Http:
     """A connection that is kept from request to request."""
 
-    def __init__(self, known: dict[str, Address]) -> None:
-        self._known = known
+    def __init__(self, addresses: dict[str, Address]) -> None:
+        self._addresses = addresses
         self._buffer = memoryview(bytearray(_BUFFER))
         self._connection: http.client.HTTPConnection | None = None
 
     def connect(self, name: str) -> None:
-        parts = urlsplit(self._known[name][0])
+        parts = urlsplit(self._addresses[name][0])
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
         self._connection.connect()
 
     def get(self, name: str, offset: int, length: int) -> None:
-        url, headers = self._known[name]
+        url, headers = self._addresses[name]
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         place = f"{name} at {self._connection.host}"

@@ -1,4 +1,4 @@
-"""Brings a data set into an object store: what is not there as generated is uploaded by the SDK and read back.
+"""Brings a dataset into an object store: what is not there as generated is uploaded by the SDK and read back.
 
 Objects come from files or are made as they are sent (`scripts.lib.objects`); at most as
 many parts are in memory as requests are in flight.
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 
 class Target(Protocol):
-    """A data set's place in an object store.
+    """A dataset's place in an object store.
 
     Attributes:
         where: the place in messages.

@@ -22,8 +22,8 @@ class Reader(reader.Reader):
 
     def properties(self, client) -> tuple[int, str]:
         """Ask for a blob's size and ETag."""
-        found = client.get_blob_properties()
-        return found.size, found.etag
+        attributes = client.get_blob_properties()
+        return attributes.size, attributes.etag
 
     def download(self, client, offset: int, length: int, concurrency: int, etag: str):
         """Begin to download a range of a blob."""

@@ -35,7 +35,7 @@ class Reader(reading.Reader):
         chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
         with azure.explained(self._place):
             self._container = self.connect(store, transport=self._transport, **chunk)
-        self._known: dict[str, object] = {}
+        self._clients: dict[str, object] = {}
 
     @abstractmethod
     def connect(self, store: dict, **options: object):
@@ -86,9 +86,9 @@ class Reader(reading.Reader):
         return fetch
 
     def _client(self, name: str):
-        if name not in self._known:
-            self._known[name] = self.object_client(f"{self._prefix}/{name}")
-        return self._known[name]
+        if name not in self._clients:
+            self._clients[name] = self.object_client(f"{self._prefix}/{name}")
+        return self._clients[name]
 
     def _explained(self, name: str, needed: int, ask: Callable[[], object]) -> object:
         """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""

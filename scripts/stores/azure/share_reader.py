@@ -21,8 +21,8 @@ class Reader(reader.Reader):
 
     def properties(self, client) -> tuple[int, str]:
         """Ask for a file's size and ETag."""
-        found = client.get_file_properties()
-        return found.size, found.etag
+        attributes = client.get_file_properties()
+        return attributes.size, attributes.etag
 
     def download(self, client, offset: int, length: int, concurrency: int, etag: str):
         """Begin to download a range of a file."""

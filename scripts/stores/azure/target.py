@@ -1,4 +1,4 @@
-"""A data set's place in a container or a share, for `scripts.stores.transfer`."""
+"""A dataset's place in a container or a share, for `scripts.stores.transfer`."""
 
 import contextlib
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class _Place:
 
 
 class Container(_Place):
-    """A data set's place in a container."""
+    """A dataset's place in a container."""
 
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
@@ -80,7 +80,7 @@ class Container(_Place):
 
 
 class Share(_Place):
-    """A data set's place in a share of files."""
+    """A dataset's place in a share of files."""
 
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where; as for `Container`."""

@@ -21,7 +21,7 @@ class Reader(reading.Reader):
     """Reads files of a folder; `retries` stays 0, since nothing tries again."""
 
     def __init__(self, location: dict, access: Access) -> None:
-        """Take the folder of the data set."""
+        """Take the folder of the dataset."""
         super().__init__(access)
         self._folder = Path(location["folder"])
         self.client = f"preadv of Linux {platform.release()}"
@@ -69,10 +69,10 @@ class Reader(reading.Reader):
 
     def _identity(self, name: str) -> Identity:
         try:
-            found = os.stat(self.path(name))
+            status = os.stat(self.path(name))
         except FileNotFoundError as error:
             raise Changed(f"{self.path(name)} was removed while it was measured") from error
-        return Identity(found.st_size, f"inode {found.st_ino}, modified {found.st_mtime_ns}")
+        return Identity(status.st_size, f"inode {status.st_ino}, modified {status.st_mtime_ns}")
 
     def _confirm(self, name: str, identity: Identity) -> None:
         if self._identity(name) != identity:

@@ -1,4 +1,4 @@
-"""S3 as a client sees it: credentials, addresses, and putting a data set there and verifying it."""
+"""S3 as a client sees it: credentials, addresses, and putting a dataset there and verifying it."""
 
 import contextlib
 import os
@@ -104,8 +104,8 @@ def environment_credentials(store: dict) -> dict[str, str]:
     if store["anonymous"]:
         return {}
     with _settings_explained():
-        found = boto3.Session().get_credentials()
-        frozen = found and found.get_frozen_credentials()
+        credentials = boto3.Session().get_credentials()
+        frozen = credentials and credentials.get_frozen_credentials()
     if not frozen:
         raise Problem(_NO_CREDENTIALS)
     variables = {"AWS_ACCESS_KEY_ID": frozen.access_key, "AWS_SECRET_ACCESS_KEY": frozen.secret_key}
@@ -126,7 +126,7 @@ def ensure_bucket(s3, store: dict) -> None:
 
 
 class Bucket:
-    """A data set's place in a bucket, for `scripts.stores.transfer`."""
+    """A dataset's place in a bucket, for `scripts.stores.transfer`."""
 
     most_parts = 10_000
 
@@ -159,9 +159,9 @@ class Bucket:
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
-        asked = f"bytes={offset}-{offset + length - 1}"
+        byte_range = f"bytes={offset}-{offset + length - 1}"
         with contextlib.closing(
-            self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range=asked)["Body"]
+            self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range=byte_range)["Body"]
         ) as body:
             return body.read()
 

@@ -24,7 +24,7 @@ _CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
 
 
 class Reader(reading.Reader):
-    """Reads objects of a bucket under the data set's key."""
+    """Reads objects of a bucket under the dataset's key."""
 
     client = f"boto3 {boto3.__version__}"
 
@@ -37,7 +37,7 @@ class Reader(reading.Reader):
         self._place = f"bucket {store['bucket']} at {self._s3.meta.endpoint_url}"
         # The SDK says so once for each request that it sends, those that it tries again included.
         self._s3.meta.events.register("before-send.s3.GetObject", self._count)
-        self._asked = threading.local()
+        self._attempts = threading.local()
 
     def identify(self, name: str) -> Identity:
         """Return size and ETag; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
@@ -77,7 +77,7 @@ class Reader(reading.Reader):
         self._s3.close()
 
     def _get(self, name: str, offset: int, length: int, **conditions: str) -> dict:
-        self._asked.before = 0
+        self._attempts.before = 0
         wanted = {
             "Bucket": self._bucket,
             "Key": f"{self._prefix}/{name}",
@@ -106,5 +106,5 @@ class Reader(reading.Reader):
         """Count a request; what a thread sends again for the same answer is a retry."""
         with self._lock:
             self.attempts += 1
-            self.retries += self._asked.before > 0
-        self._asked.before += 1
+            self.retries += self._attempts.before > 0
+        self._attempts.before += 1

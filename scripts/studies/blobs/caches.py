@@ -21,7 +21,7 @@ def files(job: dict, plan: Plan) -> list[Path]:
     return local[: plan.objects] if stores.of(job["settings"]["store"]).file_per_object else local
 
 
-def ready(asked: str, files: list[Path]) -> dict | None:
+def ready(wanted: str, files: list[Path]) -> dict | None:
     """Bring files into the state that a cell asks for; those that are in the cache already are not read once more.
 
     Returns:
@@ -29,17 +29,17 @@ def ready(asked: str, files: list[Path]) -> dict | None:
     """
     if not files:
         return None
-    if asked == "warm":
+    if wanted == "warm":
         fraction = cache.resident(files)
         if fraction is not None and fraction >= cache.WARM_AT_LEAST:
-            return {"asked": asked, "state": cache.verified_state(fraction), "resident_before": fraction}
-    state = cache.prepare(asked, files)
+            return {"asked": wanted, "state": cache.verified_state(fraction), "resident_before": fraction}
+    state = cache.prepare(wanted, files)
     for _ in range(_TRIES):
-        if asked not in ("cold", "direct") or state["state"] in ("cold", "unverified"):
+        if wanted not in ("cold", "direct") or state["state"] in ("cold", "unverified"):
             break
         _let_go_of_sent_pages()
         time.sleep(_PAUSE_S)
-        state = cache.prepare(asked, files)
+        state = cache.prepare(wanted, files)
     return state
 
 

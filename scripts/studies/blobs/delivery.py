@@ -64,13 +64,18 @@ class Independent:
         """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
         return None
 
-    def _fetch(self, one: Operation) -> None:
-        self.reader.read(self.names[one.object], one.extents, self.view[: one.bytes], self.identities[one.object])
+    def _fetch(self, operation: Operation) -> None:
+        self.reader.read(
+            self.names[operation.object],
+            operation.extents,
+            self.view[: operation.bytes],
+            self.identities[operation.object],
+        )
 
-    def _got(self, one: Operation, check: Check | None) -> int:
+    def _got(self, operation: Operation, check: Check | None) -> int:
         if check:
-            check(one, self.view[: one.bytes])
-        return one.bytes
+            check(operation, self.view[: operation.bytes])
+        return operation.bytes
 
 
 class _FromOne(Independent, ABC):
@@ -103,15 +108,15 @@ class _FromOne(Independent, ABC):
                 self.comm.Send([token, MPI.BYTE], rank)
 
     @abstractmethod
-    def _pass_on(self, number: int, one: Operation) -> None:
+    def _pass_on(self, number: int, operation: Operation) -> None:
         """Let every process have its part of an operation that rank 0 has read."""
 
 
 class Broadcast(_FromOne):
     """MPI_Bcast gives every process all of it."""
 
-    def _pass_on(self, number: int, one: Operation) -> None:
-        self.comm.Bcast([self.view[: one.bytes], MPI.BYTE])
+    def _pass_on(self, number: int, operation: Operation) -> None:
+        self.comm.Bcast([self.view[: operation.bytes], MPI.BYTE])
 
 
 class Scatter(_FromOne):
@@ -129,9 +134,9 @@ class Scatter(_FromOne):
         empty._counts = [[0] * len(counts) for counts in self._counts]
         return empty
 
-    def _pass_on(self, number: int, one: Operation) -> None:
+    def _pass_on(self, number: int, operation: Operation) -> None:
         if self.comm.rank:
-            self.comm.Scatterv(None, [self.view[: one.bytes], MPI.BYTE])
+            self.comm.Scatterv(None, [self.view[: operation.bytes], MPI.BYTE])
             return
         counts = self._counts[number]
         starts = [sum(counts[:rank]) for rank in range(len(counts))]

@@ -20,7 +20,7 @@ _SETTINGS = {"size", "objects", "seed"}
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", required=True, help="the data set's name, for the manifest")
+    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write")
     parser.add_argument(
         "--settings",
@@ -31,9 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
-    found = make(settings)
-    write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **parts, **found})
-    layout = found["layout"]
+    manifest = make(settings)
+    write_json(options.out, {"manifest": 1, "status": "done", "dataset": options.dataset, **parts, **manifest})
+    layout = manifest["layout"]
     print(f"{options.out}: {layout['objects']} objects of {sizes.text(layout['size_bytes'])}")
     return 0
 

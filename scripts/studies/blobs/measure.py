@@ -43,21 +43,21 @@ def measure(step: Step) -> dict:
         ranks.say({})
         done = ranks.hear("done")
         ranks.end()
-    found = done["found"]
-    reads, faults = _rows(found)
+    outcome = done["outcome"]
+    reads, faults = _rows(outcome)
     work = ceiling.shares(plan)
     names = [entry["name"] for entry in manifest["files"]]
-    rounds, problem = ([], None) if found["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
+    rounds, problem = ([], None) if outcome["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
     return {
         "samples": reads + rounds,
-        "seconds": {**_seconds(reads), **found["seconds"], "ranks_start": started},
-        "work": _work(plan, found, settings["iterations"], manifest["files"]),
-        "effective": _effective(step.job, plan, facts, found, ranks.launcher),
-        "memory": _memory(plan, found["ranks"]),
-        "retries": found["retries"],
-        "attempts": found["attempts"],
-        "verified": found["verified"],
-        "faults": [*found["changed"], *faults, *_wrong(found)],
+        "seconds": {**_seconds(reads), **outcome["seconds"], "ranks_start": started},
+        "work": _work(plan, outcome, settings["iterations"], manifest["files"]),
+        "effective": _effective(step.job, plan, facts, outcome, ranks.launcher),
+        "memory": _memory(plan, outcome["ranks"]),
+        "retries": outcome["retries"],
+        "attempts": outcome["attempts"],
+        "verified": outcome["verified"],
+        "faults": [*outcome["changed"], *faults, *_wrong(outcome)],
         "cache": _cache(settings["cell"]["cache"], reads),
         "ceiling": {
             "threads": len(work),
@@ -65,15 +65,15 @@ def measure(step: Step) -> dict:
             "bytes_a_round": sum(length for share in work for _, _, length in share),
             "problem": problem,
         },
-        "modules": sorted({*found["modules"], *provenance.package("stores")}),
+        "modules": sorted({*outcome["modules"], *provenance.package("stores")}),
     }
 
 
-def _rows(found: dict) -> tuple[list[dict], list[str]]:
+def _rows(outcome: dict) -> tuple[list[dict], list[str]]:
     """Return the iterations' samples and what their page caches were not; one line speaks for all iterations."""
-    lines = [line for row in found["samples"] for line in row.pop("not_as_asked")]
+    lines = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
     more = f"; so were {len(lines) - 1} other states" if len(lines) > 1 else ""
-    return found["samples"], [lines[0] + more] if lines else []
+    return outcome["samples"], [lines[0] + more] if lines else []
 
 
 def _seconds(reads: list[dict]) -> dict:
@@ -88,26 +88,26 @@ def _seconds(reads: list[dict]) -> dict:
     }
 
 
-def _work(plan: patterns.Plan, found: dict, iterations: int, files: list[dict]) -> dict:
+def _work(plan: patterns.Plan, outcome: dict, iterations: int, files: list[dict]) -> dict:
     """Return what was asked and what was done, counted by the processes that did it (METHOD 9)."""
     everybody = range(plan.processes)
     busy = sum(1 for rank in everybody if plan.delivered(rank))
-    passes = iterations if found["verified"] == "after every iteration" else 1
+    passes = iterations if outcome["verified"] == "after every iteration" else 1
     blocks = [block for rank in everybody for block in plan.blocks_of(rank)]
     return {
         "tasks_asked": iterations * busy,
-        "tasks_done": found["tasks"],
+        "tasks_done": outcome["tasks"],
         "logical_bytes_asked": iterations * sum(map(plan.delivered, everybody)),
-        "logical_bytes": found["bytes"],
+        "logical_bytes": outcome["bytes"],
         "blocks_asked": passes * len(blocks),
-        "blocks_verified": found["blocks_verified"],
-        "blocks_wrong": found["blocks_wrong"],
+        "blocks_verified": outcome["blocks_verified"],
+        "blocks_wrong": outcome["blocks_wrong"],
         "checksum_asked": verify.checksum(verify.expected(files, plan.block, set(blocks))),
-        "checksum": found["checksum"],
+        "checksum": outcome["checksum"],
     }
 
 
-def _effective(job: dict, plan: patterns.Plan, facts: list[dict], found: dict, launcher: str) -> dict:
+def _effective(job: dict, plan: patterns.Plan, facts: list[dict], outcome: dict, launcher: str) -> dict:
     """Return the settings that held (METHOD 10, 12)."""
     cell = job["settings"]["cell"]
     hosts = Counter(one["host"] for one in facts)
@@ -128,11 +128,11 @@ def _effective(job: dict, plan: patterns.Plan, facts: list[dict], found: dict, l
         "chunk_bytes": plan.largest_request,
         "concurrency": plan.at_once,
         "operation_bytes": plan.operation_bytes,
-        "operations": found["operations"],
-        "verified": found["verified"],
+        "operations": outcome["operations"],
+        "verified": outcome["verified"],
         "direct": cell["cache"] == "direct",
         "stripe": _stripe(job),
-        "mpi_io_hints": found["mpi_io_hints"],
+        "mpi_io_hints": outcome["mpi_io_hints"],
     }
 
 
@@ -155,7 +155,7 @@ def stripe(file: str) -> dict[str, str]:
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 
 
-def _cache(asked: str, reads: list[dict]) -> dict:
+def _cache(wanted: str, reads: list[dict]) -> dict:
     """Return the state of the page cache that was furthest from the one that was asked for, of all iterations.
 
     After: the mean of the iterations. What one of them lost is there again before the next.
@@ -163,8 +163,8 @@ def _cache(asked: str, reads: list[dict]) -> dict:
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
     )
-    worst = (min if asked == "warm" else max)(before, default=None)
-    state = {"asked": asked, "state": cache.verified_state(worst), "resident_before": worst}
+    worst = (min if wanted == "warm" else max)(before, default=None)
+    state = {"asked": wanted, "state": cache.verified_state(worst), "resident_before": worst}
     return state | {"resident_after": statistics.fmean(after) if after else None}
 
 
@@ -197,8 +197,8 @@ def _memory(plan: patterns.Plan, ranks: list[dict]) -> dict:
     }
 
 
-def _wrong(found: dict) -> list[str]:
-    wrong = found["blocks_wrong"]
+def _wrong(outcome: dict) -> list[str]:
+    wrong = outcome["blocks_wrong"]
     return [f"{wrong} blocks were read that do not have the checksum of the manifest"] if wrong else []
 
 

@@ -72,7 +72,7 @@ class Ranks:
                 return message
             if '{"event": ' in line:
                 # The line itself may hold signed addresses.
-                raise Problem("the MPI launcher adds words to what process 0 says; leave its option for labels out")
+                raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
             print(line, end="", file=sys.stderr, flush=True)
         status = self._process.wait()
         self._listener.join(_PATIENCE_S)
@@ -108,7 +108,7 @@ class Ranks:
         if problems:
             return problems[0]
         ended = [match.groups() for line in self._words if (match := _SIGNALLED.match(line))]
-        ended.sort(key=lambda one: one[1] in _SENT_BY_LAUNCHER)
+        ended.sort(key=lambda end: end[1] in _SENT_BY_LAUNCHER)
         for rank, words in ended[:1]:
             return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
         if status < 0:

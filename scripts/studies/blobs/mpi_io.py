@@ -33,18 +33,18 @@ class MpiIo(Independent):
     def identify(self) -> dict[int, Identity]:
         """Find out what the file is, and open it together."""
         try:
-            found = super().identify()
+            identities = super().identify()
         except Changed:
-            found = None
+            identities = None
         # All processes open the file together, or none.
-        if not self.comm.allreduce(found is not None, MPI.LAND):
+        if not self.comm.allreduce(identities is not None, MPI.LAND):
             raise Changed(f"{self._path} was replaced or changed as the cell began")
         try:
             self._file = MPI.File.Open(self.comm, str(self._path), MPI.MODE_RDONLY)
             self._show()
         except MPI.Exception as error:
             raise _problem(self._path, "opened", error) from error
-        return found
+        return identities
 
     def iterate(self, check: Check | None = None) -> int:
         """Read all operations; see `Independent.iterate`. Nobody leaves a collective read before the others."""

@@ -78,16 +78,16 @@ def of(settings: dict, manifest: dict) -> "Plan":
     """Return the plan of a cell.
 
     Raises:
-        Problem: the data set has too few objects, or the pattern cannot be read with such operations.
+        Problem: the dataset has too few objects, or the pattern cannot be read with such operations.
     """
     cell, layout = settings["cell"], manifest["layout"]
-    asked = {
+    limits = {
         "operation_bytes": sizes.in_bytes(cell["operation_size"]),
         "chunk_bytes": sizes.in_bytes(cell["chunk_size"]),
         "concurrency": int(cell["concurrency"]),
         "own": cell["objects"] == "own",
     }
-    plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], asked)
+    plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], limits)
     if plan.objects > len(manifest["files"]):
         raise Problem(
             f"{manifest['dataset']} has {len(manifest['files'])} objects; {cell['pattern']} by"
@@ -117,7 +117,7 @@ class Operation:
 class Plan:
     """Who reads what in one iteration."""
 
-    def __init__(self, pattern: str, processes: int, size: int, block: int, asked: dict) -> None:
+    def __init__(self, pattern: str, processes: int, size: int, block: int, limits: dict) -> None:
         """Cut the objects.
 
         Args:
@@ -125,18 +125,18 @@ class Plan:
             processes: number of MPI processes.
             size: bytes of an object.
             block: bytes of a block of an object.
-            asked: {"operation_bytes", "chunk_bytes", "concurrency", "own"}; concurrency: chunks that a process asks
-                for at once; own: process i reads its section of object i, not of 0.
+            limits: {"operation_bytes", "chunk_bytes", "concurrency", "own"}; concurrency: requests that a process has
+                in flight; own: process i reads its section of object i, not of 0.
 
         Raises:
             Problem: the pattern cannot be read with such operations.
         """
         self.pattern, self.processes, self.size, self.block = pattern, processes, size, block
         self.kind = PATTERNS[pattern]
-        self._one_each = asked["own"] or self.kind.one_each
-        self.own, self._chunk_bytes, self._concurrency = asked["own"], asked["chunk_bytes"], asked["concurrency"]
-        self.operation_bytes = self._whole(asked["operation_bytes"])
-        self._piece_bytes = self._piece(asked["chunk_bytes"])
+        self._one_each = limits["own"] or self.kind.one_each
+        self.own, self._chunk_bytes, self._concurrency = limits["own"], limits["chunk_bytes"], limits["concurrency"]
+        self.operation_bytes = self._whole(limits["operation_bytes"])
+        self._piece_bytes = self._piece(limits["chunk_bytes"])
         if self.kind.by == "scatter" and self.operation_bytes < min(block, size):
             raise Problem(
                 f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"

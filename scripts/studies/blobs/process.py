@@ -81,10 +81,10 @@ class Process:
     def _identify(self) -> None:
         """Find out what the objects are; a size that is not the manifest's, and two answers, are changes."""
         try:
-            found = self._delivery.identify()
+            identities = self._delivery.identify()
         except Changed as changed:
-            found, self._changed = {}, [str(changed)]
-        everybody = self._comm.allgather(found)
+            identities, self._changed = {}, [str(changed)]
+        everybody = self._comm.allgather(identities)
         for number, entry in enumerate(self._files):
             answers = {one[number] for one in everybody if number in one}
             if len(answers) > 1:
@@ -192,9 +192,9 @@ class Process:
 
     def finish(self) -> dict | None:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
-        found = self._spot
+        verifier = self._spot
         if self._several and not self._changed:
-            found = self._verify_all()
+            verifier = self._verify_all()
         self._delivery.close()
         mine = {
             "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
@@ -202,9 +202,9 @@ class Process:
             "verify_s": self._verify_s,
             "null_s": self._null,
             "first_broadcast_s": self._first_broadcast,
-            "blocks_verified": found.right,
-            "blocks_wrong": found.wrong + (self._spot.wrong if found is not self._spot else 0),
-            "lines": found.lines,
+            "blocks_verified": verifier.right,
+            "blocks_wrong": verifier.wrong + (self._spot.wrong if verifier is not self._spot else 0),
+            "lines": verifier.lines,
             **self._done,
         }
         gathered = self._comm.gather(mine)
@@ -220,12 +220,12 @@ class Process:
 
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
-        found = verify.Verifier(self._files, self._plan.block)
+        verifier = verify.Verifier(self._files, self._plan.block)
         reader = stores.of(self._job["settings"]["store"]).reader(self._job["location"], self._access)
         began = time.perf_counter()
         try:
             self._delivery.read_with(reader)
-            self._delivery.iterate(found.check)
+            self._delivery.iterate(verifier.check)
         except Changed as changed:
             self._changed = [str(changed)]
         finally:
@@ -233,7 +233,7 @@ class Process:
         self._verify_s += time.perf_counter() - began
         patiently(self._comm.Ibarrier())
         self._agree()
-        return found
+        return verifier
 
     def _result(self, gathered: list[dict]) -> dict:
         def total(key: str) -> int:

@@ -63,11 +63,11 @@ def _converse(comm: MPI.Comm) -> None:
     process.measure()
     _tell(parent, "read")
     _hear(comm, parent)
-    found = process.finish()
+    outcome = process.finish()
     modules = comm.gather(provenance.loaded())
     if parent:
-        found["modules"] = sorted({name for names in modules for name in names})
-        _tell(parent, "done", found=found, addresses=process.addresses())
+        outcome["modules"] = sorted({name for names in modules for name in names})
+        _tell(parent, "done", outcome=outcome, addresses=process.addresses())
     MPI.Finalize()
     _tell(parent, "ended")
 

@@ -29,10 +29,10 @@ def sweep() -> list[str]:
 
 def _is_ours_and_old(path: Path) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    return found.st_uid == os.geteuid() and time.time() - found.st_mtime > _AGE_S
+    return status.st_uid == os.geteuid() and time.time() - status.st_mtime > _AGE_S
 
 
 def _mapped() -> set[str]:

@@ -127,14 +127,14 @@ class Blobs(Study):
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
-        effective, layout, asked = record["effective"], manifest["layout"], settings["data"]
+        effective, layout, data = record["effective"], manifest["layout"], settings["data"]
         # Where objects were changed before the first read, none was asked for.
         reasons = checks.uncounted(record, settings) if record["samples"] else []
         if effective["processes"] != int(settings["cell"]["processes"]):
             reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
-        if layout["size_bytes"] != sizes.in_bytes(asked["size"]):
+        if layout["size_bytes"] != sizes.in_bytes(data["size"]):
             reasons.append(
-                f"{manifest['dataset']}: objects have {layout['size_bytes']} bytes, {asked['size']} was asked"
+                f"{manifest['dataset']}: objects have {layout['size_bytes']} bytes, {data['size']} was asked"
             )
         if effective["object_bytes"] != layout["size_bytes"]:
             reasons.append(
@@ -144,16 +144,16 @@ class Blobs(Study):
 
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-        found = list(record["faults"]) or [*checks.lost_pages(record["cache"]), *checks.undone(record["work"])]
+        reasons = list(record["faults"]) or [*checks.lost_pages(record["cache"]), *checks.undone(record["work"])]
         grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
         if grown > allowed:
-            found.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
-        return found
+            reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
+        return reasons
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
         """Return what the report says about the MPI processes of each record."""
-        found = [one for one in kept if one.record and "memory" in one.record]
-        return {"readers": [reader(one.cell, one.record) for one in found]}
+        measured = [one for one in kept if one.record and "memory" in one.record]
+        return {"readers": [reader(one.cell, one.record) for one in measured]}
 
     def contest(self, levels: dict[str, str]) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
@@ -210,7 +210,8 @@ def _too_few_chunks(levels: dict[str, str]) -> Iterator[str]:
     chunks = -(-min(sizes.in_bytes(levels["operation_size"]), _share(levels)) // chunk)
     if concurrency > chunks and patterns.PATTERNS[levels["pattern"]].gives != "pieces":
         has = f"{chunks} chunk{'s' * (chunks != 1)} of {levels['chunk_size']}"
-        yield f"{concurrency} chunks at once need as many: what a process asks for at {levels['size']} has {has}"
+        of = f"what a process asks for at {levels['size']}"
+        yield f"{concurrency} requests in flight need as many chunks: {of} has {has}"
 
 
 def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
@@ -227,7 +228,7 @@ def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
 
 def _memory(cells: Sequence[Cell]) -> str:
     """Say how much the processes of the largest cell take; each cell looks again when it begins."""
-    count, needed = max(map(_processes, cells), key=lambda one: one[1])
+    count, needed = max(map(_processes, cells), key=lambda pair: pair[1])
     free = memory.available()
     processes = "process needs" if count == 1 else "processes need"
     words = f"{count} {processes} {sizes.text(needed)}, {sizes.text(free)} are free"

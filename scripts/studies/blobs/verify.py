@@ -31,9 +31,9 @@ class Verifier:
         block = offset // self._block
         start, stop = block * self._block, min((block + 1) * self._block, entry["bytes"])
         count = min(stop, end) - offset
-        known = self._running.pop((number, block), 0 if offset == start else None)
-        if known is not None:
-            checksum = zlib.crc32(view[at : at + count], known)
+        checksum_before = self._running.pop((number, block), 0 if offset == start else None)
+        if checksum_before is not None:
+            checksum = zlib.crc32(view[at : at + count], checksum_before)
             if offset + count < stop:
                 self._running[number, block] = checksum
             else:

@@ -1,4 +1,4 @@
-"""Read shot files, whoever wrote them: what a signal consists of, and what the files are, for a data set's manifest.
+"""Read shot files, whoever wrote them: what a signal consists of, and what the files are, for a dataset's manifest.
 
 The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
 """
@@ -18,7 +18,7 @@ from scripts.studies.shots.signals import ordered_pairs
 
 # NetCDF-4 files are HDF5 files.
 SUFFIXES = (".h5", ".hdf5", ".nc")
-SMALL = 8000  # bytes; data sets above it are compressed
+SMALL = 8000  # bytes; datasets above it are compressed
 
 
 def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
@@ -29,7 +29,7 @@ def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
 def fingerprint(values: object) -> tuple[int, int]:
     """Return (bytes in memory, crc32) of what `dataset[()]` gave, in C order and native byte order.
 
-    Elements of variable length count with a NUL behind each; a data set without values has no bytes.
+    Elements of variable length count with a NUL behind each; a dataset without values has no bytes.
     """
     values = np.empty(0) if isinstance(values, h5py.Empty) else np.asarray(values)
     if values.dtype.hasobject:
@@ -40,13 +40,13 @@ def fingerprint(values: object) -> tuple[int, int]:
 
 
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
-    """Return the (first, behind last) byte in the file of each piece of a data set's raw data, ascending."""
-    found = []
+    """Return the (first, behind last) byte in the file of each piece of a dataset's raw data, ascending."""
+    spans = []
     if dataset.chunks:
-        dataset.id.chunk_iter(lambda chunk: found.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
+        dataset.id.chunk_iter(lambda chunk: spans.append((chunk.byte_offset, chunk.byte_offset + chunk.size)))
     elif (offset := dataset.id.get_offset()) is not None:
-        found.append((offset, offset + dataset.id.get_storage_size()))
-    return sorted(found)
+        spans.append((offset, offset + dataset.id.get_storage_size()))
+    return sorted(spans)
 
 
 def reason(error: Exception) -> str:
@@ -58,7 +58,7 @@ def reason(error: Exception) -> str:
 def describe(paths: Iterable[Path]) -> dict:
     """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
 
-    One data set at a time is in memory. In `layout`, `paged`, `page_size` and `deflate` are None where files or data
+    One dataset at a time is in memory. In `layout`, `paged`, `page_size` and `deflate` are None where files or data
     sets differ, and `page_size` where there are no pages.
 
     Raises:
@@ -131,7 +131,7 @@ def of_source(source: Path) -> list[Path]:
 
 def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
     """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels."""
-    objects, places, levels, known = {}, {}, set(), {}
+    objects, places, levels, scales = {}, {}, set(), {}
     try:
         with h5py.File(path, "r") as file:
             creation = file.id.get_create_plist()
@@ -142,12 +142,12 @@ def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
                 for member in parts(dataset):
                     # A scale's name costs a search of the file, its address does not.
                     address = h5py.h5o.get_info(member.id).addr
-                    if address not in known:
-                        known[address] = [member.name, *fingerprint(member[()])]
+                    if address not in scales:
+                        scales[address] = [member.name, *fingerprint(member[()])]
                         places[member.name] = extents(member)
-                        if known[address][1] > SMALL:
+                        if scales[address][1] > SMALL:
                             levels.add((member.compression == "gzip" and member.compression_opts) or 0)
-                    lines.append(known[address])
+                    lines.append(scales[address])
                 objects.setdefault(shot, {})[signal] = {"file": path.name, "datasets": lines}
     except (OSError, RuntimeError, ValueError) as error:
         raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
@@ -155,7 +155,7 @@ def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
 
 
 def _signals(path: Path, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
-    """Yield shot, signal and data set of all signals in a file."""
+    """Yield shot, signal and dataset of all signals in a file."""
     if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
         raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
     for shot, group in file["shots"].items():
@@ -189,8 +189,8 @@ def _layout(orders: list[tuple[int, str]]) -> str:
     """Return the layout of all files, each given as its number of shots and its order."""
     if all(shots == 1 for shots, _ in orders):
         return "single-shot"
-    found = {order for _, order in orders}
-    return found.pop() if len(found) == 1 else "mixed"
+    names = {order for _, order in orders}
+    return names.pop() if len(names) == 1 else "mixed"
 
 
 def _encoded(value: object) -> bytes:

@@ -36,7 +36,7 @@ HEAP_BYTES = 4096  # HDF5 puts the collections that hold references to scales am
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", required=True, help="the data set's name, for the manifest")
+    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
     parser.add_argument(
         "--settings",
@@ -49,16 +49,21 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
-    found = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
-    head = {"manifest": 1, "status": "done", "dataset": options.dataset, "data_sha256": data_sha256(found["objects"])}
-    write_json(options.out, head | parts | found)
-    layout = found["layout"]
-    print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} data set reads")
+    contents = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
+    head = {
+        "manifest": 1,
+        "status": "done",
+        "dataset": options.dataset,
+        "data_sha256": data_sha256(contents["objects"]),
+    }
+    write_json(options.out, head | parts | contents)
+    layout = contents["layout"]
+    print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")
     return 0
 
 
 def data_sha256(shots: dict) -> str:
-    """Return one hash for all values of a data set, whatever the layout of its files (METHOD 17, not comparable)."""
+    """Return one hash for all values of a dataset, whatever the layout of its files (METHOD 17, not comparable)."""
     lines = [
         json.dumps([shot, signal, entry["datasets"]])
         for shot, signals in sorted(shots.items())
@@ -81,7 +86,7 @@ def existing(source: Path) -> dict:
 
 
 def make(settings: Settings, out: Path) -> dict:
-    """Write the files of a data set beside its manifest-to-be `out` and return its facts, all read back from the files.
+    """Write the files of a dataset beside its manifest-to-be `out` and return its facts, all read back from the files.
 
     Raises:
         Problem: the folder holds HDF5 files of others or cannot be written, or the files are not what was asked for.
@@ -142,9 +147,9 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
     """Write (shot, signal, axes) in this order to an HDF5 file, on disk when this returns.
 
     Returns:
-        The (bytes, crc32) of each data set, by its path in the file.
+        The (bytes, crc32) of each dataset, by its path in the file.
     """
-    # Without pages "none": space in the order of asking. By default small data sets move into holes left further ahead.
+    # Without pages "none": space in the order of asking. By default small datasets move into holes left further ahead.
     space = {"fs_strategy": "page", "fs_page_size": settings.page_size} if settings.paged else {"fs_strategy": "none"}
     file = h5py.File(path, "w", libver=("earliest", "v110"), **space)
     try:
@@ -180,9 +185,9 @@ def fill(file: h5py.File, contents: Iterable[tuple[str, str, tuple[str, ...]]], 
 
 
 class Store:
-    """Puts data sets into a file one behind the other, and in a paged file leaves no hole that a later one could fill.
+    """Puts datasets into a file one behind the other, and in a paged file leaves no hole that a later one could fill.
 
-    HDF5 fills the rest of an earlier page with whatever fits, so that a tenth of the data sets would lie outside their
+    HDF5 fills the rest of an earlier page with whatever fits, so that a tenth of the datasets would lie outside their
     shot or signal. Here the rest of a page is taken by padding, which is unlinked at the end.
     """
 
@@ -239,7 +244,7 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
         Problem: something differs.
     """
     held = [axes for signals in shots.values() for axes in signals.values()]
-    asked = {
+    expected = {
         "layout": settings.layout,
         "paged": settings.paged,
         "page_size": settings.page_size if settings.paged else None,
@@ -248,7 +253,7 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
         "pairs": len(held),
         "dataset_reads": len(held) + sum(map(len, held)),
     }
-    for key, value in asked.items():
+    for key, value in expected.items():
         if facts["layout"][key] != value:
             raise Problem(f"{key} is {facts['layout'][key]!r} in the files where {value!r} was asked; report this")
     for signals in facts["objects"].values():

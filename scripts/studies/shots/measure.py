@@ -56,14 +56,14 @@ def workers_of(level: str) -> int:
 def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
     """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
     access = settings["cell"]["access"]
-    wanted, known = settings[f"read_{access}"], manifest[access]
+    wanted, available = settings[f"read_{access}"], manifest[access]
     if isinstance(wanted, list):
-        if absent := [name for name in wanted if name not in known]:
-            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data, which have {', '.join(known)}")
+        if absent := [name for name in wanted if name not in available]:
+            raise Problem(f"read_{access}: {', '.join(absent)} is not in the data, which have {', '.join(available)}")
         return wanted
-    if wanted == 0 or wanted >= len(known):
-        return list(known)
-    return random.Random(f"{settings['seed']} {access} {repeat}").sample(known, wanted)
+    if wanted == 0 or wanted >= len(available):
+        return list(available)
+    return random.Random(f"{settings['seed']} {access} {repeat}").sample(available, wanted)
 
 
 class _Plan:
@@ -91,7 +91,7 @@ class _Plan:
         ]
 
     def expected(self) -> tuple[int, int, list[str]]:
-        """Return the data sets, logical bytes and checksum lines of the manifest for all objects."""
+        """Return the datasets, logical bytes and checksum lines of the manifest for all objects."""
         entries = [
             (object_id, *dataset)
             for object_id in self.objects
@@ -101,16 +101,16 @@ class _Plan:
         return len(entries), sum(entry[2] for entry in entries), [reader.line(*entry) for entry in entries]
 
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
-        known = self._manifest["objects"]
+        signals = self._manifest["objects"]
         if self.by == "shots":
-            return [(object_id, signal) for signal in known[object_id]]
-        return [(shot, object_id) for shot in self._manifest["shots"] if object_id in known[shot]]
+            return [(object_id, signal) for signal in signals[object_id]]
+        return [(shot, object_id) for shot in self._manifest["shots"] if object_id in signals[shot]]
 
     def _entry(self, pair: tuple[str, str]) -> dict:
         return self._manifest["objects"][pair[0]][pair[1]]
 
     def _files(self, batch: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Group the data sets of a batch by file, each file opened once, in the order of the batch."""
+        """Group the datasets of a batch by file, each file opened once, in the order of the batch."""
         files: dict[str, list[str]] = {}
         for pair in batch:
             entry = self._entry(pair)
@@ -178,8 +178,8 @@ def _slowest(rows: list[dict]) -> list[dict]:
     """Return the row of the slowest task of each object, which is what the next object waits for."""
     slowest: dict[str, dict] = {}
     for row in rows:
-        known = slowest.get(row["object_id"])
-        if known is None or row["seconds"] + row["verify"] > known["seconds"] + known["verify"]:
+        slowest_row = slowest.get(row["object_id"])
+        if slowest_row is None or row["seconds"] + row["verify"] > slowest_row["seconds"] + slowest_row["verify"]:
             slowest[row["object_id"]] = row
     return list(slowest.values())
 

@@ -14,18 +14,18 @@ def in_bytes(level: str) -> int:
     return UNSET if level == "unset" else sizes.in_bytes(level)
 
 
-def ignored(asked: int, got: int, page_size: int) -> str:
+def ignored(requested: int, effective: int, page_size: int) -> str:
     """Say how the library departed from the page buffer that was asked for, "" where it did not (FACTS of HDF5).
 
     A buffer is rounded down to whole pages, which keeps the label true; one below a page is raised to a page, and
     one on a file that is not paged is dropped: both silently, and both make the label false.
     """
-    if asked in (UNSET, got):
+    if requested in (UNSET, effective):
         return ""
-    if got == 0:
-        return f"the library ignored the page buffer of {asked} bytes (is the file paged?)"
-    if got > asked:
-        return f"the library raised the page buffer of {asked} bytes to {got} (one page)"
-    if got == asked // page_size * page_size:
+    if effective == 0:
+        return f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+    if effective > requested:
+        return f"the library raised the page buffer of {requested} bytes to {effective} (one page)"
+    if effective == requested // page_size * page_size:
         return ""
-    return f"the library made a page buffer of {got} bytes out of {asked}"
+    return f"the library made a page buffer of {effective} bytes out of {requested}"

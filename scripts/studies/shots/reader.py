@@ -20,10 +20,10 @@ class Batch:
     Attributes:
         number: index of the batch within its object, from 1.
         object_id: the shot or the signal.
-        files: (address, paths of the data sets) in the order of reading; scales follow their signal.
+        files: (address, paths of the datasets) in the order of reading; scales follow their signal.
         units: shots or files that the batch stands for, which `wrkr-num-objs` reports.
         access: how files are opened.
-        verify: stop the clock after each data set and checksum it.
+        verify: stop the clock after each dataset and checksum it.
     """
 
     number: int
@@ -90,14 +90,14 @@ def read(batch: Batch) -> dict:
 
 
 def lines() -> list[str]:
-    """Return and forget the checksum lines of the data sets that this process has read."""
+    """Return and forget the checksum lines of the datasets that this process has read."""
     taken = list(_lines)
     _lines.clear()
     return taken
 
 
 def line(object_id: str, path: str, nbytes: int, crc32: int) -> str:
-    """Return the line that stands for one data set in a record's checksum (METHOD 9)."""
+    """Return the line that stands for one dataset in a record's checksum (METHOD 9)."""
     return f"{object_id}\t{path}\t{nbytes}\t{crc32:08x}"
 
 

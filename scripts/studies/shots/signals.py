@@ -72,7 +72,7 @@ class Settings:
 
 
 def check(settings: dict) -> Settings:
-    """Return the settings of a data set.
+    """Return the settings of a dataset.
 
     Raises:
         Problem: a key is unknown or missing, or a value is of the wrong type or out of range.

@@ -37,7 +37,7 @@ class Shots(Study):
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
-        Two to four of 61 signals hold nearly all of a shot's 8 MB; every data set is a request where no buffer helps.
+        Two to four of 61 signals hold nearly all of a shot's 8 MB; every dataset is a request where no buffer helps.
         """
         cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
         shots, signals = data["shots"], data["signals"]
@@ -58,7 +58,7 @@ class Shots(Study):
         }
 
     def data_bytes(self, data: dict) -> int:
-        """Estimate the bytes of a data set to generate: 16 MB a shot as a file of its own, half of that in one file."""
+        """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
         if "files" in data:
             return 0
         return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
@@ -69,7 +69,7 @@ class Shots(Study):
         Args:
             record: what the measuring program handed over.
             settings: the cell's settings.
-            manifest: the data set's manifest, whose `layout` was read back from the files.
+            manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
         effective, reasons = record["effective"], []
         library = settings.get("library")
@@ -110,49 +110,49 @@ def _own_files(section: dict) -> str:
     source = Path(section["data"]["files"])
     if not (paths := files.of_source(source) if source.exists() else []):
         raise Problem(f"{source}: no {', '.join(files.SUFFIXES)} file is there; correct studies.shots.data.files")
-    found = files.glance(paths[0])
-    paged = f"paged ({found['page_size']} bytes)" if found["page_size"] else "not paged"
-    words = f"{paths[0]} is {paged}, {found['layout']}, {found['shots']} shots of {found['signals']} signals"
+    facts = files.glance(paths[0])
+    paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
+    words = f"{paths[0]} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
     layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
-    if layouts != {found["layout"]}:
+    if layouts != {facts["layout"]}:
         raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
     buffers = {level for mapping in mappings(section) for level in mapping["page_buffer"]} - {"unset", "0"}
-    if buffers and not found["page_size"]:
+    if buffers and not facts["page_size"]:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
         raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
     return words
 
 
-def mislabelled(manifest: dict, asked: dict) -> list[str]:
+def mislabelled(manifest: dict, label: dict) -> list[str]:
     """Return where the data, as read back from the files, are not what their label says (METHOD 3)."""
     layout = manifest["layout"]
     # Of a user's own files only the layout is promised; plain files have no pages.
-    promised = {"layout"} if "files" in asked else asked.keys() - (set() if asked.get("paged") else {"page_size"})
+    promised = {"layout"} if "files" in label else label.keys() - (set() if label.get("paged") else {"page_size"})
     return [
-        f"{manifest['dataset']}: {key} was asked to be {asked[key]}, the files have {layout[key]}"
+        f"{manifest['dataset']}: {key} was asked to be {label[key]}, the files have {layout[key]}"
         for key in sorted(promised & layout.keys() - {"shots", "signals"})
-        if layout[key] != asked[key]
+        if layout[key] != label[key]
     ]
 
 
 def _cache(pages: dict) -> list[str]:
-    asked, state = pages["asked"], pages["state"]
-    if asked == "any" or state == "unverified":
+    wanted, state = pages["asked"], pages["state"]
+    if wanted == "any" or state == "unverified":
         return []
-    if state != asked:
+    if state != wanted:
         return [
-            f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {asked} was asked"
+            f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {wanted} was asked"
         ]
     return checks.lost_pages(pages)
 
 
 def _settings(effective: dict, level: str) -> list[str]:
     reasons = []
-    asked = page_buffer.in_bytes(level)
-    if reason := page_buffer.ignored(asked, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)):
+    requested = page_buffer.in_bytes(level)
+    if reason := page_buffer.ignored(requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)):
         reasons.append(reason)
-    if "rdcc_nbytes" in effective and (asked := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
-        reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {asked}")
+    if "rdcc_nbytes" in effective and (requested := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
+        reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {requested}")
     if effective.get("workers") != effective.get("workers_asked"):
         reasons.append(f"{effective['workers']} workers were alive, {effective['workers_asked']} asked")
     return reasons

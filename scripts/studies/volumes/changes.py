@@ -58,11 +58,11 @@ def segments(values: Sequence[float], equivalence_percent: float = 5, seed: int 
         return []
     edges = [0, *change_points(values), len(values)]
     while True:
-        found = [_segment(values, edges, place, seed) for place in range(len(edges) - 1)]
-        weak = [place for place, one in enumerate(found) if place and not _matters(one, equivalence_percent)]
+        parts = [_segment(values, edges, place, seed) for place in range(len(edges) - 1)]
+        weak = [place for place, one in enumerate(parts) if place and not _matters(one, equivalence_percent)]
         if not weak:
-            return found
-        edges.pop(min(weak, key=lambda place: abs(math.log(found[place].jump))))
+            return parts
+        edges.pop(min(weak, key=lambda place: abs(math.log(parts[place].jump))))
 
 
 def change_points(values: Sequence[float]) -> list[int]:

@@ -96,16 +96,16 @@ def _compare(
 ) -> Iterator[dict]:
     alone = min(sum(len(one.good) for one in arm) for arm in arms) < _LEAST_BATTERIES
     for phase, numbers in _phases(arms, segments).items():
-        found = [figures.of(arm, numbers, place) for place, arm in enumerate(arms)]
+        sides = [figures.of(arm, numbers, place) for place, arm in enumerate(arms)]
         for metric in METRICS:
             # A merged percentile is compared with a merged one only: that of the jobs is something else.
             for name, method in ((metric, _METHODS.get(metric, _MERGED)), (f"{metric} of jobs", _MEDIANS)):
-                if all(name in one for one in found):
-                    told = {"operation": arms[0][0].operation, "metric": metric, "phase": phase}
-                    judged = _judge(*(one[name] for one in found), metric, bound)
+                if all(name in one for one in sides):
+                    head = {"operation": arms[0][0].operation, "metric": metric, "phase": phase}
+                    judged = _judge(*(one[name] for one in sides), metric, bound)
                     if alone and judged["verdict"] != TOO_FEW_JOBS:
                         judged |= {"verdict": TOO_FEW_BATTERIES}
-                    yield told | judged | {"method": method}
+                    yield head | judged | {"method": method}
                     break
 
 
@@ -169,26 +169,26 @@ class _Figures:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._known: dict[tuple, dict[str, _Figure]] = {}
+        self._figures: dict[tuple, dict[str, _Figure]] = {}
 
     def of(self, series: list[Series], numbers: tuple[float, float], arm: int) -> dict[str, _Figure]:
         """Return the metrics that there are of the jobs with these numbers, drawn as arm 0 or 1."""
         key = (tuple(one.levels for one in series), numbers, arm)
-        if key not in self._known:
+        if key not in self._figures:
             jobs = pd.concat([one.jobs for one in series], ignore_index=True)
-            self._known[key] = self._make(jobs[jobs["number"].between(*numbers)], arm)
-        return self._known[key]
+            self._figures[key] = self._make(jobs[jobs["number"].between(*numbers)], arm)
+        return self._figures[key]
 
     def _make(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
         if jobs.empty:
             return {}
         weights = jobs["N"].astype(float)
         weights = weights if weights.notna().all() else pd.Series(1.0, index=jobs.index)
-        found = {
+        rates = {
             "mean": self._total(jobs["mean_ms"] * weights, weights, arm),
             "iops": self._total(jobs["ios"].astype(float), jobs["seconds"].astype(float), arm),
         }
-        return {name: one for name, one in found.items() if 0 < one.value < math.inf} | self._percentiles(jobs, arm)
+        return {name: one for name, one in rates.items() if 0 < one.value < math.inf} | self._percentiles(jobs, arm)
 
     def _total(self, amounts: pd.Series, weights: pd.Series, arm: int) -> _Figure:
         value = float(amounts.sum(skipna=False) / weights.sum(skipna=False))
@@ -196,9 +196,9 @@ class _Figures:
 
     def _percentiles(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
         n = float(jobs["N"].astype(float).sum(skipna=False))
-        asked = [p for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(n, p)]
-        own = {p: jobs[f"p{p:g}_ms"].dropna().to_numpy(float) for p in asked}
-        found = {
+        ps = [p for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(n, p)]
+        own = {p: jobs[f"p{p:g}_ms"].dropna().to_numpy(float) for p in ps}
+        by_name = {
             f"p{p:g} of jobs": _Figure(
                 float(np.median(one)), histograms.resampled_medians(one, self._seed, arm), len(one)
             )
@@ -206,7 +206,7 @@ class _Figures:
             if len(one)
         }
         if merged := histograms_of(jobs):
-            values, draws = histograms.resampled(merged, asked, self._seed, arm)
-            for p, value, drawn in zip(asked, values, draws.T, strict=True):
-                found[f"p{p:g}"] = _Figure(value, drawn, len(jobs))
-        return found
+            values, draws = histograms.resampled(merged, ps, self._seed, arm)
+            for p, value, drawn in zip(ps, values, draws.T, strict=True):
+                by_name[f"p{p:g}"] = _Figure(value, drawn, len(jobs))
+        return by_name

@@ -86,10 +86,10 @@ def describe(volume: dict) -> Volume:
     """
     if not volume.get("type"):
         return Volume("", *[math.nan] * 5, "")
-    known = _types()
-    if volume["type"] not in known["types"]:
-        raise Problem(f"volume: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(known['types'])}")
-    facts = known["types"][volume["type"]]
+    documented = _types()
+    if volume["type"] not in documented["types"]:
+        raise Problem(f"volume: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(documented['types'])}")
+    facts = documented["types"][volume["type"]]
     try:
         size, iops, throughput = (_float(volume.get(key)) for key in ("size_gib", "iops", "throughput_mib_s"))
     except (TypeError, ValueError) as error:
@@ -99,7 +99,7 @@ def describe(volume: dict) -> Volume:
     least, most = facts["size_gib"]
     notes = []
     if not (math.isnan(size) or least <= size <= most):
-        notes.append(f"{volume['type']} had {least} to {most:,} GiB in {known['as_of']}, this one has {size:g}")
+        notes.append(f"{volume['type']} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
     if "burst_per_tib" in facts["throughput_mib_s"]:
         notes.append(f"the throughput of {volume['type']} bursts on credits, which are not modelled")
     ceiling = throughput if throughput == throughput else _throughput(facts["throughput_mib_s"], size, baseline)
@@ -118,16 +118,16 @@ def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]])
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     last: dict[tuple, History] = {}
-    found: dict[tuple, History] = {}
+    by_battery: dict[tuple, History] = {}
     for one, battery in sorted(batteries, key=lambda each: each[1].started_utc):
         place = one.levels[0], one.levels[3]
         history = _history(one, battery, segments[one.levels], last.pop(place, None))
         if history:
-            found[one.levels, battery.repeat] = history
+            by_battery[one.levels, battery.repeat] = history
         if history and history.spent:
             last[place] = history
     keys = [(one.levels, battery.repeat) for one, battery in batteries]
-    return [found[key] for key in keys if key in found]
+    return [by_battery[key] for key in keys if key in by_battery]
 
 
 def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
@@ -169,41 +169,41 @@ def model(
     Args:
         jobs: of one battery, see `series.Series.jobs`.
         volume: with credits.
-        each: I/Os of the device a write.
+        each: device I/Os per write.
         collapsed: see above.
         start: credits at the beginning; a full bucket where that is not known.
     """
-    asked = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
+    demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
     seconds = jobs["seconds"].to_numpy(float).copy()
     if collapsed:
         seconds[collapsed:] = np.median(seconds[:collapsed])
     left = volume.credits if start is None else min(start, volume.credits)
-    found = []
-    for ios, wanted, pause in zip(asked, seconds, jobs["pause_s"].to_numpy(float), strict=True):
-        found.append(_spend(left, ios, wanted, volume))
-        left = min(found[-1].end + volume.baseline_iops * pause, volume.credits)
-    return found
+    spending = []
+    for ios, wanted, pause in zip(demand, seconds, jobs["pause_s"].to_numpy(float), strict=True):
+        spending.append(_spend(left, ios, wanted, volume))
+        left = min(spending[-1].end + volume.baseline_iops * pause, volume.credits)
+    return spending
 
 
-def _history(one: Series, battery: Battery, segments: list[Segment], before: History | None) -> History | None:
-    volume = describe(one.volume)
-    places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.ok and volume.type else []
+def _history(series: Series, battery: Battery, segments: list[Segment], before: History | None) -> History | None:
+    volume = describe(series.volume)
+    places = np.flatnonzero(series.jobs["repeat"] == battery.repeat) if battery.ok and volume.type else []
     if not len(places):
         return None
-    jobs = one.jobs.iloc[places]
+    jobs = series.jobs.iloc[places]
     begin, end = int(places[0]), int(places[-1]) + 1
-    fall = collapse(one.jobs, [part for part in segments if begin <= part.first < end])
-    slow = one.jobs.iloc[fall.first : fall.last] if fall else jobs.iloc[:0]
+    fall = collapse(series.jobs, [part for part in segments if begin <= part.first < end])
+    slow = series.jobs.iloc[fall.first : fall.last] if fall else jobs.iloc[:0]
     each = amplification(jobs, slow, volume)
     observed = fall.first - begin if fall else None
     start, started = None, _moment(battery.started_utc)
     if before and started and before.started:
         start = _left(before, (started - before.started).total_seconds())
-    known = np.isfinite(jobs[["writes", "reads", "seconds"]].to_numpy(float)).all()
-    known = known and math.isfinite(volume.credits + volume.baseline_iops)
-    spent = model(jobs, volume, each.value, observed, start) if known else []
+    complete = np.isfinite(jobs[["writes", "reads", "seconds"]].to_numpy(float)).all()
+    complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
+    spent = model(jobs, volume, each.value, observed, start) if complete else []
     predicted = next((place for place, job in enumerate(spent) if job.end <= 0), None)
-    return History(one, jobs, volume, each, tuple(spent), start is not None, started, predicted, observed)
+    return History(series, jobs, volume, each, tuple(spent), start is not None, started, predicted, observed)
 
 
 def _left(before: History, seconds: float) -> float:

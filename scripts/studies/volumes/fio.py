@@ -49,11 +49,11 @@ def read_battery(folder: Path) -> dict:
     for path in sorted(folder.iterdir()):
         if path.is_file():
             tree.add_file(path.name, path)
-    found = list(tree.batteries())
-    one = found[0] if len(found) == 1 else tree.together()
-    if len(found) > 1:
-        told = {battery["signature"]: [row["job_Id"] for row in battery["samples"]] for battery in found}
-        parts = "; ".join(f"{name}: {_listed(ids)}" for name, ids in sorted(told.items()))
+    batteries = list(tree.batteries())
+    one = batteries[0] if len(batteries) == 1 else tree.together()
+    if len(batteries) > 1:
+        jobs_of = {battery["signature"]: [row["job_Id"] for row in battery["samples"]] for battery in batteries}
+        parts = "; ".join(f"{name}: {_listed(ids)}" for name, ids in sorted(jobs_of.items()))
         one["faults"].append(f"the jobs' options differ ({parts})")
     return {key: one[key] for key in one if key not in ("marks", "folder", "signature")} | {"left_out": tree.left_out}
 
@@ -67,12 +67,12 @@ def operation_of(row: dict) -> str:
 
 def walk(folder: Path) -> list[Path]:
     """Return the files below a folder in order; hidden ones, links to folders and what is no file are passed over."""
-    found = []
+    kept = []
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         paths = (Path(root, name) for name in sorted(files) if not name.startswith("."))
-        found += [path for path in paths if path.is_file()]
-    return found
+        kept += [path for path in paths if path.is_file()]
+    return kept
 
 
 @dataclass
@@ -164,18 +164,18 @@ class Tree:
     def _add_text(self, folder: _Folder, path: PurePosixPath, text: str) -> None:
         if path.name == "battery.txt":
             folder.battery = fio_facts.battery(text)
-        elif found := re.fullmatch(r"facts_(.+)\.txt", path.name):
-            folder.facts[found[1]] = fio_facts.key_values(text)
+        elif match := re.fullmatch(r"facts_(.+)\.txt", path.name):
+            folder.facts[match[1]] = fio_facts.key_values(text)
         elif "<=>" in text:
             for line in fio_facts.log_lines(text):
                 folder.log.setdefault(line.job_id, []).append(line)
 
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
-        found = [replace(job, id=told) for job, told in zip(jobs, fio_samples.told_ids(jobs), strict=True)]
-        for job in found:
+        renamed = [replace(job, id=job_id) for job, job_id in zip(jobs, fio_samples.told_ids(jobs), strict=True)]
+        for job in renamed:
             job.facts, job.line = folder.facts.get(job.id, {}), self._line(path, job, title["host"])
-        timed = fio_samples.in_time_order(found)
+        timed = fio_samples.in_time_order(renamed)
         faults = fio_samples.name_jobs(timed)
         origin = timed[0].began_s if timed else None
         versions = sorted({job.result.version for job in timed})
@@ -246,7 +246,7 @@ def _background(folder: _Folder) -> dict | None:
     result = folder.background
     if result is None:
         return None
-    told = {
+    facts = {
         f"{kind}_{what}": value
         for kind, traffic in result.traffic.items()
         for what, value in (
@@ -261,7 +261,7 @@ def _background(folder: _Folder) -> dict | None:
         "fio": result.version,
         "job_options": result.options,
         "runtime_s": result.seconds,
-        **told,
+        **facts,
         "error": result.error,
     }
 

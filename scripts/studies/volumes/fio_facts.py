@@ -36,14 +36,14 @@ class LogLine:
 
 def log_lines(text: str) -> list[LogLine]:
     """Return the lines of a log that are of the published form; the others are passed over."""
-    found = []
+    lines = []
     for line in text.splitlines():
         job_id, *parts = (part.strip() for part in line.split("<=>"))
         marked = re.search(r"\[([^\[\]]+)\]$", job_id)
         if marked and len(parts) >= 3:
             began_s, zoned = date(parts[1])
-            found.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, loads(parts[2])))
-    return found
+            lines.append(LogLine(marked[1].strip(), parts[0], began_s, zoned, loads(parts[2])))
+    return lines
 
 
 def key_values(text: str) -> dict[str, str]:
@@ -63,8 +63,8 @@ def battery(text: str) -> dict[str, object]:
 def memory(facts: dict[str, object]) -> str:
     """Return what kept a battery's files in memory, as what was written down says; "" where nothing did."""
     kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
-    known = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
-    return str(facts.get("memory") or known[0])
+    kinds = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
+    return str(facts.get("memory") or kinds[0])
 
 
 def date(text: str) -> tuple[float | None, bool]:
@@ -96,8 +96,8 @@ def utc(seconds: float | None) -> str | None:
 
 def loads(text: str) -> tuple[float | None, ...]:
     """Return the three load averages of uptime(1), in any locale, or of /proc/loadavg; None where there are none."""
-    found = _LOADS.search(text) or re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
-    return tuple(_float(value.rstrip(",").replace(",", ".")) for value in found.groups()) if found else (None,) * 3
+    match = _LOADS.search(text) or re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
+    return tuple(_float(value.rstrip(",").replace(",", ".")) for value in match.groups()) if match else (None,) * 3
 
 
 def steal_percent(before: str, after: str) -> float | None:

@@ -54,15 +54,15 @@ def syncs(options: dict[str, str]) -> bool:
 
 def size_in_bytes(text: str) -> int:
     """Return the bytes of "2300", "16k", "200m" or "1GiB"."""
-    found = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
-    if not found:
+    match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
+    if not match:
         raise Problem(f"{text!r} is no size; write it as 2300, 16k, 200m or 1g")
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def seconds(text: str) -> float:
     """Return the seconds of "30", "30s" or "2m"."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
-    if not found or found[2].lower() not in _SECONDS:
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
+    if not match or match[2].lower() not in _SECONDS:
         raise Problem(f"{text!r} is no time; write it as 30, 30s or 2m")
-    return float(found[1]) * _SECONDS[found[2].lower()]
+    return float(match[1]) * _SECONDS[match[2].lower()]

@@ -48,16 +48,16 @@ def canonical(options: Mapping[str, str]) -> dict[str, str]:
     Sizes are in bytes, times in seconds. Options without a value (time_based …) are not among them: fio's output
     leaves them out.
     """
-    found = dict(_DEFAULTS)
+    spelled = dict(_DEFAULTS)
     for key, value in options.items():
         name = _ALIASES.get(_name(key), _name(key))
         if name == "buffered":
-            found["direct"] = "0" if value == "1" else "1"
+            spelled["direct"] = "0" if value == "1" else "1"
         elif not _NO_MATTER.fullmatch(name):
-            found[name] = _spelled(name, value)
-    if found["rw"] == "readwrite":
-        found["rw"] = "rw"
-    return dict(sorted(found.items()))
+            spelled[name] = _spelled(name, value)
+    if spelled["rw"] == "readwrite":
+        spelled["rw"] = "rw"
+    return dict(sorted(spelled.items()))
 
 
 def same(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
@@ -69,27 +69,27 @@ def signature(options: Mapping[str, str]) -> str:
     """Return a short readable name: `write-2300-sync-fdatasync`, `randread-16k-libaio-qd16x4` (depth × jobs)."""
     if all(_NO_MATTER.fullmatch(_name(key)) for key in options):
         return "unknown"
-    asked = canonical(options)
-    block = "-".join(map(_readable, asked["bs"].split(",")))
-    words = [_readable(asked["rw"]), block, _readable(asked["ioengine"].rpartition("/")[2])]
+    spelled = canonical(options)
+    block = "-".join(map(_readable, spelled["bs"].split(",")))
+    words = [_readable(spelled["rw"]), block, _readable(spelled["ioengine"].rpartition("/")[2])]
     words += [
-        name if asked[name] == "1" else f"{name}{_readable(asked[name])}"
+        name if spelled[name] == "1" else f"{name}{_readable(spelled[name])}"
         for name in ("fdatasync", "fsync")
-        if asked.get(name, "0") != "0"
+        if spelled.get(name, "0") != "0"
     ]
-    if (asked["iodepth"], asked["numjobs"]) != ("1", "1"):
-        words.append(f"qd{_readable(asked['iodepth'])}x{_readable(asked['numjobs'])}")
+    if (spelled["iodepth"], spelled["numjobs"]) != ("1", "1"):
+        words.append(f"qd{_readable(spelled['iodepth'])}x{_readable(spelled['numjobs'])}")
     return "-".join(words)
 
 
-def job_name(options: Mapping[str, str], known: Mapping[str, str]) -> str:
+def job_name(options: Mapping[str, str], job_files: Mapping[str, str]) -> str:
     """Return the name of the job file that has the same options, else their signature.
 
     Args:
         options: a job's options, as fio's output lists them.
-        known: name -> text of job files (config/fio); what is no job file of one job is passed over.
+        job_files: their text by name (config/fio); a file that is not a job file of one job is skipped.
     """
-    for name, text in sorted(known.items()):
+    for name, text in sorted(job_files.items()):
         try:
             alike = same(fio_jobs.options(text), options)
         except Problem:
@@ -99,17 +99,17 @@ def job_name(options: Mapping[str, str], known: Mapping[str, str]) -> str:
     return signature(options)
 
 
-def names(jobs: Sequence[Mapping[str, str]], known: Mapping[str, str]) -> list[str]:
+def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
     """Return the name of each job (see `job_name`); of jobs that are not the same but would share it, what differs."""
-    asked = [canonical(options) for options in jobs]
-    short = {tuple(one.items()): job_name(options, known) for one, options in zip(asked, jobs, strict=True)}
-    told = {}
+    spelled = [canonical(options) for options in jobs]
+    short = {tuple(one.items()): job_name(options, job_files) for one, options in zip(spelled, jobs, strict=True)}
+    unique = {}
     for one, name in short.items():
         alike = [other for other, theirs in short.items() if theirs == name]
         differing = sorted({key for other in alike for key, _ in set(other) ^ set(one)})
         parts = [f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing]
-        told[one] = "-".join([name, *parts])
-    return [told[tuple(one.items())] for one in asked]
+        unique[one] = "-".join([name, *parts])
+    return [unique[tuple(one.items())] for one in spelled]
 
 
 def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
@@ -117,15 +117,15 @@ def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
 
     Files that are no multiple of the block end with their last whole block. None: its size does not say when it ends.
     """
-    asked = canonical(options)
-    if "trim" in asked["rw"] or any(asked.get(key, "0") != "0" for key in _ENDS_ELSEWHERE):
+    spelled = canonical(options)
+    if "trim" in spelled["rw"] or any(spelled.get(key, "0") != "0" for key in _ENDS_ELSEWHERE):
         return None
     try:
-        size = fio_jobs.size_in_bytes(asked.get("io_size") or asked.get("size", ""))
-        block = max(map(fio_jobs.size_in_bytes, asked["bs"].split(",")))
+        size = fio_jobs.size_in_bytes(spelled.get("io_size") or spelled.get("size", ""))
+        block = max(map(fio_jobs.size_in_bytes, spelled["bs"].split(",")))
     except (Problem, ValueError):
         return None
-    files, loops, processes = (_small(asked.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
+    files, loops, processes = (_small(spelled.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
     rounds = loops * processes
     return (size * rounds, block * files * rounds) if size and files and rounds else None
 
@@ -135,25 +135,25 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
 
     None: it does not, or it also reads: then fio syncs after reads as well.
     """
-    asked = canonical(options)
-    every = [_small(asked[key]) for key in ("fdatasync", "fsync") if asked.get(key, "0") != "0"]
-    processes = _small(asked["numjobs"])
-    other = any(asked.get(key, "0") != "0" for key in ("sync_file_range", "verify"))
-    if len(every) != 1 or not every[0] or not processes or other or _direction(asked) not in ("write", "randwrite"):
+    spelled = canonical(options)
+    every = [_small(spelled[key]) for key in ("fdatasync", "fsync") if spelled.get(key, "0") != "0"]
+    processes = _small(spelled["numjobs"])
+    other = any(spelled.get(key, "0") != "0" for key in ("sync_file_range", "verify"))
+    if len(every) != 1 or not every[0] or not processes or other or _direction(spelled) not in ("write", "randwrite"):
         return None
-    last = sum(asked.get(key, "0") != "0" for key in ("end_fsync", "fsync_on_close"))
+    last = sum(spelled.get(key, "0") != "0" for key in ("end_fsync", "fsync_on_close"))
     return writes / every[0], processes * (1 + last)
 
 
 def syncs(options: Mapping[str, str]) -> bool:
     """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
-    asked = canonical(options)
-    writes = _direction(asked) not in ("read", "randread")
-    return writes and any(asked.get(key, "0") != "0" for key in ("fdatasync", "fsync"))
+    spelled = canonical(options)
+    writes = _direction(spelled) not in ("read", "randread")
+    return writes and any(spelled.get(key, "0") != "0" for key in ("fdatasync", "fsync"))
 
 
-def _direction(asked: Mapping[str, str]) -> str:
-    return asked["rw"].partition(":")[0]
+def _direction(options: Mapping[str, str]) -> str:
+    return options["rw"].partition(":")[0]
 
 
 def _small(text: str) -> int:

@@ -156,15 +156,15 @@ def results(text: str) -> list[Result]:
     for entry in entries:
         options = shared | _options(entry.get("job options"))
         groups.setdefault((str(entry.get("groupid")), *fio_options.canonical(options).items()), []).append(entry)
-    found: list[Result] = []
+    merged: list[Result] = []
     group = None
     for key, members in reversed(groups.items()):
-        if found and key[0] != group:
+        if merged and key[0] != group:
             # Groups run one after the other; the output is written when the last of them is done.
-            ended_s = found[-1].began_s
+            ended_s = merged[-1].began_s
         group = key[0]
-        found.append(_result(members, version, shared, disks if len(groups) == 1 else {}, ended_s))
-    return found[::-1]
+        merged.append(_result(members, version, shared, disks if len(groups) == 1 else {}, ended_s))
+    return merged[::-1]
 
 
 def _document(text: str) -> dict:
@@ -270,10 +270,10 @@ def _latency(section: dict, operation: str) -> Latency | None:
     Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
     """
     chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
-    told = [part for part in chosen if part.get("percentile") or part.get("bins")]
+    detailed = [part for part in chosen if part.get("percentile") or part.get("bins")]
     if not chosen:
         return None
-    part = (told or chosen)[0]
+    part = (detailed or chosen)[0]
     bins = _bins(part.get("bins"))
     n = _count(part, "N", of=operation)
     if n is None:
@@ -299,12 +299,12 @@ def _latency(section: dict, operation: str) -> Latency | None:
 
 def _percentiles(part: object, operation: str) -> dict[float, float]:
     """Return percentile -> ns; what is no percentile is passed over."""
-    found = {}
+    by_percent = {}
     for key in part if isinstance(part, dict) else ():
         at, ns = _as_float(key), _number(part, key, _MOST_NS, of=operation)
         if at is not None and 0 < at <= 100 and ns is not None:
-            found[round(at, 6)] = ns
-    return found
+            by_percent[round(at, 6)] = ns
+    return by_percent
 
 
 def _bins(part: object) -> Bins | None:
@@ -383,9 +383,9 @@ def _number(part: dict, key: str, most: float = _MOST, least: float = 0, of: str
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-        told = json.dumps(value)
-        told = told if len(told) <= 40 else f"{told[:40]}…"
-        raise Problem(f"has {' '.join(filter(None, (of, key)))} {told}, which is no number from {least:g} to {most:g}")
+        shown = json.dumps(value)
+        shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+        raise Problem(f"has {' '.join(filter(None, (of, key)))} {shown}, which is no number from {least:g} to {most:g}")
     return value
 
 

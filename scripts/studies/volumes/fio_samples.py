@@ -71,9 +71,9 @@ def in_time_order(jobs: list[Job]) -> list[Job]:
 
     Sets `began_s` where there is such a clock.
     """
-    for told in zip(*(job.clocks() for job in jobs), strict=True):
-        if None not in told:
-            for job, began_s in zip(jobs, told, strict=True):
+    for times in zip(*(job.clocks() for job in jobs), strict=True):
+        if None not in times:
+            for job, began_s in zip(jobs, times, strict=True):
                 job.began_s = began_s
             return sorted(jobs, key=lambda job: (job.began_s, _natural(job.id), _natural(job.file)))
     return sorted(jobs, key=lambda job: (_natural(job.id), _natural(job.file)))
@@ -84,9 +84,9 @@ def told_ids(jobs: list[Job]) -> list[str]:
 
     Files are `fio_results_<rw>_<id>.json`. Ids that are missing for some, or are all the same, tell no jobs apart.
     """
-    by_name = [_found(job.result.name, r"fio_io_(.+)", r".*etcd[_-]?([a-z]+[0-9]+)") for job in jobs]
+    by_name = [_first_match(job.result.name, r"fio_io_(.+)", r".*etcd[_-]?([a-z]+[0-9]+)") for job in jobs]
     files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
-    by_file = [_found(name, r"fio_results_[a-z]+_(.+)\.json") for name in files]
+    by_file = [_first_match(name, r"fio_results_[a-z]+_(.+)\.json") for name in files]
     for ids in (by_name, by_file):
         if all(ids) and (len(jobs) == 1 or len(set(ids)) > 1):
             return ids
@@ -101,9 +101,9 @@ def name_jobs(jobs: list[Job]) -> list[str]:
     timed = all(job.began_s is not None for job in jobs)
     for number, job in enumerate(jobs, 1):
         job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
-    told = Counter(job.id for job in jobs)
+    uses = Counter(job.id for job in jobs)
     faults = []
-    for twice in [name for name, count in told.items() if count > 1]:
+    for twice in [name for name, count in uses.items() if count > 1]:
         alike = [job for job in jobs if job.id == twice]
         faults.append(f"{twice} is there {len(alike)} times: {', '.join(sorted({job.file for job in alike}))}")
         for number, job in enumerate(alike[1:], 2):
@@ -123,7 +123,7 @@ def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], ba
     """
     result, facts = job.result, job.facts
     writes = result.traffic["write"]
-    known: dict[str, object] = {
+    values: dict[str, object] = {
         "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
         "node_name": title["host"],
         "job_Id": job.id,
@@ -137,10 +137,10 @@ def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], ba
         "error": result.error,
     }
     for operation in OPERATIONS:
-        known |= _latency(result, operation)
+        values |= _latency(result, operation)
     for kind, traffic in result.traffic.items():
         seconds = traffic.seconds
-        known |= {
+        values |= {
             f"{kind}_ios": traffic.ios,
             f"{kind}_bytes": traffic.nbytes,
             f"{kind}_iops": traffic.ios / seconds if seconds else None,
@@ -149,15 +149,15 @@ def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], ba
     before = fio_facts.loads(facts.get("load_before", ""))
     if before[0] is None and job.line:
         before = job.line.load
-    known |= dict(zip(("load1_before", "load5_before", "load15_before"), before, strict=True))
-    known["load1_after"] = fio_facts.loads(facts.get("load_after", ""))[0]
+    values |= dict(zip(("load1_before", "load5_before", "load15_before"), before, strict=True))
+    values["load1_after"] = fio_facts.loads(facts.get("load_after", ""))[0]
     for when in ("before", "after"):
         free = fio_facts.count(facts.get(f"free_bytes_{when}", ""))
-        known[f"free_gib_{when}"] = None if free is None else free / 2**30
-    known |= _device(job, battery)
-    device_writes = known["device_write_ios"]
-    known["ios_per_write"] = device_writes / writes.ios if writes.ios and device_writes is not None else None
-    return {column: known.get(column) for column in COLUMNS}
+        values[f"free_gib_{when}"] = None if free is None else free / 2**30
+    values |= _device(job, battery)
+    device_writes = values["device_write_ios"]
+    values["ios_per_write"] = device_writes / writes.ios if writes.ios and device_writes is not None else None
+    return {column: values.get(column) for column in COLUMNS}
 
 
 def _latency(result: Result, operation: str) -> dict[str, float | None]:
@@ -176,8 +176,8 @@ def _device(job: Job, battery: dict[str, object]) -> dict[str, object]:
     fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was nothing.
     """
     disks, facts = job.result.disks, job.facts
-    told = PurePosixPath(str(battery.get("device", ""))).name
-    name = next((name for name in disks if told.startswith(name)), next(iter(disks), told or None))
+    device = PurePosixPath(str(battery.get("device", ""))).name
+    name = next((name for name in disks if device.startswith(name)), next(iter(disks), device or None))
     counts: dict[str, float | None] = disks.get(name, {})
     if not any(counts.get(key) for key in ("read_ios", "write_ios", "util")):
         began, ended = (fio_facts.date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
@@ -208,9 +208,9 @@ def faults(job: Job) -> Iterator[str]:
         yield f"{result.errors} operations failed"
     writes = result.traffic["write"].ios
     done = sum(traffic.nbytes for traffic in result.traffic.values())
-    asked = fio_options.asked_bytes(options)
-    if asked and abs(done - asked[0]) > asked[1]:
-        yield f"{done} bytes were read and written, {asked[0]} asked"
+    expected = fio_options.asked_bytes(options)
+    if expected and abs(done - expected[0]) > expected[1]:
+        yield f"{done} bytes were read and written, {expected[0]} asked"
     elif not done:
         yield "nothing was read or written"
     sync, counts = result.latencies.get("sync"), fio_options.asked_syncs(options, writes)
@@ -224,13 +224,13 @@ def faults(job: Job) -> Iterator[str]:
             yield f"the bins of {operation} hold {counted} of {latency.n} latencies"
 
 
-def _found(text: str, *forms: str) -> str:
-    return next((found[1] for form in forms if (found := re.fullmatch(form, text[:_NAME]))), "")
+def _first_match(text: str, *forms: str) -> str:
+    return next((match[1] for form in forms if (match := re.fullmatch(form, text[:_NAME]))), "")
 
 
 def _natural(text: str) -> tuple:
     """Return a key that sorts a1 … a5, b1 … z5, aa1 …, and numbers in any text by their value."""
-    if found := re.fullmatch(r"([a-z]+)([0-9]+)", text):
-        return 0, len(found[1]), found[1], int(found[2])
+    if match := re.fullmatch(r"([a-z]+)([0-9]+)", text):
+        return 0, len(match[1]), match[1], int(match[2])
     parts = re.split(r"([0-9]+)", text)
     return 1, 0, "", 0, *[(int(part), "") if part.isdigit() else (-1, part) for part in parts]

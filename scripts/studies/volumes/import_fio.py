@@ -14,7 +14,7 @@ from scripts.lib import provenance
 from scripts.lib.program import Problem, run, write_text
 from scripts.studies.volumes import fio, study, tarballs
 
-_TELL_EVERY = 500
+_SAY_EVERY = 500
 # What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
 _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 # What battery.txt says of the machine, by the names that scripts.lib.host has.
@@ -44,16 +44,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
     files = sorted(arguments.jobs_folder.glob("*.fio"))
-    known = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
+    job_files = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
     batteries, left_out = gather(parse(arguments.imports), lambda line: print(line, file=sys.stderr, flush=True))
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
         raise Problem(f"no results of fio were found{first}{_more(len(left_out) - 1)}")
     code = provenance.facts(provenance.loaded())
     parts = ['{"status":"done","records":[']
-    for battery, record in zip(batteries, records(batteries, known, arguments.run), strict=True):
-        told = _json(record | {"provenance": code | record["provenance"]})
-        parts += ["\n" if len(parts) == 1 else ",\n", told[:-1], ',"histograms":', battery.histograms, "}"]
+    for battery, record in zip(batteries, records(batteries, job_files, arguments.run), strict=True):
+        text = _json(record | {"provenance": code | record["provenance"]})
+        parts += ["\n" if len(parts) == 1 else ",\n", text[:-1], ',"histograms":', battery.histograms, "}"]
     write_text(arguments.out, "".join([*parts, '\n],\n"left_out":', _json(left_out), "}\n"]))
     jobs = sum(len(battery.facts["samples"]) for battery in batteries)
     print(f"{arguments.out}: {len(batteries)} batteries, {jobs} jobs, {len(left_out)} files left out")
@@ -84,17 +84,17 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
         Problem: there is no such file or folder, or nothing matches, or a folder has no such files, or one has a name
             that Snakemake cannot watch.
     """
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for entry in entries(imports):
         for path in _places(entry["from"]):
             files = [file for file in fio.walk(path) if _may_matter(file.name)] if path.is_dir() else [path]
             if not files:
                 raise Problem(f"imports: {path} holds no tarball and no JSON file; put fio's results there")
-            found.update(files)
-    for path in sorted(found):
+            paths.update(files)
+    for path in sorted(paths):
         if _ODD.search(str(path)):
             raise Problem(f"imports: {tarballs.shown(str(path))} has a brace or a control character in it; rename it")
-    return sorted(found)
+    return sorted(paths)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ def gather(imports: Iterable[dict], say: Callable[[str], None]) -> tuple[list[Ba
     left_out: list[dict] = []
     holders: dict[str, int] = {}
     for tree in _trees(imports, say):
-        found = False
+        any_read = False
         for facts in tree.read.batteries():
-            found = True
+            any_read = True
             marks = frozenset(facts.pop("marks").values())
             source = tree.place(facts.pop("folder"))
             battery = Battery(facts, _json(facts.pop("histograms")), source, tree.entry, marks)
@@ -144,35 +144,35 @@ def gather(imports: Iterable[dict], say: Callable[[str], None]) -> tuple[list[Ba
             if other.source != kept[at].source:
                 left_out.append({"file": other.source, "reason": _twice(kept[at], other)})
         left_out += tree.read.left_out
-        if not found and not tree.read.left_out:
+        if not any_read and not tree.read.left_out:
             left_out.append({"file": tree.source, "reason": "holds no results of fio"})
     return kept, left_out
 
 
 def _twice(kept: Battery, other: Battery) -> str:
     more = len(other.marks - kept.marks)
-    told = f"holds {len(other.marks & kept.marks)} jobs that {kept.source} holds too: they are taken once"
-    return f"{told}, and {more} more, which are not taken" if more else told
+    note = f"holds {len(other.marks & kept.marks)} jobs that {kept.source} holds too: they are taken once"
+    return f"{note}, and {more} more, which are not taken" if more else note
 
 
-def records(batteries: list[Battery], known: dict[str, str], run_name: str) -> list[dict]:
+def records(batteries: list[Battery], job_files: dict[str, str], run_name: str) -> list[dict]:
     """Return a record for each battery, without histograms and the measuring code.
 
     Args:
         batteries: see `gather`.
-        known: name -> text of job files.
+        job_files: their text by name.
         run_name: the run that they become part of.
     """
-    jobs = fio.names([battery.facts["job_options"] for battery in batteries], known)
+    jobs = fio.names([battery.facts["job_options"] for battery in batteries], job_files)
     repeats: dict[tuple[str, ...], int] = {}
-    found: dict[int, dict] = {}
+    by_number: dict[int, dict] = {}
     times = [(str(battery.facts["started_utc"] or ""), number) for number, battery in enumerate(batteries)]
     for _, number in sorted(times):
         levels = _levels(batteries[number], jobs[number])
         key = tuple(levels.values())
         repeats[key] = repeats.get(key, 0) + 1
-        found[number] = _record(batteries[number], levels, repeats[key], run_name)
-    return [found[number] for number in range(len(batteries))]
+        by_number[number] = _record(batteries[number], levels, repeats[key], run_name)
+    return [by_number[number] for number in range(len(batteries))]
 
 
 def _levels(battery: Battery, job: str) -> dict[str, str]:
@@ -187,18 +187,18 @@ def _levels(battery: Battery, job: str) -> dict[str, str]:
     }
 
 
-def _background(told: dict) -> str:
+def _background(facts: dict) -> str:
     """Return the level of the background load by battery.txt: none, same or other volume, else the load's name."""
-    job, folders = str(told.get("background", "unknown")), [told.get("directory"), told.get("background_directory")]
+    job, folders = str(facts.get("background", "unknown")), [facts.get("directory"), facts.get("background_directory")]
     if job in ("none", "unknown") or not all(folders):
         return job
     return "same" if folders[0] == folders[1] else "other"
 
 
 def _record(battery: Battery, levels: dict[str, str], repeat: int, run_name: str) -> dict:
-    facts, told = battery.facts, battery.facts["facts"]
+    facts, battery_facts = battery.facts, battery.facts["facts"]
     samples = [row | {"layout": levels["store"]} for row in facts["samples"]]
-    work = {"jobs_asked": told.get("jobs", len(samples)), "jobs_done": len(samples)}
+    work = {"jobs_asked": battery_facts.get("jobs", len(samples)), "jobs_done": len(samples)}
     work |= {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
     reasons = study.STUDY.faults({"faults": facts["faults"], "work": work}, {})
     volume = battery.entry.get("volume")
@@ -216,13 +216,13 @@ def _record(battery: Battery, levels: dict[str, str], repeat: int, run_name: str
         "ended_utc": facts["ended_utc"],
         "fio": facts["fio"],
         "job_options": facts["job_options"],
-        "battery": {key: facts[key] for key in ("battery", "cluster", "host", "pause_s")} | told,
+        "battery": {key: facts[key] for key in ("battery", "cluster", "host", "pause_s")} | battery_facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
         "background": facts["background"],
         "work": work,
         "seconds": {"total": None if last["started_s"] is None else last["started_s"] + last["runtime_s"]},
         "samples": samples,
-        "host": {"node": facts["host"]} | {key: told.get(name) for key, name in _HOST.items()},
+        "host": {"node": facts["host"]} | {key: battery_facts.get(name) for key, name in _HOST.items()},
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
         "valid": not reasons,
         "reasons": reasons,
@@ -252,7 +252,7 @@ class _Source:
 
 def _trees(imports: Iterable[dict], say: Callable[[str], None]) -> Iterator[_Source]:
     """Yield each tarball, each folder, and each folder of single files that imports name."""
-    told = _Told(say)
+    progress = _Progress(say)
     for entry in imports:
         single: dict[Path, list[Path]] = {}
         for place in _places(entry["from"]):
@@ -260,70 +260,70 @@ def _trees(imports: Iterable[dict], say: Callable[[str], None]) -> Iterator[_Sou
                 single.setdefault(place.parent, []).append(place)
                 continue
             inside = [path for path in fio.walk(place) if _may_matter(path.name)]
-            yield from _read(place, inside, entry, told)
+            yield from _read(place, inside, entry, progress)
         for folder, paths in single.items():
-            yield from _read(folder, paths, entry, told)
-    told.end()
+            yield from _read(folder, paths, entry, progress)
+    progress.end()
 
 
-def _read(folder: Path, paths: list[Path], entry: dict, told: "_Told") -> Iterator[_Source]:
+def _read(folder: Path, paths: list[Path], entry: dict, progress: "_Progress") -> Iterator[_Source]:
     """Yield the tarballs among files of a folder, and the others together."""
     place = tarballs.shown(str(folder))
     loose = fio.Tree(tarballs.shown(folder.resolve().name), f"{place}/")
     for path in paths:
         if tarballs.is_tarball(path.name):
-            yield _Source(tarballs.shown(str(path)), entry, _unpacked(path, told), True)
+            yield _Source(tarballs.shown(str(path)), entry, _unpacked(path, progress), True)
             continue
         name = tarballs.shown(path.relative_to(folder).as_posix())
         if fio.wanted(name):
             loose.add_file(name, path)
         else:
             loose.leave_out(name, "is neither a tarball nor a JSON file")
-        told.one()
+        progress.count()
     if loose.files or loose.left_out:
         yield _Source(place, entry, loose, False)
 
 
-def _unpacked(path: Path, told: "_Told") -> fio.Tree:
+def _unpacked(path: Path, progress: "_Progress") -> fio.Tree:
     """Return the tree in a tarball; of one that is refused nothing is taken."""
     source = tarballs.shown(str(path))
     tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
     try:
         for name, data in tarballs.contents(path, fio.wanted, tarballs.Limits(file_bytes=fio.FILE_BYTES)):
             tree.add(name, data)
-            told.one()
+            progress.count()
     except Problem as problem:
         tree = fio.Tree("")
         tree.left_out.append({"file": source, "reason": str(problem)})
     return tree
 
 
-class _Told:
+class _Progress:
     """Says now and then how many files have been read."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._count = say, 0
 
-    def one(self) -> None:
+    def count(self) -> None:
         self._count += 1
-        if self._count % _TELL_EVERY == 0:
+        if self._count % _SAY_EVERY == 0:
             self._say(f"{self._count:,} files read")
 
     def end(self) -> None:
         self._say(f"{self._count:,} files read, all")
 
 
-def _places(told: str) -> list[Path]:
+def _places(pattern: str) -> list[Path]:
     """Return what `from` names: a file or a folder, else all that matches it as a pattern."""
     try:
-        named = [Path(told)] if Path(told).exists() else sorted(map(Path, glob.glob(told, recursive=True)))
+        named = [Path(pattern)] if Path(pattern).exists() else sorted(map(Path, glob.glob(pattern, recursive=True)))
     except OSError as error:
-        raise Problem(f"imports: {tarballs.shown(told)}: {error.strerror}") from error
-    found = [path for path in named if path.is_file() or path.is_dir()]
-    if not found:
-        what = "nothing matches" if glob.has_magic(told) else "there is no file or folder"
-        raise Problem(f"imports: {what} {told}")
-    return found
+        raise Problem(f"imports: {tarballs.shown(pattern)}: {error.strerror}") from error
+    paths = [path for path in named if path.is_file() or path.is_dir()]
+    if not paths:
+        what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"
+        raise Problem(f"imports: {what} {pattern}")
+    return paths
 
 
 def _may_matter(name: str) -> bool:

@@ -47,10 +47,10 @@ def volume_id(place: Path | str) -> str:
         serial = (disk / "device/serial").read_text(encoding="utf-8").strip()
     except OSError:
         serial = ""
-    found = re.fullmatch(r"vol-?([0-9a-f]{8,17})", serial)
-    if not found:
+    match = re.fullmatch(r"vol-?([0-9a-f]{8,17})", serial)
+    if not match:
         raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
-    return f"vol-{found[1]}"
+    return f"vol-{match[1]}"
 
 
 def _disk(place: Path) -> Path:
@@ -93,12 +93,12 @@ def _described(volume: str) -> dict:
             raise Problem("the instance's metadata do not say in which region it is")
         limits = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries={"total_max_attempts": 2})
         answer = session.client("ec2", region_name=region, config=limits).describe_volumes(VolumeIds=[volume])
-        told = answer["Volumes"][0]
+        volume_facts = answer["Volumes"][0]
     except (BotoCoreError, ClientError, LookupError) as error:
         raise Problem(f"EC2 does not describe {volume}: {' '.join(str(error).split())}") from error
     return {
-        "type": told["VolumeType"],
-        "size_gib": told["Size"],
-        "iops": told.get("Iops"),
-        "throughput_mib_s": told.get("Throughput"),
+        "type": volume_facts["VolumeType"],
+        "size_gib": volume_facts["Size"],
+        "iops": volume_facts.get("Iops"),
+        "throughput_mib_s": volume_facts.get("Throughput"),
     }

@@ -30,24 +30,24 @@ class Limit(NamedTuple):
     operation: str = ""
 
 
-def read(asked: Sequence[str | dict]) -> list[Limit]:
+def read(entries: Sequence[str | dict]) -> list[Limit]:
     """Return the limits of a configuration: names of config/facts/limits.yaml, or mappings of name, p99_ms and source.
 
     Raises:
         Problem: a name that is not there, or a limit without a name or a height.
     """
-    known = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
-    found = []
-    for one in asked:
-        if isinstance(one, str) and one not in known:
-            raise Problem(f"limits: {one!r} is not in {LIMITS}: {', '.join(known)}")
-        told = {"name": one, **known[one]} if isinstance(one, str) else one
+    documented = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+    limits = []
+    for one in entries:
+        if isinstance(one, str) and one not in documented:
+            raise Problem(f"limits: {one!r} is not in {LIMITS}: {', '.join(documented)}")
+        entry = {"name": one, **documented[one]} if isinstance(one, str) else one
         try:
-            source = " ".join(told.get("source", "").split())
-            found.append(Limit(told["name"], float(told["p99_ms"]), source, told.get("operation", "")))
+            source = " ".join(entry.get("source", "").split())
+            limits.append(Limit(entry["name"], float(entry["p99_ms"]), source, entry.get("operation", "")))
         except (KeyError, TypeError, ValueError) as error:
             raise Problem(f"limits: {one!r} is no limit; write {{name: mine, p99_ms: 5, source: …}}") from error
-    return found
+    return limits
 
 
 def p99(jobs: pd.DataFrame, seed: int = 1) -> histograms.Percentile:
@@ -55,11 +55,11 @@ def p99(jobs: pd.DataFrame, seed: int = 1) -> histograms.Percentile:
     return percentiles(jobs, [_P], seed).get(_P, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
 
 
-def judge(found: histograms.Percentile, limit_ms: float) -> str:
+def judge(estimate: histograms.Percentile, limit_ms: float) -> str:
     """Return `meets` if the interval lies below the limit, `misses` if at it or above, else `undecided`."""
-    if found.high < limit_ms:
+    if estimate.high < limit_ms:
         return "meets"
-    return "misses" if found.low >= limit_ms else "undecided"
+    return "misses" if estimate.low >= limit_ms else "undecided"
 
 
 def verdicts(
@@ -81,12 +81,12 @@ def verdicts(
     """
     short = _short(jobs)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
-    found = [p99(part, seed) for part in parts]
-    whole = p99(jobs, seed) if len(parts) != 1 else found[0]
+    estimates = [p99(part, seed) for part in parts]
+    whole = p99(jobs, seed) if len(parts) != 1 else estimates[0]
     rows = []
     for limit in limits:
         words, doubts = [], []
-        for part, one in zip(parts, found, strict=True):
+        for part, one in zip(parts, estimates, strict=True):
             word = judge(one, limit.ms)
             doubt = f"the files lay in memory ({memory}), on no volume" if memory else ""
             doubt = doubt or (short[int(part["repeat"].iloc[0])] if word == "meets" else "")
@@ -94,34 +94,34 @@ def verdicts(
             doubts.append(doubt)
         head = {"limit": limit.name, "metric": METRIC, "limit_ms": limit.ms, "source": limit.source}
         rows.append({**head, "segment": "all", **_figures(jobs, whole, limit), **_whole(jobs, parts, words)})
-        for number, (part, one, word, doubt) in enumerate(zip(parts, found, words, doubts, strict=True), 1):
-            told = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, one, limit, word, doubt)}
-            rows.append({**head, "segment": str(number), **_figures(part, one, limit), **told})
+        for number, (part, one, word, doubt) in enumerate(zip(parts, estimates, words, doubts, strict=True), 1):
+            judgement = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, one, limit, word, doubt)}
+            rows.append({**head, "segment": str(number), **_figures(part, one, limit), **judgement})
     return rows
 
 
 def _short(jobs: pd.DataFrame) -> dict[int, str]:
     """Why a battery is too short to meet a limit, by its repeat; "" where it is not, or its time is not known."""
-    found = {}
+    reasons = {}
     for repeat, own in jobs.groupby("repeat"):
         seconds = float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
         few = len(own) < LEAST_JOBS or seconds < LEAST_S
         time = "" if math.isnan(seconds) else f" in {seconds:.0f} s"
         count = f"{len(own)} job{'s' * (len(own) > 1)}{time}"
-        found[int(repeat)] = f"{count} is too short a battery to meet a limit" if few else ""
-    return found
+        reasons[int(repeat)] = f"{count} is too short a battery to meet a limit" if few else ""
+    return reasons
 
 
-def _figures(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit) -> dict:
+def _figures(jobs: pd.DataFrame, estimate: histograms.Percentile, limit: Limit) -> dict:
     return {
         "repeat": int(jobs["repeat"].iloc[0]) if jobs["repeat"].nunique() == 1 else None,
         "first_job": jobs["job_Id"].iloc[0] if len(jobs) else "",
         "last_job": jobs["job_Id"].iloc[-1] if len(jobs) else "",
         "jobs": len(jobs),
         "jobs_over": int((jobs[_COLUMN] >= limit.ms).sum()),
-        "value_ms": found.value,
-        "low_ms": found.low,
-        "high_ms": found.high,
+        "value_ms": estimate.value,
+        "low_ms": estimate.low,
+        "high_ms": estimate.high,
     }
 
 
@@ -141,16 +141,16 @@ def _whole(jobs: pd.DataFrame, parts: list[pd.DataFrame], words: list[str]) -> d
     return {"verdict": word, "kept_s": kept_s, "reason": reason + (derived if kept else "")}
 
 
-def _reason(jobs: pd.DataFrame, found: histograms.Percentile, limit: Limit, word: str, doubt: str) -> str:
-    if found.reason:
-        return found.reason
-    told = (
+def _reason(jobs: pd.DataFrame, estimate: histograms.Percentile, limit: Limit, word: str, doubt: str) -> str:
+    if estimate.reason:
+        return estimate.reason
+    bound = (
         doubt
         or {
-            "meets": f"at most {found.high:.3g} ms",
-            "misses": f"at least {found.low:.3g} ms",
+            "meets": f"at most {estimate.high:.3g} ms",
+            "misses": f"at least {estimate.low:.3g} ms",
             "undecided": f"{limit.ms:g} ms lies in the interval",
         }[word]
     )
     few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < resampling.LEAST else ""
-    return told + (few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge")
+    return bound + (few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge")

@@ -43,25 +43,25 @@ def measure(step: Step) -> dict:
     _run(command)
     seconds = time.monotonic() - began
     step.close_window()
-    found = fio.read_battery(next(Path(step.job["scratch"]).iterdir()))
-    for row in found["samples"]:
+    results = fio.read_battery(next(Path(step.job["scratch"]).iterdir()))
+    for row in results["samples"]:
         row["layout"] = settings["cell"]["store"]
     return {
-        "samples": found["samples"],
-        "histograms": found["histograms"],
-        "fio": found["fio"],
-        "job_options": found["job_options"],
-        "battery": found["facts"] | {"memory": host.in_memory(place_of(store, step.job["run"]))},
-        "background": found["background"],
+        "samples": results["samples"],
+        "histograms": results["histograms"],
+        "fio": results["fio"],
+        "job_options": results["job_options"],
+        "battery": results["facts"] | {"memory": host.in_memory(place_of(store, step.job["run"]))},
+        "background": results["background"],
         "volume": volume,
         "work": {
             "jobs_asked": settings["jobs"],
-            "jobs_done": int(found["facts"]["jobs_done"]),
-            "read_bytes": sum(row["read_bytes"] for row in found["samples"]),
-            "write_bytes": sum(row["write_bytes"] for row in found["samples"]),
+            "jobs_done": int(results["facts"]["jobs_done"]),
+            "read_bytes": sum(row["read_bytes"] for row in results["samples"]),
+            "write_bytes": sum(row["write_bytes"] for row in results["samples"]),
         },
         "seconds": {"total": seconds},
-        "faults": [*found["faults"], *_faults(found, settings)],
+        "faults": [*results["faults"], *_faults(results, settings)],
         "modules": [_BATTERY],
     }
 
@@ -79,10 +79,10 @@ def volume_of(store: dict, run_name: str) -> dict:
     Raises:
         Problem: the configuration says that the cloud knows, and it does not.
     """
-    told = store.get("volume", {})
-    if told == "instance":
+    volume = store.get("volume", {})
+    if volume == "instance":
         return instance_volume.volume_of(place_of(store, run_name))
-    return {**told, "source": "the configuration"} if told else {}
+    return {**volume, "source": "the configuration"} if volume else {}
 
 
 def confirm(job: dict, volume: dict) -> None:
@@ -161,13 +161,13 @@ def _run(command: list[str]) -> None:
         raise Problem(words.strip().removeprefix("problem: ") or f"the battery ended with status {status}")
 
 
-def _faults(found: dict, settings: dict) -> list[str]:
+def _faults(results: dict, settings: dict) -> list[str]:
     """Return what is not as asked beside what the reader of results has found (METHOD 10)."""
-    faults = [f"{one['file']} {one['reason']}" for one in found["left_out"]]
-    asked = fio_jobs.options(settings["job"]["text"])
-    if found["samples"] and not fio_options.same(asked, found["job_options"]):
+    faults = [f"{one['file']} {one['reason']}" for one in results["left_out"]]
+    options = fio_jobs.options(settings["job"]["text"])
+    if results["samples"] and not fio_options.same(options, results["job_options"]):
         faults.append("fio's output has other options than the job file")
-    if settings["background"] and not found["background"]:
+    if settings["background"] and not results["background"]:
         faults.append("the background load left no results")
     return faults
 

@@ -76,9 +76,9 @@ class Series:
     def operation(self) -> str:
         """The operation whose latency the series is about (`fio.operation_of`, of all jobs together)."""
         rows = [row for battery in self.good for row in battery.rows]
-        asked = ("sync_N", "sync_lat_mean_ms", "read_ios", "write_ios")
-        told = {name: [value for row in rows if (value := _number(row, name)) is not None] for name in asked}
-        return operation_of({name: sum(values) if values else None for name, values in told.items()}) if rows else ""
+        names = ("sync_N", "sync_lat_mean_ms", "read_ios", "write_ios")
+        counts = {name: [value for row in rows if (value := _number(row, name)) is not None] for name in names}
+        return operation_of({name: sum(values) if values else None for name, values in counts.items()}) if rows else ""
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -118,16 +118,16 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     of_cells: dict[str, list[Battery]] = defaultdict(list)
     for one in kept:
         of_cells[one.cell].append(_measured(one))
-    found: dict[tuple, Series] = {}
+    by_levels: dict[tuple, Series] = {}
     for row in matrix[matrix["twin_of"] == ""].to_dict("records"):
         levels = _levels(row)
-        found[levels] = Series(row["cell"], levels, tuple(of_cells[row["cell"]]))
+        by_levels[levels] = Series(row["cell"], levels, tuple(of_cells[row["cell"]]))
     for battery in _batteries(imported):
-        known = found.get(battery.levels, Series(battery.cell, battery.levels, ()))
-        taken = [one.repeat for one in known.batteries]
+        earlier = by_levels.get(battery.levels, Series(battery.cell, battery.levels, ()))
+        taken = [one.repeat for one in earlier.batteries]
         battery = replace(battery, repeat=max(taken) + 1) if battery.repeat in taken else battery
-        found[battery.levels] = replace(known, batteries=(*known.batteries, battery))
-    return [_with_volume(series, stores) for series in found.values()]
+        by_levels[battery.levels] = replace(earlier, batteries=(*earlier.batteries, battery))
+    return [_with_volume(series, stores) for series in by_levels.values()]
 
 
 def imported(path: Path) -> dict:
@@ -166,23 +166,23 @@ def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
     return bins if bins and all(one is not None for one in bins) else None
 
 
-def percentiles(jobs: pd.DataFrame, asked: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
+def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
     """Return percentiles of jobs together, by p: merged from their bins, or bounds of their own where one has none.
 
     Without bins there are those that the samples have; a refused one is NaN with its reason.
     """
     if merged := histograms_of(jobs):
-        return dict(zip(asked, histograms.percentiles(merged, asked, seed), strict=True))
+        return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
     n = float(jobs["N"].astype(float).sum(skipna=False)) if len(jobs) else math.nan
-    found = {}
-    for p in asked:
+    estimates = {}
+    for p in ps:
         own = jobs[f"p{p:g}_ms"] if f"p{p:g}_ms" in jobs else pd.Series(dtype=float)
         if own.notna().any():
             reason = histograms.refusal(n, p)
-            found[p] = (
+            estimates[p] = (
                 histograms.Percentile(*[math.nan] * 3, n, reason) if reason else histograms.bounds(own)._replace(n=n)
             )
-    return found
+    return estimates
 
 
 def _levels(row: Mapping[str, str]) -> tuple[str, str, str, str]:
@@ -214,11 +214,11 @@ def _batteries(imported: dict) -> Iterable[Battery]:
             yield _unreadable("", (name, "", "", ""), 1, problem)
 
 
-def _with_arrays(found: dict) -> dict:
+def _with_arrays(values: dict) -> dict:
     """A JSON object; one that maps operations to lists of bins is turned into arrays."""
-    if found and found.keys() <= set(OPERATIONS) and all(isinstance(bins, list) for bins in found.values()):
-        return {name: np.asarray(bins, dtype=float) for name, bins in found.items()}
-    return found
+    if values and values.keys() <= set(OPERATIONS) and all(isinstance(bins, list) for bins in values.values()):
+        return {name: np.asarray(bins, dtype=float) for name, bins in values.items()}
+    return values
 
 
 def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat: int, where: str) -> Battery:
@@ -249,12 +249,12 @@ def _histograms(by_job: dict, where: str) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
     try:
         arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
-        bins = [one for found in arrays.values() for one in found.values() if len(one)]
+        bins = [one for operations in arrays.values() for one in operations.values() if len(one)]
         if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
             raise ValueError
         return {
-            job: {name: bins / (_NS, 1) for name, bins in found.items() if len(bins) and bins[:, 1].sum()}
-            for job, found in arrays.items()
+            job: {name: bins / (_NS, 1) for name, bins in operations.items() if len(bins) and bins[:, 1].sum()}
+            for job, operations in arrays.items()
         }
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise Problem(f"{where}: its histograms are not pairs of a latency and a count, both at least 0") from error
@@ -270,8 +270,8 @@ def _with_volume(series: Series, stores: dict) -> Series:
 def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     derived = _derived(battery.options)
     rows = [(row, battery.histograms.get(str(row.get("job_Id")), {}).get(operation)) for row in battery.rows]
-    found = [_job(row, bins, operation, derived) for row, bins in rows if not row.get("error")]
-    jobs = pd.DataFrame([job for job in found if not math.isnan(job["mean_ms"])], columns=[*_COLUMNS])
+    jobs_read = [_job(row, bins, operation, derived) for row, bins in rows if not row.get("error")]
+    jobs = pd.DataFrame([job for job in jobs_read if not math.isnan(job["mean_ms"])], columns=[*_COLUMNS])
     jobs["number"] = jobs["number"].astype(float).fillna(pd.Series(np.arange(1.0, len(jobs) + 1)))
     jobs = jobs.assign(repeat=battery.repeat, number=jobs["number"].astype(int), job_Id=jobs["job_Id"].astype(str))
     return _timed(jobs.sort_values("number", kind="stable", ignore_index=True), battery.pause_s)

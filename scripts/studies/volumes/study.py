@@ -35,10 +35,10 @@ class Volumes(Study):
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
         section = self.section(config)
-        known = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+        documented = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
         for number, limit in enumerate(section["limits"]):
-            if isinstance(limit, str) and limit not in known:
-                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(known)}"
+            if isinstance(limit, str) and limit not in documented:
+                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(documented)}"
         types = yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))["types"]
         named = [(f"stores.{name}.volume", store.get("volume")) for name, store in config["stores"].items()]
         named += [
@@ -107,8 +107,8 @@ class Volumes(Study):
         """Return samples, cells, verdicts, segments, percentiles, comparisons, credits and collapses."""
         from scripts.studies.volumes import series, tables
 
-        found = series.read(matrix, kept, imported, config["stores"])
-        return tables.build(found, config | self.section(config))
+        measured = series.read(matrix, kept, imported, config["stores"])
+        return tables.build(measured, config | self.section(config))
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
         """Return the job files by name, what is said about each battery, and the files that were not imported."""

@@ -57,20 +57,20 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
             compared with the first.
     """
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
-    asked = limits.read(settings["limits"])
+    judged_limits = limits.read(settings["limits"])
     parts = {one.levels: _segments(one, equivalence, seed) for one in series}
     shown = _with_hosts_together(series)
     quantiles = {one.levels: percentiles(one.jobs, CURVE, seed) for one in shown}
     modelled = credits.histories(series, parts)
     rows = {
         "cells": [_cell(one, quantiles[one.levels], seed) for one in shown],
-        "verdicts": [row for one in series for row in _verdicts(one, parts[one.levels], asked, seed)],
+        "verdicts": [row for one in series for row in _verdicts(one, parts[one.levels], judged_limits, seed)],
         "segments": [row for one in series for row in _segment_rows(one, parts[one.levels])],
         "percentiles": [row for one in shown for row in _curve(one, quantiles[one.levels])],
         "credits": [row for one in modelled for row in _credit_rows(one)],
         "collapses": [_collapse(one) for one in modelled],
     }
-    tables = {name: pd.DataFrame(found, columns=[*COLUMNS[name]]) for name, found in rows.items()}
+    tables = {name: pd.DataFrame(table_rows, columns=[*COLUMNS[name]]) for name, table_rows in rows.items()}
     # Nobody has to know the names of imported volumes to see them compared.
     first = [{"factor": "store", "baseline": one.levels[0]} for one in series[:1]]
     compared = compare.comparisons(series, parts, settings["compare"] or first, equivalence, seed)
@@ -108,34 +108,34 @@ def _with_hosts_together(series: Sequence[Series]) -> list[Series]:
     return shown
 
 
-def _segments(one: Series, equivalence: float, seed: int) -> list[changes.Segment]:
+def _segments(series: Series, equivalence: float, seed: int) -> list[changes.Segment]:
     """The segments of each battery, one battery after the other; places are those in the series' jobs."""
-    found = []
-    for _, jobs in one.jobs.groupby("repeat", sort=False):
-        values = jobs[_level_of(one)].to_numpy(float)
+    segments = []
+    for _, jobs in series.jobs.groupby("repeat", sort=False):
+        values = jobs[_level_of(series)].to_numpy(float)
         begin = int(jobs.index[0])
-        found += [
+        segments += [
             part._replace(first=part.first + begin, last=part.last + begin)
             for part in changes.segments(values, equivalence, seed)
         ]
-    return found
+    return segments
 
 
-def _level_of(one: Series) -> str:
+def _level_of(series: Series) -> str:
     """What changes are looked for in: p99, or the mean where a job has no p99."""
-    return "p99_ms" if one.jobs["p99_ms"].notna().all() else "mean_ms"
+    return "p99_ms" if series.jobs["p99_ms"].notna().all() else "mean_ms"
 
 
-def _cell(one: Series, quantiles: dict[float, histograms.Percentile], seed: int) -> dict:
-    jobs, volume = one.jobs, credits.describe(one.volume)
-    wrong = [battery for battery in one.batteries if not battery.ok]
+def _cell(series: Series, quantiles: dict[float, histograms.Percentile], seed: int) -> dict:
+    jobs, volume = series.jobs, credits.describe(series.volume)
+    wrong = [battery for battery in series.batteries if not battery.ok]
     failed = sum(battery.status != "done" for battery in wrong)
     row = {
-        "cell": one.cell,
-        **one.head,
-        "operation": one.operation,
+        "cell": series.cell,
+        **series.head,
+        "operation": series.operation,
         "jobs": len(jobs),
-        "n": len(one.good),
+        "n": len(series.good),
         "failed": failed,
         "invalid": len(wrong) - failed,
         "edited": sum(battery.edited for battery in wrong),
@@ -151,13 +151,13 @@ def _cell(one: Series, quantiles: dict[float, histograms.Percentile], seed: int)
 
 def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], seed: int) -> dict:
     numbers = jobs.drop(columns=["job_Id", "bins"]).astype(float)
-    known = numbers["N"].notna().all()
-    weights = numbers["N"] if known else pd.Series(1.0, index=jobs.index)
+    counted_all = numbers["N"].notna().all()
+    weights = numbers["N"] if counted_all else pd.Series(1.0, index=jobs.index)
     mean = resampling.total_over_total(numbers["mean_ms"] * weights, weights, seed)
-    row = {"N": int(weights.sum()) if known else math.nan, "interval": _interval(jobs)}
+    row = {"N": int(weights.sum()) if counted_all else math.nan, "interval": _interval(jobs)}
     for p in PERCENTILES:
-        found = quantiles.get(p, histograms.Percentile(*[math.nan] * 4))
-        row |= {f"p{p:g}_ms": found.value, f"p{p:g}_ms_low": found.low, f"p{p:g}_ms_high": found.high}
+        estimate = quantiles.get(p, histograms.Percentile(*[math.nan] * 4))
+        row |= {f"p{p:g}_ms": estimate.value, f"p{p:g}_ms_low": estimate.low, f"p{p:g}_ms_high": estimate.high}
     counted = numbers[numbers["device_writes"].notna()]
     return row | {
         "max_ms": numbers["max_ms"].max(),
@@ -181,18 +181,18 @@ def _interval(jobs: pd.DataFrame) -> str:
 
 
 def _note(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], volume: str) -> str:
-    told = [volume]
+    notes = [volume]
     if len(jobs):
         if not histograms_of(jobs):
-            told.append("without bins there is no merged percentile: medians of the jobs' own, between their bounds")
+            notes.append("without bins there is no merged percentile: medians of the jobs' own, between their bounds")
         if jobs["N"].isna().any():
-            told.append("N is not known: the mean weighs all jobs alike")
+            notes.append("N is not known: the mean weighs all jobs alike")
         elif not jobs["counted"].all():
-            told.append("N, times and rates are derived from the job's options and mean latencies")
+            notes.append("N, times and rates are derived from the job's options and mean latencies")
         if len(jobs) < resampling.LEAST:
-            told.append(f"{len(jobs)} jobs are too few to resample")
-        told += [quantiles[p].reason for p in PERCENTILES if p in quantiles]
-    return "; ".join(filter(None, told))
+            notes.append(f"{len(jobs)} jobs are too few to resample")
+        notes += [quantiles[p].reason for p in PERCENTILES if p in quantiles]
+    return "; ".join(filter(None, notes))
 
 
 def _reasons(wrong: Sequence[Battery]) -> str:
@@ -200,17 +200,19 @@ def _reasons(wrong: Sequence[Battery]) -> str:
     return "; ".join(dict.fromkeys(" ".join(reason.split()) for battery in wrong for reason in battery.reasons))
 
 
-def _verdicts(one: Series, segments: list[changes.Segment], asked: list[limits.Limit], seed: int) -> list[dict]:
+def _verdicts(
+    series: Series, segments: list[changes.Segment], judged_limits: list[limits.Limit], seed: int
+) -> list[dict]:
     # A limit of fsync says nothing about reads.
-    own = [limit for limit in asked if not limit.operation or one.operation in ("", limit.operation)]
-    found = limits.verdicts(one.jobs, segments, own, seed, one.memory)
-    return [{**one.head, "operation": one.operation, **row} for row in found]
+    own = [limit for limit in judged_limits if not limit.operation or series.operation in ("", limit.operation)]
+    rows = limits.verdicts(series.jobs, segments, own, seed, series.memory)
+    return [{**series.head, "operation": series.operation, **row} for row in rows]
 
 
-def _segment_rows(one: Series, segments: list[changes.Segment]) -> list[dict]:
+def _segment_rows(series: Series, segments: list[changes.Segment]) -> list[dict]:
     rows = []
     for number, part in enumerate(segments, 1):
-        jobs = one.jobs.iloc[part.first : part.last]
+        jobs = series.jobs.iloc[part.first : part.last]
         row = {
             "segment": number,
             "repeat": jobs["repeat"].iloc[0],
@@ -220,23 +222,23 @@ def _segment_rows(one: Series, segments: list[changes.Segment]) -> list[dict]:
         row |= {f"{end}_job": jobs["job_Id"].iloc[place] for end, place in (("first", 0), ("last", -1))}
         row |= {f"{end}_number": jobs["number"].iloc[place] for end, place in (("first", 0), ("last", -1))}
         row |= {"jump": part.jump, "jump_low": part.low, "jump_high": part.high}
-        battery = int((one.jobs["repeat"] == row["repeat"]).sum())
+        battery = int((series.jobs["repeat"] == row["repeat"]).sum())
         few = f"{battery} jobs are too few to look for changes" if battery < changes.MIN_SERIES else ""
-        mean = "" if _level_of(one) == "p99_ms" else "changes of the mean, as a job has no p99"
-        rows.append({**one.head, "operation": one.operation, **row, "note": few or mean})
+        mean = "" if _level_of(series) == "p99_ms" else "changes of the mean, as a job has no p99"
+        rows.append({**series.head, "operation": series.operation, **row, "note": few or mean})
     return rows
 
 
-def _curve(one: Series, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
+def _curve(series: Series, quantiles: dict[float, histograms.Percentile]) -> list[dict]:
     """The percentiles that are not refused, then the largest latency as the 100th."""
-    head = {**one.head, "operation": one.operation}
+    head = {**series.head, "operation": series.operation}
     rows = [
-        {**head, "percentile": p, "ms": found.value, "low": found.low, "high": found.high, "N": found.n}
-        for p, found in quantiles.items()
-        if math.isfinite(found.value)
+        {**head, "percentile": p, "ms": estimate.value, "low": estimate.low, "high": estimate.high, "N": estimate.n}
+        for p, estimate in quantiles.items()
+        if math.isfinite(estimate.value)
     ]
     n = next((row["N"] for row in rows), math.nan)
-    largest = one.jobs["max_ms"].max() if len(one.jobs) else math.nan
+    largest = series.jobs["max_ms"].max() if len(series.jobs) else math.nan
     return rows + ([{**head, "percentile": 100, "ms": largest, "N": n}] if math.isfinite(largest) else [])
 
 
@@ -285,17 +287,17 @@ def _collapse_text(history: credits.History, row: dict) -> str:
     name = volume.type if math.isnan(volume.size_gib) else f"{volume.size_gib:g} GiB {volume.type}"
     seen = f"a collapse was seen at job {row['observed_number']}" if row["observed_job"] else "no collapse was seen"
     if math.isnan(volume.credits):
-        told = volume.note or f"a {name} volume has no credits that could run out"
-        return f"{told}; {seen}"
+        ending = volume.note or f"a {name} volume has no credits that could run out"
+        return f"{ending}; {seen}"
     if not history.spent:
         unknown = "the volume's size" if math.isnan(volume.baseline_iops) else "what the jobs asked for, or when,"
         return f"the credits of a {name} volume cannot be modelled, as {unknown} is not known; {seen}"
     left = history.spent[-1].end / 1e6
-    told = (
+    ending = (
         f"run out in job {row['predicted_number']}"
         if row["predicted_job"]
         else f"last longer than these jobs ({left:.1f} million are left)"
     )
     start = "what the battery before has left" if history.carried else "a full bucket"
-    each = f"{history.each.value:.2f} I/Os of the device a write: {history.each.source}"
-    return f"by the model the credits of a {name} volume {told}; {seen} (from {start}; {each})"
+    each = f"{history.each.value:.2f} device I/Os per write: {history.each.source}"
+    return f"by the model the credits of a {name} volume {ending}; {seen} (from {start}; {each})"

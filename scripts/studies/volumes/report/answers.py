@@ -115,7 +115,7 @@ def _credit_sentence(row: dict, predicted: str, seen: str) -> str:
     lasting = f"last until {bold(predicted)}" if predicted else "outlast these jobs"
     each = f"{prose.number(row['ios_per_write'])}, {row['ios_per_write_source']}"
     against = _against(row, predicted, seen)
-    return f"by the model its burst credits {lasting}{against}. I/Os of the device a write: {each}"
+    return f"by the model its burst credits {lasting}{against}. Device I/Os per write: {each}"
 
 
 def _against(row: dict, predicted: str, seen: str) -> str:

@@ -18,7 +18,7 @@ NOT_APPLICABLE = {
     "9, checksum": "fio writes values of its own making; jobs, bytes and operations done are compared with those asked",
     "11, requests": "a file system counts no requests; what the device did is shown where the kernel tells",
     "13, the harness's own cost": "fio starts its own clock; nothing of the workflow runs between its operations",
-    "17, comparisons of blocks": "there are no blocks: jobs of two series are compared, by the method that stands "
+    "17, comparisons of blocks": "there are no blocks: jobs of two series are compared, by the method given "
     "beside each comparison",
 }
 
@@ -66,8 +66,8 @@ def method(results: Results) -> list[str]:
         "order, each as it is, none left out as an outlier.",
         "Latencies are those that fio measured around each operation. Percentiles of several jobs come from their "
         "merged histograms, never from averaged percentiles, and are refused where fewer than 10 operations lie above "
-        "them. 95 % intervals come from resampling whole jobs. Rates are all operations or bytes by all time.",
-        "A limit is met if the whole interval of the percentile lies below it, missed if above it, else undecided. "
+        "them. 95 % CI come from resampling whole jobs. Rates are all operations or bytes divided by all time.",
+        "A limit is met if the 95 % CI of the percentile lies below it, missed if above it, else undecided. "
         "A series is judged segment by segment: it meets a limit if every segment does, and misses it if any does.",
         "Segments are found by a search for changes in the level of the jobs' p99; a jump is the ratio of the medians "
         "of the jobs on both sides.",
@@ -91,7 +91,7 @@ def limits(results: Results) -> list[str]:
         )
     lines.append(
         "fio counts latencies in buckets about 0.8 % wide, and a percentile is a bucket's value: a difference of that "
-        "size is none, and a percentile can exceed the maximum."
+        "size means nothing, and a percentile can exceed the maximum."
     )
     lines += [*_without_bins(results), *_without_times(results), *_of_hosts(results), *_of_imports(results)]
     lines.append(
@@ -109,7 +109,7 @@ def _without_bins(results: Results) -> list[str]:
     who = "No series has" if len(lacking) == len(results.series) else f"{len(lacking)} series came without"
     return [
         f"{who} histograms (fio's json+): the p99 of several jobs together is not known. What stands for it is the "
-        "median of the jobs' own, in brackets the least and the greatest of them; limits are judged by these."
+        "median of the jobs' own, in brackets the smallest and the largest of them; limits are judged by these."
     ]
 
 

@@ -34,7 +34,7 @@ def comparisons(results: Results) -> Figure:
     panels = [_panel(group, results) for group in pairs[:PANELS]]
     percent = judgement.equivalence(results.facts)
     caption = (
-        "Difference of the contender from the baseline with its 95 % interval (right: in numbers). A higher latency is "
+        "Difference of the contender from the baseline with its 95 % CI (right: in numbers). A higher latency is "
         f"worse, a higher rate better. Shaded: ±{percent:g} %, which counts as the same. The axis is one of ratios: "
         "+100 % and -50 % are equally far from none."
         + (

@@ -40,7 +40,7 @@ def percentiles(results: Results) -> Figure:
         return Figure("percentiles", title, NO_BINS, (), pd.DataFrame())
     lacking = [series for series in results.series if not results.has_bins(series)]
     caption = (
-        "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles with their 95 % intervals "
+        "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles with their 95 % CI "
         "from merged histograms; a percentile with fewer than 10 operations above it is refused. Dashed: the limits."
         + (f" {len(lacking)} series without histograms have no curve." if lacking else "")
     )

@@ -80,7 +80,7 @@ def differences(results: Results) -> Table:
     for column in ("verdict", "method"):
         if column in found:
             frame[column] = found[column]
-    return Table("differences", "Difference of the contender from the baseline, with its 95 % interval.", frame)
+    return Table("differences", "Difference of the contender from the baseline, with its 95 % CI.", frame)
 
 
 def _verdict(row: dict) -> str:

@@ -42,17 +42,17 @@ def summary(results: Results) -> Table:
     for metric in SUMMED:
         frame[f"{metric} / ms"] = [_with_interval(row, metric) for row in cells.to_dict("records")]
     rest = {"interval": "intervals from", "max_ms": "max / ms", "stddev_ms": "stddev / ms", "iops": "operations/s"}
-    rest |= {"mib_s": "MiB/s", "device_writes_per_write": "device writes a write"}
+    rest |= {"mib_s": "MiB/s", "device_writes_per_write": "device writes per write"}
     for column, name in rest.items():
         frame[name] = cells.get(column)
     frame = without_empty(frame)
     formats = dict.fromkeys(rest.values(), prose.number) | {"intervals from": str}
     formats |= dict.fromkeys(("jobs", "N"), "{:,.0f}".format)
     caption = (
-        "All jobs of a series together: percentiles of merged histograms with 95 % intervals, refused (empty) where "
-        "fewer than 10 operations lie above; operations and bytes by time over all jobs. Intervals from bounds of the "
-        "jobs: without histograms the median of the jobs' own percentiles, with the least and the greatest. Device "
-        "writes a write: write I/Os that the device completed for each write of fio."
+        "All jobs of a series together: percentiles of merged histograms with 95 % CI, refused (empty) where "
+        "fewer than 10 operations lie above; operations and bytes divided by time over all jobs. Intervals from bounds "
+        "of the jobs: without histograms the median of the jobs' own percentiles, with the smallest and the largest. "
+        "Device writes per write: write I/Os that the device completed for each write of fio."
     )
     return Table("series", caption, frame, formats)
 

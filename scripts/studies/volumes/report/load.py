@@ -99,7 +99,7 @@ def table(results: Results) -> Table:
     two = "{:.2f}".format
     return Table(
         "load-correlations",
-        "Spearman's rank correlation of the load average before a job with the job's p99, with its 95 % interval, and "
+        "Spearman's rank correlation of the load average before a job with the job's p99, with its 95 % CI, and "
         "the processor time that the hypervisor took.",
         frame,
         {column: two for column in frame if column not in ("series", "jobs")},

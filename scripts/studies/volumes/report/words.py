@@ -16,7 +16,7 @@ BACKGROUNDS = {
     "unknown": "",
 }
 BACKGROUND_LABELS = {"none": "alone", "same": "load on the same volume", "other": "load on another volume"}
-METRIC_NAMES = {"max": "maximum", "stddev": "standard deviation", "iops": "operations a second", "mib_s": "MiB/s"}
+METRIC_NAMES = {"max": "maximum", "stddev": "standard deviation", "iops": "IOPS", "mib_s": "MiB/s"}
 NAMED = 6  # volumes that a sentence names
 LIMIT_OWNERS = {"etcd": "etcd's", "openshift": "OpenShift's"}
 
