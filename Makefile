@@ -47,7 +47,7 @@ again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
 	@test -n "$$CELL" || { echo "Say which: make again CELL=<beginning of a name that make plan lists>"; exit 2; }
 	@$(LAUNCH) --again="$$CELL"
 
-export: setup ## all that a run observed as one long table, Parquet and CSV: results/<run>/export/
+export: setup ## write every observation of a run as one long table, Parquet and CSV: results/<run>/export/
 	@.venv/bin/python -sE -m scripts.export $(CONFIGFILE) --run="$$RUN"
 
 test: setup ## lint, format, and all tests on real servers; FAST=1: those that start no process, in 90 seconds

@@ -29,9 +29,9 @@ def main(argv: list[str] | None = None) -> int:
         by_reason["; ".join(failed[path])].append(path)
     attempt = move_aside(arguments.results, failed)
     many = len(failed) - len(skipped)
-    told = f"{many} step{'s' * (many != 1)} failed"
-    told += f", and {len(skipped)} that need {'it' if many == 1 else 'them'} were skipped" if skipped else ""
-    lines = [f"{told}; the report shows the rest: {arguments.reports}/index.html"]
+    outcome = f"{many} step{'s' * (many != 1)} failed"
+    outcome += f", and {len(skipped)} that need {'it' if many == 1 else 'them'} were skipped" if skipped else ""
+    lines = [f"{outcome}; the report shows the rest: {arguments.reports}/index.html"]
     for reason, paths in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         lines += [f"  {reason}", f"    {paths[0]}{more}"]

@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         table.to_parquet(part, index=False)
     with replacing(folder / f"{name}.csv") as part:
         table.to_csv(part, index=False, lineterminator="\n")
-    told = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
-    print(f"{folder}/{name}.parquet and .csv: {told}; docs/results.md says how to read them")
+    summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
+    print(f"{folder}/{name}.parquet and .csv: {summary}; docs/results.md says how to read them")
     return 0
 
 
@@ -77,8 +77,8 @@ def observations(results: Path) -> pd.DataFrame:
 @cache
 def unit_of(part: str, metric: str) -> str:
     """Return the unit of a metric, which its part of the record or its name says; "1" of counts and shares."""
-    found = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
-    return "s" if part == "seconds" else next(found, "1")
+    units = (unit for pattern, unit in _UNITS.items() if re.search(pattern, metric))
+    return "s" if part == "seconds" else next(units, "1")
 
 
 def _kept(results: Path, study: str) -> Iterator[records.Kept]:
@@ -92,26 +92,26 @@ def _kept(results: Path, study: str) -> Iterator[records.Kept]:
                 yield records.Kept(record["name"], record["cell"], record["repeat"], path, record)
 
 
-def _about(study: str, one: records.Kept) -> dict[str, Any]:
+def _about(study: str, kept: records.Kept) -> dict[str, Any]:
     """Return what holds for all observations of a record: its place, whether it counts, and the circumstances."""
-    record = one.record or {"status": "failed"}
-    reasons = records.faults(record) if one.record else [one.problem]
+    record = kept.record or {"status": "failed"}
+    reasons = records.faults(record) if kept.record else [kept.problem]
     texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
     settings = {key: value for key, value in (record.get("settings") or {}).items() if key not in ("study", "cell")}
     flat = {part: (record.get(part) or {}).items() for part in _CIRCUMSTANCES}
     flat = {part: {key: value for key, value in items if not isinstance(value, dict)} for part, items in flat.items()}
-    place = {"cell": one.cell, **_levels(study, one), "repeat": one.repeat}
-    told = {"valid": not reasons, "reasons": "; ".join(map(str, reasons))}
-    return texts | place | told | dict(_leaves({"settings": settings, **flat}, "_"))
+    place = {"cell": kept.cell, **_levels(study, kept), "repeat": kept.repeat}
+    verdict = {"valid": not reasons, "reasons": "; ".join(map(str, reasons))}
+    return texts | place | verdict | dict(_leaves({"settings": settings, **flat}, "_"))
 
 
-def _levels(study: str, one: records.Kept) -> dict[str, str | int | None]:
+def _levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
     """Return the levels of a record, counts as numbers; one such as "2x" is what it was on that machine."""
-    in_force = (one.record or {}).get("effective") or {}
+    in_force = (kept.record or {}).get("effective") or {}
     counts = {name for name, factor in configuration.factors(study).items() if _is_count(factor["items"])}
     return {
         name: level if name not in counts else int(level) if level.isdecimal() else in_force.get(name)
-        for name, level in one.levels.items()
+        for name, level in kept.levels.items()
     }
 
 

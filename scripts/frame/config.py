@@ -156,8 +156,8 @@ def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
 def _addresses(store: dict, rules: dict) -> list[str]:
     """Return the keys of a store that hold an address: those for which the schema says where credentials stand."""
     variants = rules["properties"]["stores"]["additionalProperties"]["oneOf"]
-    known = next(one["properties"] for one in variants if one["properties"]["kind"]["const"] == store["kind"])
-    return [key for key in store if "x-credentials" in _follow(known[key], rules)]
+    keys = next(one["properties"] for one in variants if one["properties"]["kind"]["const"] == store["kind"])
+    return [key for key in store if "x-credentials" in _follow(keys[key], rules)]
 
 
 def _has_host_and_port(address: str) -> bool:

@@ -57,9 +57,11 @@ def attempts(facts: dict) -> Table:
     """Return earlier attempts that failed and were repeated."""
     rows = []
     for attempt in facts.get("failed_attempts") or []:
-        told = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
-        reasons = told.get("reasons") or []
-        shown = {key: value for key, value in told.items() if isinstance(value, (str, int, float)) and key != "reasons"}
+        details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
+        reasons = details.get("reasons") or []
+        shown = {
+            key: value for key, value in details.items() if isinstance(value, (str, int, float)) and key != "reasons"
+        }
         rows.append({**shown, "reasons": "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)})
     return Table("failed-attempts", "Earlier attempts that failed; each was measured again.", pd.DataFrame(rows))
 

@@ -20,11 +20,11 @@ WORTHWHILE, MOST_REPEATS = 1.1, 40
 REASONS = 3
 
 
-def headline(results: Results, found: list[Finding], secondary: list[Finding]) -> str:
+def headline(results: Results, findings: list[Finding], secondary: list[Finding]) -> str:
     """Return one bold sentence that answers the study's question with its figures."""
     if results.measured.empty:
         return bold(_nothing_measured(results.cells))
-    own = [finding for finding in found if finding.factor == results.report.headline]
+    own = [finding for finding in findings if finding.factor == results.report.headline]
     if results.verdicts.empty:
         return bold(
             "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged."
@@ -35,7 +35,7 @@ def headline(results: Results, found: list[Finding], secondary: list[Finding]) -
     if not decided:
         return bold(_undecided_headline(own, results))
     where = max(dict.fromkeys(finding.where for finding in decided), key=lambda place: _weight(decided, place))
-    here = sorted((finding for finding in decided if finding.where == where), key=lambda one: -one.size)
+    here = sorted((finding for finding in decided if finding.where == where), key=lambda finding: -finding.size)
     new, old = sides(here[0].rows.iloc[0], results)
     texts = [_clause(finding, old if not number else "", results) for number, finding in enumerate(here[:3])]
     text = (
@@ -49,13 +49,13 @@ def headline(results: Results, found: list[Finding], secondary: list[Finding]) -
         if one.factor == results.report.headline and one.where == where and one.verdict != "same"
     ]
     if beyond:
-        strongest = max(beyond, key=lambda one: (len(one.rows), one.size))
+        strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
         effect = names.effect(
             strongest.rows["ratio"], strongest.rows["ratio_low"].min(), strongest.rows["ratio_high"].max()
         )
-        told = [results.names.within(factor, levels) for factor, levels in strongest.conditions.items()]
+        conditions = [results.names.within(factor, levels) for factor, levels in strongest.conditions.items()]
         spent_to = results.report.metric(strongest.metric).spent_to
-        text += f"; it {effect.text} to {spent_to}" + (f" {', '.join(told)}" if told else "")
+        text += f"; it {effect.text} to {spent_to}" + (f" {', '.join(conditions)}" if conditions else "")
     rest = sum(len(one.rows) for one in own if not one.decided)
     if rest:
         text += f"; {prose.count(rest, 'comparison')} stayed undecided"
@@ -69,16 +69,16 @@ def _nothing_measured(cells: pd.DataFrame) -> str:
     return f"Nothing was measured, {prose.count(len(cells), 'cell')} failed or broke a rule of measuring{why}."
 
 
-def _weight(found: list[Finding], place: str) -> int:
-    return sum(len(finding.rows) for finding in found if finding.where == place)
+def _weight(findings: list[Finding], place: str) -> int:
+    return sum(len(finding.rows) for finding in findings if finding.where == place)
 
 
 def _clause(finding: Finding, old: str, results: Results) -> str:
     rows = finding.rows
     effect = names.effect(rows["ratio"], rows["ratio_low"].min(), rows["ratio_high"].max())
     than = f" {effect.than} {old}" if old else ""
-    told = [results.names.within(factor, levels) for factor, levels in finding.conditions.items()]
-    return f"{effect.text}{than}" + (f" {', '.join(told)}" if told else "")
+    conditions = [results.names.within(factor, levels) for factor, levels in finding.conditions.items()]
+    return f"{effect.text}{than}" + (f" {', '.join(conditions)}" if conditions else "")
 
 
 def _undecided_headline(own: list[Finding], results: Results) -> str:
@@ -95,11 +95,11 @@ def _undecided_headline(own: list[Finding], results: Results) -> str:
     return f"Nothing was decided between {new} and {old}{least}."
 
 
-def reasons(results: Results, found: list[Finding]) -> list[str]:
+def reasons(results: Results, findings: list[Finding]) -> list[str]:
     """Return why the largest effects are as they are: requests and bytes, which repeat exactly, where they differ."""
     cells = results.cells.set_index("cell")
     lines = []
-    for finding in sorted(found, key=lambda one: -one.size):
+    for finding in sorted(findings, key=lambda finding: -finding.size):
         if finding.verdict in ("faster", "slower") and (text := _moved(finding, cells, results)):
             lines.append(text)
     return lines[:REASONS]
@@ -120,8 +120,8 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
     if (new_requests.to_numpy() == old_requests.to_numpy()).all() and np.allclose(new_moved, old_moved, rtol=0.01):
         return ""
     new, old = sides(finding.rows.iloc[0], results)
-    told = [results.names.within(factor, levels) for factor, levels in finding.conditions.items()]
-    under = f"{', '.join(told)}: " if told else ""
+    conditions = [results.names.within(factor, levels) for factor, levels in finding.conditions.items()]
+    under = f"{', '.join(conditions)}: " if conditions else ""
     return prose.capital(
         f"{under}{new} made {_requests(new_requests)} for {_mib(new_moved)}, "
         f"{old} {_requests(old_requests)} for {_mib(old_moved)}."
@@ -233,8 +233,8 @@ def more_repeats(results: Results) -> list[str]:
     )
     minutes = more * float(cells.sum()) / 60
     about = f", at least {minutes:.0f} min of reading" if minutes >= 1 else ""
-    told = prose.count(len(within), "undecided comparison")
+    many = prose.count(len(within), "undecided comparison")
     return [
-        f"{prose.capital(told)}: {more} more repeats{about} would tell {WORTHWHILE}×; "
+        f"{prose.capital(many)}: {more} more repeats{about} would tell {WORTHWHILE}×; "
         f"raise {code('repeats')} to {repeats} and run again."
     ]

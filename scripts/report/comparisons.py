@@ -157,5 +157,5 @@ def _panel(rows: pd.DataFrame, labels: tuple[str, ...], title: str, axis: str, r
 
 
 def _note(row: pd.Series) -> str:
-    told = ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
-    return f"{row['verdict']} {told}" if told else row["verdict"]
+    ratio = ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
+    return f"{row['verdict']} {ratio}" if ratio else row["verdict"]

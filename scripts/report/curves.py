@@ -15,7 +15,7 @@ from scripts.report.results import Results
 PANELS = 12  # that are drawn; all are in the numbers
 ARMS = 8  # in a panel; more are told apart by panels of their own
 TICKS = 6  # along the x axis of a panel that takes half the page
-WIDE = 4  # times between least and greatest from which on an axis is logarithmic
+WIDE = 4  # ratio of largest to smallest from which on an axis is logarithmic
 INVALID = Look(GREY, "x")
 INTERVAL = "Small marks: each repeat; large mark and bar: their summary and its 95 % CI, from 6 repeats on."
 Arm = tuple[str, Look, pd.DataFrame]
@@ -84,9 +84,9 @@ def speedup(run: Results) -> Figure:
             bases = [common if one else arm.iloc[0] for *_, arm in drawn]
             marks = [_ratio_marks(arm, base, plot) for arm, base in zip(drawn, bases, strict=True)]
             labels = [named] if one else [label for label, *_ in drawn]
-            told = "; ".join(_base(label, base, plot) for label, base in zip(labels, bases, strict=False))
+            named_bases = "; ".join(_base(label, base, plot) for label, base in zip(labels, bases, strict=False))
             against_what = "one base" if one else "own base"
-            heading = f"{_title(levels, plot)}. {prose.capital(against_what)}: {told}"
+            heading = f"{_title(levels, plot)}. {prose.capital(against_what)}: {named_bases}"
             axis = f"Performance ratio, {against_what}"
             panels.append(_axes(heading, axis, marks, group[factor].map(names.amount), plot, rules=(SAME_Y,)))
             tables += [
@@ -124,7 +124,7 @@ def _plot(
     varies = run.varying(cells, [name for name in report.names if name not in (*keys, factor, report.headline)])
     variants = run.names.sorted_rows(cells, varies) if varies else [()]
     groups = [(dict(zip(keys, levels, strict=True)), group) for levels, group in cells.groupby(keys, sort=False)]
-    groups.sort(key=lambda one: [run.names.order(*level) for level in one[0].items()])
+    groups.sort(key=lambda group: [run.names.order(*level) for level in group[0].items()])
     return _Plot(run, factor, value, varies, variants), groups
 
 

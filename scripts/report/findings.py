@@ -111,15 +111,15 @@ def parts(chosen: pd.DataFrame, among: pd.DataFrame, results: Results) -> list[t
         four parts are too many to read: then all of `chosen` comes back in one part, its conditions None.
     """
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
-    found = _named(chosen, among, context)
+    named_parts = _named(chosen, among, context)
     for factors in itertools.chain(*(itertools.combinations(context, count) for count in (1, 2))):
-        if found is not None:
+        if named_parts is not None:
             break
         pieces = [_named(rows, among, context) for _, rows in chosen.groupby(list(factors), sort=False)]
         if all(piece is not None for piece in pieces):
-            found = list(itertools.chain(*pieces))
-    found = [piece for part in found or [] for piece in _close(*part, among, context)]
-    return found if 0 < len(found) <= MOST_PARTS else [(chosen, None)]
+            named_parts = list(itertools.chain(*pieces))
+    named_parts = [piece for part in named_parts or [] for piece in _close(*part, among, context)]
+    return named_parts if 0 < len(named_parts) <= MOST_PARTS else [(chosen, None)]
 
 
 def _named(
@@ -174,8 +174,8 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
     some = ""
     if conditions is None:
         some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)"
-    told = [named.within(factor, levels) for factor, levels in (conditions or {}).items()]
-    text = sentence(rows, steps, ", ".join(filter(None, [*told, some])), results)
+    phrases = [named.within(factor, levels) for factor, levels in (conditions or {}).items()]
+    text = sentence(rows, steps, ", ".join(filter(None, [*phrases, some])), results)
     return Finding(
         where=named.place(head),
         text=text,
@@ -239,8 +239,8 @@ def outcome(rows: pd.DataFrame, new: str, old: str, results: Results, spent_to: 
         case "no evidence":
             return f"{strong('no evidence')} that {pair} differ{in_time}: {_doubt(rows)}" if pair else _unsure(rows)
         case "too few repeats":
-            known = f", ratio {prose.span(rows['ratio'])}" if rows["ratio"].notna().any() else ""
-            return f"{against}{strong('too few repeats')}{known}"
+            ratios = f", ratio {prose.span(rows['ratio'])}" if rows["ratio"].notna().any() else ""
+            return f"{against}{strong('too few repeats')}{ratios}"
         case _:
             notes = dict.fromkeys(part for note in rows["note"] for part in str(note).split("; ") if part)
             return f"{against}{strong('not comparable')}" + (f" ({'; '.join(notes)})" if notes else "")
@@ -293,6 +293,6 @@ def _confirmed(rows: pd.DataFrame, results: Results) -> bool:
 
 def _turns(steps: Steps, results: Results) -> list[tuple[str, str]]:
     """The levels between which the order turns round: the last of one order, the first of the other."""
-    known = [(level, verdict) for level, verdict in steps if verdict in ("faster", "slower")]
-    turned = [(a, b) for (a, before), (b, after) in itertools.pairwise(known) if (before, after) in _TURNED]
+    decided = [(level, verdict) for level, verdict in steps if verdict in ("faster", "slower")]
+    turned = [(a, b) for (a, before), (b, after) in itertools.pairwise(decided) if (before, after) in _TURNED]
     return [(a, results.names.level(results.report.along, b)) for a, b in turned]

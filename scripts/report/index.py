@@ -44,6 +44,6 @@ def _section(page: Page, study: dict) -> None:
         page.image(Path(study["folder"], study["picture"]), study["picture"], study["title"])
     page.text(bullets(study["advice"][:ADVICE]))
     trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study.get(kind)]
-    told = ", ".join([prose.count(study["cells"], "cell"), *trouble])
+    summary = ", ".join([prose.count(study["cells"], "cell"), *trouble])
     name = study["page"]
-    page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {told}")
+    page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")

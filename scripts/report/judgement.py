@@ -33,9 +33,9 @@ def control(verdicts: pd.DataFrame, decides: str = "on the total runtime") -> st
         if len(judged):
             alarms = int(judged["verdict"].isin(("faster", "slower")).sum())
             parts.append(f"{prose.count(alarms, 'false alarm')} out of {len(judged)} {name}")
-    told = prose.listing(parts) if parts else "too few complete blocks to judge any"
+    outcome = prose.listing(parts) if parts else "too few complete blocks to judge any"
     pairs = prose.count(rows["contender"].nunique() if rows["contender"].any() else int(total.sum()), "cell")
-    return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {told}."
+    return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {outcome}."
 
 
 def method(facts: dict) -> list[str]:

@@ -54,13 +54,13 @@ def find(results: Results) -> list[Lead]:
             leads = _along(group, context, some, results)
             same = tuple((lead.levels, lead.of, frozenset(lead.arms), lead.kind, lead.outside) for lead in leads)
             alike.setdefault((group, same), []).append((context, leads))
-    found = []
+    distinct = []
     for parts in alike.values():
         for some in products(parts):
             contexts = tuple(context for context, _ in some)
-            found += [replace(lead, contexts=contexts) for lead in some[0][1]]
+            distinct += [replace(lead, contexts=contexts) for lead in some[0][1]]
     # What says most stands first.
-    return sorted(found, key=lambda lead: (-len(lead.of), order.index(lead.group)))
+    return sorted(distinct, key=lambda lead: (-len(lead.of), order.index(lead.group)))
 
 
 def context_of(results: Results) -> list[str]:
@@ -91,13 +91,13 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold) 
         levels.setdefault(factor, {})[level] = None
     cells = _cells(lead, results)
     states = dict.fromkeys(results.states(cells))
-    told = [results.names.place({"state": " | ".join(states)})]
-    told += [
-        results.names.within(factor, found)
-        for factor, found in levels.items()
-        if factor != "cache" and (len(found) > 1 or any(level and level != usual.get(factor) for level in found))
+    conditions = [results.names.place({"state": " | ".join(states)})]
+    conditions += [
+        results.names.within(factor, among)
+        for factor, among in levels.items()
+        if factor != "cache" and (len(among) > 1 or any(level and level != usual.get(factor) for level in among))
     ]
-    where = ", ".join(filter(None, [lead.group, *told]))
+    where = ", ".join(filter(None, [lead.group, *conditions]))
     value, fastest = results.report.values[0], results.report.contest.fastest
     arms = sorted(lead.arms, key=lambda arm: -cells[cells["arm"] == arm][value.column].max())
     rates = {arm: _values(cells[cells["arm"] == arm], len(lead.contexts), results) for arm in arms}
@@ -120,28 +120,28 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold) 
             return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}."
 
 
-def advice(found: list[Lead], results: Results) -> list[str]:
+def advice(leads: list[Lead], results: Results) -> list[str]:
     """Return who leads in the other contexts and along the sizes, a sentence each."""
-    first = _first(found) or found[:1]
-    told = [in_words(lead, results) for lead in found if lead not in first]
-    return [f"{prose.capital(where)}: {text}" for where, text in told[:ADVICE]]
+    first = _first(leads) or leads[:1]
+    sentences = [in_words(lead, results) for lead in leads if lead not in first]
+    return [f"{prose.capital(where)}: {text}" for where, text in sentences[:ADVICE]]
 
 
-def headline(found: list[Lead], results: Results) -> str:
+def headline(leads: list[Lead], results: Results) -> str:
     """Return who leads in one bold sentence, of each group of arms."""
-    texts = [f"{where}, {text.rstrip('.')}" for where, text in (in_words(lead, results, str) for lead in _first(found))]
+    texts = [f"{where}, {text.rstrip('.')}" for where, text in (in_words(lead, results, str) for lead in _first(leads))]
     if texts:
         return bold(f"{prose.capital('; '.join(texts))}.")
-    undecided = [in_words(lead, results) for lead in found[:1]]
+    undecided = [in_words(lead, results) for lead in leads[:1]]
     nothing = "".join(f" {prose.capital(where)}, {text}" for where, text in undecided)
     if results.verdicts.empty:
         return bold(ABSENT["verdicts"]) + nothing
     return bold("No arm was shown to be the fastest.") + nothing
 
 
-def _first(found: list[Lead]) -> list[Lead]:
+def _first(leads: list[Lead]) -> list[Lead]:
     """The leads that the headline tells: the first that was decided of each group."""
-    decided = [lead for lead in found if lead.kind in ("one", "same")]
+    decided = [lead for lead in leads if lead.kind in ("one", "same")]
     return [next(lead for lead in decided if lead.group == group) for group in {lead.group: None for lead in decided}]
 
 
@@ -174,8 +174,8 @@ def _lead(edges: dict[tuple[str, str], str], cells: pd.DataFrame, arm: Sequence[
     judged = {pair: verdict for pair, verdict in between.items() if verdict in judgement.JUDGED}
     contest = [cell for cell in arms if any(cell in pair for pair in judged)]
     if not contest:
-        known = cells.dropna(subset=[value])
-        most = known.loc[known[value].idxmax()] if len(known) else cells.iloc[0]
+        measured = cells.dropna(subset=[value])
+        most = measured.loc[measured[value].idxmax()] if len(measured) else cells.iloc[0]
         kind = "unjudged" if not between else "apart" if set(between.values()) == {"not comparable"} else "few"
         return Lead("", (), (), (), (tuple(most[list(arm)]),), kind)
     beaten: dict[str, set[str]] = {cell: set() for cell in contest}
@@ -202,8 +202,8 @@ def _edges(cells: pd.DataFrame, context: Context, results: Results) -> dict[tupl
     report = results.report
     rows = rows[rows["metric"] == report.metrics[0].name]
     arm, keys = report.contest.arm, [*report.contest.arm, report.along]
-    found = rows[rows["factor"] == CONTEST][["baseline", "contender", "verdict"]].itertuples(index=False, name=None)
-    edges = {(base, other): verdict for base, other, verdict in found}
+    pairs = rows[rows["factor"] == CONTEST][["baseline", "contender", "verdict"]].itertuples(index=False, name=None)
+    edges = {(base, other): verdict for base, other, verdict in pairs}
     named = dict(zip(cells[keys].itertuples(index=False, name=None), cells["cell"], strict=True))
     inside = (rows[[factor for factor, _ in context]] == [level for _, level in context]).all(axis=1)
     compared = rows[rows["factor"].isin(arm) & inside]
@@ -230,7 +230,7 @@ def _arm(arm: Arm, results: Results) -> str:
 
 
 def _values(cells: pd.DataFrame, contexts: int, results: Results) -> str:
-    """The value at the least and at the greatest of the levels; of several contexts the least and the most."""
+    """The value at the smallest and at the largest level; of several contexts their range."""
     value, along = results.report.values[0], results.report.along
     ends = [value.column, f"{value.column}_low", f"{value.column}_high"]
     if contexts > 1:

@@ -169,8 +169,8 @@ def conditions(run: Results) -> Table:
         "cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is flagged, not removed.",
         (*CONDITIONS, *run.report.effective),
     )
-    known = {one.title for one in (*CONDITIONS[1:], *run.report.effective)} & set(shown.frame)
-    return shown if known else Table("conditions", "", pd.DataFrame())
+    filled = {one.title for one in (*CONDITIONS[1:], *run.report.effective)} & set(shown.frame)
+    return shown if filled else Table("conditions", "", pd.DataFrame())
 
 
 def share_of_harness(cells: pd.DataFrame) -> pd.Series:

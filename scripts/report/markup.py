@@ -149,8 +149,8 @@ def _one_line(text: str) -> str:
     return " ".join(str(text).split())
 
 
-def _as_html(found: re.Match) -> str:
-    match found.lastgroup, found[found.lastgroup]:
+def _as_html(token: re.Match) -> str:
+    match token.lastgroup, token[token.lastgroup]:
         case "bold", _:
             return "<strong>"
         case "plain", _:
@@ -158,13 +158,13 @@ def _as_html(found: re.Match) -> str:
         case "code", text:
             return f"<code>{escape(text, quote=False)}</code>"
         case "link", text:
-            return f'<a href="{quote(found["path"])}">{html_line(text)}</a>'
+            return f'<a href="{quote(token["path"])}">{html_line(text)}</a>'
         case _, sign:
             return escape(sign)
 
 
-def _as_markdown(found: re.Match) -> str:
-    match found.lastgroup, found[found.lastgroup]:
+def _as_markdown(token: re.Match) -> str:
+    match token.lastgroup, token[token.lastgroup]:
         case "bold" | "plain", _:
             return "**"
         case "code", text:
@@ -172,7 +172,7 @@ def _as_markdown(found: re.Match) -> str:
             around = f"{ticks} " if "`" in text else ticks
             return f"{around}{text}{around[::-1]}"
         case "link", text:
-            return f"[{_LABEL.sub(_as_markdown, text)}]({quote(found['path'])})"
+            return f"[{_LABEL.sub(_as_markdown, text)}]({quote(token['path'])})"
         case "entity", sign:
             return _ENTITIES[sign]
         case "number", digits:

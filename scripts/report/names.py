@@ -174,8 +174,8 @@ class Names:
             named, state = "from memory (page cache)", ""
         else:
             named = f"from {self.store(store)}" if store else ""
-        told = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
-        return ", ".join(filter(None, [named, driver, told]))
+        state_phrase = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
+        return ", ".join(filter(None, [named, driver, state_phrase]))
 
     def order(self, factor: str, level: str) -> tuple:
         """Return a sort key of a level: as declared, numbers and sizes by amount, words by name."""
@@ -187,8 +187,8 @@ class Names:
 
     def sorted_rows(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
         """Return the combinations of levels that occur in `table`, in order."""
-        found = set(table[factors].itertuples(index=False, name=None))
-        return sorted(found, key=lambda row: [self.order(*pair) for pair in zip(factors, row, strict=True)])
+        combinations = set(table[factors].itertuples(index=False, name=None))
+        return sorted(combinations, key=lambda row: [self.order(*pair) for pair in zip(factors, row, strict=True)])
 
     def _bare(self, factor: Factor, level: str) -> str:
         if factor.name == "store":

@@ -98,9 +98,9 @@ def _papermill(notebook: Path, parameters: dict, work: Path):
     from nbconvert.filters import strip_ansi
     from traitlets.config import Config
 
-    known = papermill.inspect_notebook(str(notebook))
-    if unknown := sorted(parameters.keys() - known.keys()):
-        raise Problem(f"{notebook}: unknown parameter {unknown[0]}; known: {', '.join(known)}")
+    declared = papermill.inspect_notebook(str(notebook))
+    if unknown := sorted(parameters.keys() - declared.keys()):
+        raise Problem(f"{notebook}: unknown parameter {unknown[0]}; known: {', '.join(declared)}")
     try:
         return papermill.execute_notebook(
             str(notebook),

@@ -168,8 +168,8 @@ class Page:
     def _path(self, name: str, suffix: str) -> Path:
         """Where a file lies, seen from the page; names of jobs from elsewhere are parts of some names."""
         clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
-        told = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-        return Path(self.files.name, f"{told}.{suffix}")
+        stem = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return Path(self.files.name, f"{stem}.{suffix}")
 
 
 def _show(**forms: str) -> None:
@@ -192,8 +192,8 @@ def _numeric(texts: pd.DataFrame, table: Table) -> set[str]:
     """Return the columns of numbers, and those whose texts are a number with its interval."""
 
     def is_number(column: str) -> bool:
-        found = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
-        with_intervals = all(found) and any(match[1] for match in found)
+        matches = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
+        with_intervals = all(matches) and any(match[1] for match in matches)
         return pd.api.types.is_numeric_dtype(table.frame[column]) or with_intervals
 
     return {column for column in texts if is_number(column)}

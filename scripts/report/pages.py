@@ -18,10 +18,10 @@ UNDECIDED = 4
 
 def opening(page: Page, run: Results) -> None:
     """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations."""
-    found, secondary = of_run(run)
+    primary, secondary = of_run(run)
     leads = leaders.find(run) if run.report.contest else []
-    headline = leaders.headline(leads, run) if leads else answer.headline(run, found, secondary)
-    reasons = answer.reasons(run, found)
+    headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
+    reasons = answer.reasons(run, primary)
     advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
     picture, rest = comparisons.deciding(run)
     beside = {"Why": reasons, "What to do next": advice}
@@ -43,13 +43,13 @@ def first_screen(
     cells: pd.DataFrame,
 ) -> None:
     """Show run, question, answer and picture with what stands beside it, and leave them for the index."""
-    asked, source = facts.get("question", ""), source_line(facts)
-    page.text(account.not_provided(facts), paragraph(source), quotation(asked), paragraph(headline))
+    question, source = facts.get("question", ""), source_line(facts)
+    page.text(account.not_provided(facts), paragraph(source), quotation(question), paragraph(headline))
     page.lead(picture, beside)
     counts = {kind: int(cells[kind].sum()) for kind in ("failed", "invalid")}
     shown = f"{page.files.name}/{picture.name}.svg" if picture.panels else ""
     page.answers(
-        {"study": study, "title": title, "question": asked, "run": facts.get("run", ""), "source": source}
+        {"study": study, "title": title, "question": question, "run": facts.get("run", ""), "source": source}
         | {"headline": headline, "picture": shown, "advice": beside.get("What to do next", []), "cells": len(cells)}
         | counts
     )
@@ -73,16 +73,18 @@ def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
 
 def further(page: Page, run: Results, limits: list[str]) -> None:
     """Show what else was found, what was not decided, and what these data cannot say."""
-    found, secondary = of_run(run)
+    primary, secondary = of_run(run)
     own = run.report.headline
-    decided = sorted((one for one in found if one.decided), key=lambda one: (one.factor != own, -one.size))
-    undecided = [one for one in found if not one.decided]
+    decided = sorted(
+        (one for one in primary if one.decided), key=lambda finding: (finding.factor != own, -finding.size)
+    )
+    undecided = [one for one in primary if not one.decided]
     where = source(run)
     page.text(unless_noted(run))
     _list(page, "Findings", decided, FURTHER, where)
     if secondary:
         with page.fold("Where the differences arise: parts of a run, each judged by itself"):
-            _show(page, sorted(secondary, key=lambda one: (one.factor != own, -one.size)), where)
+            _show(page, sorted(secondary, key=lambda finding: (finding.factor != own, -finding.size)), where)
     _list(page, "Not decided", undecided, UNDECIDED, where)
     page.section("What these data cannot say", bullets(limits))
     page.text(judgement.control(run.verdicts))
@@ -90,30 +92,30 @@ def further(page: Page, run: Results, limits: list[str]) -> None:
 
 def unless_noted(run: Results) -> str:
     """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
-    told = []
+    levels = []
     compared = {run.report.headline, run.report.along, *(run.verdicts["factor"] if len(run.verdicts) else ())}
     for factor in run.report.factors:
         usual = run.usual.get(factor.name)
         if usual and not factor.place and not factor.given and factor.name not in compared:
-            told.append(run.names.subject(factor.name, usual))
-    return f"Unless noted: {', '.join(told)}." if told else ""
+            levels.append(run.names.subject(factor.name, usual))
+    return f"Unless noted: {', '.join(levels)}." if levels else ""
 
 
-def _list(page: Page, title: str, found: list[Finding], most: int, where: str) -> None:
-    if found:
+def _list(page: Page, title: str, group: list[Finding], most: int, where: str) -> None:
+    if group:
         page.text(heading(3, title))
-    _show(page, found[:most], where)
-    if len(found) > most:
-        with page.fold(f"{len(found) - most} more"):
-            _show(page, found[most:], where)
+    _show(page, group[:most], where)
+    if len(group) > most:
+        with page.fold(f"{len(group) - most} more"):
+            _show(page, group[most:], where)
 
 
-def _show(page: Page, found: list[Finding], where: str) -> None:
+def _show(page: Page, group: list[Finding], where: str) -> None:
     """Show findings, those of one place under its name."""
-    for place in dict.fromkeys(one.where for one in found):
+    for place in dict.fromkeys(one.where for one in group):
         if place:
             page.text(f"{prose.capital(place)}:")
-        page.findings([(one.key, prose.capital(one.text)) for one in found if one.where == place], f"{place}; {where}")
+        page.findings([(one.key, prose.capital(one.text)) for one in group if one.where == place], f"{place}; {where}")
 
 
 def source_line(facts: dict) -> str:
@@ -124,13 +126,13 @@ def source_line(facts: dict) -> str:
     measured = {name for part in _mappings(facts) for name in part.get("library", [])}
     libraries = [one for name, one in (facts.get("libraries") or {}).items() if name in measured and one]
     versions = list(dict.fromkeys(f"HDF5 {one['hdf5']}" for one in libraries if one.get("hdf5")))
-    told = [
+    parts = [
         f"Run {facts['run']}" if facts.get("run") else "",
         prose.listing(days) if days else "",
         ", ".join(filter(None, [machine.get("cpu", ""), cores])),
         prose.listing(versions) if versions else "",
     ]
-    return " · ".join(filter(None, told))
+    return " · ".join(filter(None, parts))
 
 
 def _mappings(facts: dict) -> list[dict]:

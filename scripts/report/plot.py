@@ -161,7 +161,7 @@ class Panel:
         """Return the rules that are named at the top; names that are near each other get lines of text of their own."""
         low, high = self.x_range()
         ends: list[float] = []
-        found = []
+        events = []
         for rule in sorted((rule for rule in self.rules if rule.axis == "x"), key=lambda rule: rule.at):
             width = LETTER * (len(rule.label) + 1)
             start = _share(rule.at, low, high, self.x_log)
@@ -170,8 +170,8 @@ class Panel:
             tier = next((tier for tier, end in enumerate(ends) if end <= start), len(ends)) if rule.label else -1
             if rule.label:
                 ends[tier : tier + 1] = [start + width]
-            found.append(Event(rule, tier, before))
-        return found
+            events.append(Event(rule, tier, before))
+        return events
 
     def name_height(self, tier: int) -> float:
         """Return the y at which the names of events of one line of text stand."""
@@ -180,14 +180,14 @@ class Panel:
 
     def _values(self, axis: str) -> np.ndarray:
         frames = [frame for mark in self.marks for frame in (mark.points, mark.samples)]
-        found = [frame[name] for frame in frames for name in (axis, f"{axis}_low", f"{axis}_high") if name in frame]
+        columns = [frame[name] for frame in frames for name in (axis, f"{axis}_low", f"{axis}_high") if name in frame]
         if axis == "x":
-            found += [box.table[name] for box in self.boxes for name in ("min", "max")]
-            found += [bar.table[name] for bar in self.bars for name in ("left", "right")]
-        found.append(pd.Series([rule.at for rule in self.rules if rule.axis == axis], dtype=float))
+            columns += [box.table[name] for box in self.boxes for name in ("min", "max")]
+            columns += [bar.table[name] for bar in self.bars for name in ("left", "right")]
+        columns.append(pd.Series([rule.at for rule in self.rules if rule.axis == axis], dtype=float))
         if self.band and axis == "x":
-            found.append(pd.Series(self.band))
-        values = np.concatenate([np.asarray(column, float) for column in found]) if found else np.array([])
+            columns.append(pd.Series(self.band))
+        values = np.concatenate([np.asarray(column, float) for column in columns]) if columns else np.array([])
         return values[np.isfinite(values)]
 
 

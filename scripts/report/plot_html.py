@@ -136,10 +136,10 @@ def _bars(bars: Bars) -> Iterator[hv.Element]:
 def _boxes(boxes: Boxes) -> Iterator[hv.Element]:
     table, label, colour = boxes.table, boxes.label, boxes.look.colour
     ends = table.assign(level=table["y"], bottom=table["y"] - 0.3, top=table["y"] + 0.3, middle=table["median"])
-    told = ["median", "low", "high", "min", "max", "count"]
-    tips = [("median", "@median"), ("middle half", "@left to @right"), ("least, greatest", "@min, @max")]
+    shown = ["median", "low", "high", "min", "max", "count"]
+    tips = [("median", "@median"), ("middle half", "@left to @right"), ("smallest, largest", "@min, @max")]
     yield _styled(
-        hv.Rectangles(ends, ["q1", "bottom", "q3", "top"], told, label=label),
+        hv.Rectangles(ends, ["q1", "bottom", "q3", "top"], shown, label=label),
         fill_color=colour,
         fill_alpha=0.35,
         line_color=colour,
@@ -171,8 +171,8 @@ def _marks(marks: Marks, value: str) -> Iterator[hv.Element]:
         yield _styled(hv.Curve(points, "x", "y", label=label), **line)
     if look.marker:
         more = [column for column in (f"{value}_low", f"{value}_high", "n", "note") if column in points]
-        known = f" [@{value}_low{{0.[0000]}}, @{value}_high{{0.[0000]}}]" if f"{value}_low" in points else ""
-        tip = f"{escape(label)}: {number}{known}{', n = @n' * ('n' in more)}{' (@note)' * ('note' in more)}"
+        interval = f" [@{value}_low{{0.[0000]}}, @{value}_high{{0.[0000]}}]" if f"{value}_low" in points else ""
+        tip = f"{escape(label)}: {number}{interval}{', n = @n' * ('n' in more)}{' (@note)' * ('note' in more)}"
         dot = {"marker": look.marker, "size": marks.size, "line_color": look.colour, "line_width": 1.5}
         dot["fill_color"] = look.colour if look.filled else "white"
         summary = hv.Scatter(points, "x", ["y", *more], label=label)

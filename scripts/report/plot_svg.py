@@ -202,11 +202,11 @@ def _marks(axes, marks: Marks) -> None:
     )
     for axis in ("x", "y"):
         if f"{axis}_low" in points:
-            known = points.dropna(subset=[f"{axis}_low", f"{axis}_high"])
+            bounded = points.dropna(subset=[f"{axis}_low", f"{axis}_high"])
             if axis == "x":
-                axes.hlines(known["y"], known["x_low"], known["x_high"], color=colour, linewidth=1.6)
+                axes.hlines(bounded["y"], bounded["x_low"], bounded["x_high"], color=colour, linewidth=1.6)
             else:
-                axes.vlines(known["x"], known["y_low"], known["y_high"], color=colour, linewidth=1.6)
+                axes.vlines(bounded["x"], bounded["y_low"], bounded["y_high"], color=colour, linewidth=1.6)
     style = marks.look.dash if marks.joined else "none"
     axes.plot(points["x"].astype(float), points["y"].astype(float), linestyle=style, **_shape(marks))
 

@@ -45,12 +45,12 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def outline(found: Iterable[object], otherwise: str) -> str:
+def outline(statements: Iterable[object], otherwise: str) -> str:
     """Return sentences as a list, by what is compared and by place, or `otherwise` where there is none.
 
-    Each of `found` has `factor`, `where` and `text`, as a data class or as a mapping.
+    Each of `statements` has `factor`, `where` and `text`, as a data class or as a mapping.
     """
-    rows = [one if isinstance(one, dict) else asdict(one) for one in found]
+    rows = [one if isinstance(one, dict) else asdict(one) for one in statements]
     blocks = []
     for factor in dict.fromkeys(row["factor"] for row in rows):
         chosen = [row for row in rows if row["factor"] == factor]

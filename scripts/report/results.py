@@ -185,13 +185,13 @@ class Results:
         if rows.empty:
             return rows
         rows = rows[[not self.report.unequal(row) for row in rows.to_dict("records")]].reset_index(drop=True)
-        known = [name for name in self.report.names if name in self.cells]
+        factors = [name for name in self.report.names if name in self.cells]
         cells = self.cells[self.cells["control"] == ""]
-        named = dict(zip(cells[known].itertuples(index=False, name=None), cells["cell"], strict=True))
+        named = dict(zip(cells[factors].itertuples(index=False, name=None), cells["cell"], strict=True))
         states = dict(zip(self.cells["cell"], self.states(self.cells), strict=True))
         for side in ("baseline", "contender"):
             levels = [{**row, row["factor"]: row[side]} for row in rows.to_dict("records")]
-            rows[f"{side}_cell"] = [named.get(tuple(row[name] for name in known), "") for row in levels]
+            rows[f"{side}_cell"] = [named.get(tuple(row[name] for name in factors), "") for row in levels]
         rows["state"] = [
             " | ".join(dict.fromkeys(filter(None, (states.get(a, ""), states.get(b, "")))))
             for a, b in zip(rows["baseline_cell"], rows["contender_cell"], strict=True)
@@ -200,8 +200,8 @@ class Results:
 
     @staticmethod
     def states(cells: pd.DataFrame) -> pd.Series:
-        """Return the state of each cell's page cache as it was found, or what was asked where that is not known."""
-        asked = cells.get("cache", pd.Series("", index=cells.index))
+        """Return the state of each cell's page cache as measured, or as requested where that is unknown."""
+        requested = cells.get("cache", pd.Series("", index=cells.index))
         if "cache_state" not in cells:
-            return asked
-        return cells["cache_state"].where(cells["cache_state"].fillna("") != "", asked)
+            return requested
+        return cells["cache_state"].where(cells["cache_state"].fillna("") != "", requested)

@@ -12,9 +12,9 @@ from scripts.report.declaration import Value
 from scripts.report.plot import Bars, Boxes, Figure, Look, Marks, Panel, time_ticks
 from scripts.report.results import Results
 
-# Rows that a panel bears before it is thinned to the least and the greatest level of the factor that scales.
+# Rows that a panel bears before it is thinned to the smallest and the largest level of the factor that scales.
 MANY_ROWS = 40
-THINNED = " Of more than two levels of {} the least and the greatest are drawn; all are in the numbers."
+THINNED = " Of more than two levels of {} only the smallest and the largest are drawn; all are in the numbers."
 PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."))
 
 
@@ -170,12 +170,12 @@ def _numbers(run: Results, cells: pd.DataFrame, shown: list[Value]) -> pd.DataFr
     ends = [f"{value.column}{end}" for value in shown for end in ("", "_low", "_high")]
     medians = cells.assign(repeat="")[[*columns, "n", *ends]]
     single = run.records[run.records["cell"].isin(cells["cell"])] if len(run.records) else run.records
-    known = [value.column for value in shown if value.column in single]
-    return pd.concat([medians, single[[*columns, "valid", *known]]]) if len(single) else medians
+    drawn = [value.column for value in shown if value.column in single]
+    return pd.concat([medians, single[[*columns, "valid", *drawn]]]) if len(single) else medians
 
 
 def _thin(cells: pd.DataFrame, run: Results) -> tuple[pd.DataFrame, bool]:
-    """Keep the least and the greatest level of the factor that scales in a place whose rows are too many to read."""
+    """Keep the smallest and the largest level of the factor that scales in a place whose rows are too many to read."""
     kept, thinned = [], False
     for _, group in _by_place(cells, run):
         levels = pd.to_numeric(group[run.report.scaling.factor], errors="coerce")

@@ -22,9 +22,9 @@ def where_it_stops(run: Results) -> list[str]:
     for arm in arms.to_dict("records"):
         base = cells.get((*(arm[name] for name in others), str(arm["base"])), float("nan"))
         level = run.names.level(scaling.factor, str(arm["base"]))
-        known = f", {prose.number(base)} {value.unit}" if pd.notna(base) else ""
+        base_value = f", {prose.number(base)} {value.unit}" if pd.notna(base) else ""
         own = records[(records[others] == [arm[name] for name in others]).all(axis=1)]
-        lines.setdefault(_outcome(arm, own, run), []).append(f"{run.names.row(arm, tells)} (base: {level}{known})")
+        lines.setdefault(_outcome(arm, own, run), []).append(f"{run.names.row(arm, tells)} (base: {level}{base_value})")
     return [f"{'; '.join(who)}: {outcome}." for outcome, who in lines.items()]
 
 

@@ -121,15 +121,17 @@ def opened(entry: dict, path: Path | None) -> BinaryIO:
     return objects.stream(entry) if path is None else open(path, "rb")
 
 
-def part_bytes(size: int, most_parts: int, asked: int = 0) -> int:
-    """Return the size of the parts of an object: what is asked, else whole MiB, no more than the store takes of them.
+def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
+    """Return the size of the parts of an object: `requested`, or, if that is 0, the fewest whole MiB that fit.
 
     Raises:
-        Problem: of the size that is asked there would be more.
+        Problem: there would be more parts of the requested size.
     """
-    if asked and asked * most_parts < size:
-        raise Problem(f"{size} bytes in parts of {asked} are more than {most_parts} parts; choose a larger part_size")
-    return asked or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
+    if requested and requested * most_parts < size:
+        raise Problem(
+            f"{size} bytes in parts of {requested} are more than {most_parts} parts; choose a larger part_size"
+        )
+    return requested or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
 
 
 def stored_part_bytes(target: Target, files: Iterable[File]) -> int | None:
@@ -139,9 +141,9 @@ def stored_part_bytes(target: Target, files: Iterable[File]) -> int | None:
 
 
 def _in_parts(target: Target, entry: dict) -> bool:
-    """Return whether an object has the parts that are asked of it, as far as its store tells."""
-    asked = entry.get("part_bytes")
-    return not asked or target.part_bytes(entry["name"]) in (None, min(asked, entry["bytes"]))
+    """Return whether an object has the parts that its manifest requests, as far as its store reports."""
+    requested = entry.get("part_bytes")
+    return not requested or target.part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
 
 
 def _holds(target: Target, entry: dict, say: Say) -> bool:

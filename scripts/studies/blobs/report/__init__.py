@@ -37,9 +37,9 @@ def _each_reads(cell: dict) -> bool:
     return cell["pattern"] not in FROM_ONE
 
 
-def _arm(levels: dict, known: Names) -> str:
+def _arm(levels: dict, names: Names) -> str:
     own = ", own objects" if levels["objects"] == "own" else ""
-    return f"{levels['pattern']}{own} on {known.store(levels['store'])}"
+    return f"{levels['pattern']}{own} on {names.store(levels['store'])}"
 
 
 def _group(cell: dict) -> str:

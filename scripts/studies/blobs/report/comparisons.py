@@ -41,9 +41,9 @@ def everyone(results: Results) -> Figure:
 
 
 def _patterns(results: Results) -> pd.DataFrame:
-    """Every judged pair of patterns that differ in nothing else: those asked for, and those of the contests."""
+    """Every judged pair of patterns that differ in nothing else: those under `compare`, and those of the contests."""
     rows = results.verdicts
-    asked = results.comparisons("total")
+    compared = results.comparisons("total")
     if rows.empty:
         return pd.DataFrame(columns=["baseline", "contender"])
     pairs = rows[rows["factor"] == CONTEST]
@@ -55,7 +55,7 @@ def _patterns(results: Results) -> pd.DataFrame:
     named = {side: table["pattern"].to_numpy()[alone] for side, table in sides.items()}
     states = dict(zip(results.cells["cell"], results.states(results.cells), strict=True))
     pairs = pairs[alone].assign(state=pairs[alone]["baseline"].map(states))
-    return pd.concat([asked[asked["factor"] == "pattern"], pairs.assign(factor="pattern", **named)])
+    return pd.concat([compared[compared["factor"] == "pattern"], pairs.assign(factor="pattern", **named)])
 
 
 def _one_reader(rows: pd.DataFrame) -> np.ndarray:

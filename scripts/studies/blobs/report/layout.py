@@ -42,18 +42,18 @@ def tables(results: Results) -> Iterator[Table]:
 def audit(results: Results) -> Table:
     """Return the printed cells whose bandwidth does not follow from size and latency."""
     processes = processes_of(results.facts)
-    found = printed.disagreeing(results.printed, processes) if results.is_printed else results.printed.iloc[:0]
-    if found.empty:
+    disagreeing = printed.disagreeing(results.printed, processes) if results.is_printed else results.printed.iloc[:0]
+    if disagreeing.empty:
         return Table("audit", "", pd.DataFrame())
-    frame = found[["pattern", "size", "store"]].assign(size=found["size"].map(names.size))
-    frame["latency / s"], frame["bandwidth / MiB/s"] = found["latency"], found["bandwidth"]
-    frame["recomputed / MiB/s"], frame["printed against it / %"] = found["recomputed"], found["percent"]
+    frame = disagreeing[["pattern", "size", "store"]].assign(size=disagreeing["size"].map(names.size))
+    frame["latency / s"], frame["bandwidth / MiB/s"] = disagreeing["latency"], disagreeing["bandwidth"]
+    frame["recomputed / MiB/s"], frame["printed against it / %"] = disagreeing["recomputed"], disagreeing["percent"]
     caption = (
-        f"{len(found)} of {len(results.printed)} printed bandwidths that do not follow from the size and the latency "
-        f"printed beside them ({processes} processes), even if both were rounded."
+        f"{len(disagreeing)} of {len(results.printed)} printed bandwidths that do not follow from the size and the "
+        f"latency printed beside them ({processes} processes), even if both were rounded."
     )
     formats = {"recomputed / MiB/s": "{:.3f}".format, "printed against it / %": "{:+.2f}".format}
-    return Table("audit", caption, frame, formats, numbers=found)
+    return Table("audit", caption, frame, formats, numbers=disagreeing)
 
 
 def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Table:
@@ -61,13 +61,13 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
     keys = [*varies, "size"]
     order = results.names.sorted_rows(cells, keys)
     stores = [store for store in results.cells["store"].unique() if store in set(cells["store"])]
-    found = {(row["store"], *(row[key] for key in keys)): row for row in cells.to_dict("records")}
+    by_place = {(row["store"], *(row[key] for key in keys)): row for row in cells.to_dict("records")}
     frame = pd.DataFrame(
         {_head(key): [_level(key, levels[place]) for levels in order] for place, key in enumerate(keys)}
     )
     over = {}
     for store in stores:
-        own_cells = [found.get((store, *levels)) for levels in order]
+        own_cells = [by_place.get((store, *levels)) for levels in order]
         name = results.names.store(store)
         for head, column, text in (
             (f"{name} latency / s", "latency_s", prose.number),
@@ -87,10 +87,10 @@ def _table(cells: pd.DataFrame, pattern: str, own: bool, results: Results) -> Ta
     )
     title = TITLES[pattern] + (", each of an object of its own" if own else "")
     same = {factor: str(cells[factor].iloc[0]) for factor in ROWS if factor not in varies}
-    told = ", ".join(results.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
+    shared = ", ".join(results.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
     return Table(
         f"table-{pattern}{'-own' if own else ''}",
-        f"{title}: {how}. {prose.capital(told)}{'.' if told else ''}",
+        f"{title}: {how}. {prose.capital(shared)}{'.' if shared else ''}",
         frame,
         over=over,
         meaning="a repeat of the cell broke a rule of measuring",

@@ -66,16 +66,18 @@ def ceiling(run: Results) -> Table:
 
 def memory(run: Results) -> Table:
     """Return how much memory a process took beyond its start, against what an operation may take."""
-    readers = run.readers[run.readers["memory"].map(lambda one: isinstance(one, dict))] if len(run.readers) else None
+    readers = (
+        run.readers[run.readers["memory"].map(lambda facts: isinstance(facts, dict))] if len(run.readers) else None
+    )
     if readers is None or readers.empty:
         return Table("memory", "", pd.DataFrame())
 
     def most(key: str) -> pd.Series:
-        ranks = readers["memory"].map(lambda one: max((rank[key] for rank in one.get("ranks", [])), default=0))
+        ranks = readers["memory"].map(lambda facts: max((rank[key] for rank in facts.get("ranks", [])), default=0))
         return ranks.groupby(readers["cell"]).max() / MIB
 
     allowed, growth = (
-        readers["memory"].map(lambda one, key=key: one[key]) for key in ("allowed_bytes", "growth_bytes")
+        readers["memory"].map(lambda facts, key=key: facts[key]) for key in ("allowed_bytes", "growth_bytes")
     )
     columns = {
         "allowed / MiB": allowed.groupby(readers["cell"]).last() / MIB,

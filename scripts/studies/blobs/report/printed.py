@@ -46,9 +46,9 @@ def read(paths: Iterable[Path]) -> pd.DataFrame:
                 }
                 if digits and all(re.fullmatch(r"[\d.]+", value) for value in printed.values()):
                     rows.append({"pattern": pattern, "size": f"{digits[0]}{unit}", "store": store, **printed})
-    found = pd.DataFrame(rows, columns=["pattern", "size", "store", "latency", "bandwidth"])
-    order = found["pattern"].map(list(_PATTERNS.values()).index)
-    return found.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+    cells = pd.DataFrame(rows, columns=["pattern", "size", "store", "latency", "bandwidth"])
+    order = cells["pattern"].map(list(_PATTERNS.values()).index)
+    return cells.iloc[order.argsort(kind="stable")].reset_index(drop=True)
 
 
 def disagreeing(printed: pd.DataFrame, processes: int = PROCESSES) -> pd.DataFrame:

@@ -60,21 +60,21 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     Raises:
         Problem: there are neither samples nor cells nor printed tables, or samples lack a column.
     """
-    folder, known = Path(tables), read_facts(facts)
-    found = results.read_tables(folder, REPORT, ("phase", "rank_s"))
-    absent = tuple(sentence for name, sentence in results.ABSENT.items() if found[name].empty)
+    folder, run_facts = Path(tables), read_facts(facts)
+    frames = results.read_tables(folder, REPORT, ("phase", "rank_s"))
+    absent = tuple(sentence for name, sentence in results.ABSENT.items() if frames[name].empty)
     printed = printed_tables.read(printed_tables.files(folder)) if folder.is_dir() else pd.DataFrame()
-    cells = found["cells"]
-    if found["samples"].empty and cells.empty:
+    cells = frames["cells"]
+    if frames["samples"].empty and cells.empty:
         if printed.empty:
             raise results.nothing(folder)
-        cells = _of_printed(printed, processes_of(known))
+        cells = _of_printed(printed, processes_of(run_facts))
     if "throughput_mib_s" in cells:
         cells["mib_s"] = cells["throughput_mib_s"]
-    samples = _complete_samples(found["samples"], folder)
+    samples = _complete_samples(frames["samples"], folder)
     records = _records(samples)
     cells = results.complete_cells(cells, records, REPORT)
-    return Results(samples, cells, found["verdicts"], found["matrix"], known, absent, REPORT, records, printed)
+    return Results(samples, cells, frames["verdicts"], frames["matrix"], run_facts, absent, REPORT, records, printed)
 
 
 def processes_of(facts: dict) -> int:

@@ -26,14 +26,14 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
     Raises:
         Problem: neither samples nor cells are there, or samples lack published columns.
     """
-    folder, known = Path(tables), read_facts(facts)
-    found = results.read_tables(folder, REPORT, ("obj-id",))
-    absent = tuple(sentence for name, sentence in results.ABSENT.items() if found[name].empty)
-    if found["samples"].empty and found["cells"].empty:
+    folder, run_facts = Path(tables), read_facts(facts)
+    frames = results.read_tables(folder, REPORT, ("obj-id",))
+    absent = tuple(sentence for name, sentence in results.ABSENT.items() if frames[name].empty)
+    if frames["samples"].empty and frames["cells"].empty:
         raise results.nothing(folder)
-    samples = _complete_samples(found["samples"], known, folder)
+    samples = _complete_samples(frames["samples"], run_facts, folder)
     records = _records(samples)
-    cells = results.complete_cells(found["cells"], records, REPORT)
+    cells = results.complete_cells(frames["cells"], records, REPORT)
     if len(samples) and not cells["workers"].str.isdigit().all():
         # "2x" is said of cores; what ran is a number.
         ran = samples.groupby("cell")["num-workers"].first().astype(str)
@@ -41,7 +41,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
         for table in (samples, records):
             table["workers"] = table["cell"].map(ran)
     samples = _with_effective_buffer(samples, cells)
-    return results.Results(samples, cells, found["verdicts"], found["matrix"], known, absent, REPORT, records)
+    return results.Results(samples, cells, frames["verdicts"], frames["matrix"], run_facts, absent, REPORT, records)
 
 
 def described(run: results.Results, access: str) -> Table:
@@ -71,9 +71,9 @@ def object_time_table(run: results.Results, access: str) -> pd.DataFrame:
     return table.iloc[sorted(range(len(table)), key=order.__getitem__)]
 
 
-def effective_buffer(asked: int, page_size: int) -> int:
+def effective_buffer(requested: int, page_size: int) -> int:
     """Return the page buffer, in bytes, that HDF5 makes of a request: whole pages, one at the least; 0 stays 0."""
-    return asked if asked <= 0 or not page_size else max(asked // page_size, 1) * page_size
+    return requested if requested <= 0 or not page_size else max(requested // page_size, 1) * page_size
 
 
 def buffer_label(size: int) -> str:

@@ -43,10 +43,10 @@ def find(results: Results) -> Findings:
     limits, differences = list(_limits(results)), list(_differences(results))
     background = [one for one in differences if one.factor == "background"]
     others = [one for one in differences if one.factor != "background"]
-    found = [*limits, *_credits(results), *background, *others]
+    answers = [*limits, *_credits(results), *background, *others]
     return Findings(
-        tuple(one for one in found if one.verdict not in UNDECIDED),
-        tuple(one for one in found if one.verdict in UNDECIDED),
+        tuple(one for one in answers if one.verdict not in UNDECIDED),
+        tuple(one for one in answers if one.verdict in UNDECIDED),
     )
 
 
@@ -71,10 +71,10 @@ def headline(results: Results) -> str:
     return bold(f"{what} {'; '.join(parts)}.")
 
 
-def reasons(found: Findings) -> list[str]:
+def reasons(findings: Findings) -> list[str]:
     """Return what the model of burst credits says of what was seen."""
-    told = [one for one in (*found.decided, *found.undecided) if one.factor == "burst credits"]
-    return [f"{prose.capital(one.where)}, {one.text}" for one in told[:REASONS]]
+    modelled = [one for one in (*findings.decided, *findings.undecided) if one.factor == "burst credits"]
+    return [f"{prose.capital(one.where)}, {one.text}" for one in modelled[:REASONS]]
 
 
 def _kept(row: dict, results: Results) -> str:
@@ -94,21 +94,21 @@ def _limits(results: Results) -> Iterator[Answer]:
 
 def _credits(results: Results) -> Iterator[Answer]:
     """Yield what the credit model says of a series, against what was seen."""
-    found: dict[str, list[dict]] = {}
+    rows_by_text: dict[str, list[dict]] = {}
     for row in results.collapses.to_dict("records"):
         predicted, seen = (
             words.job(row[f"{kind}_job"], row[f"{kind}_number"]) if pd.notna(row[f"{kind}_number"]) else ""
             for kind in ("predicted", "observed")
         )
         if pd.notna(row["ios_per_write"]):
-            told = _credit_sentence(row, predicted, seen)
+            text = _credit_sentence(row, predicted, seen)
         elif pd.isna(row["credits"]):
-            told = f"{row['volume_type']} has no burst credits that could run out{_against(row, '', seen)}"
+            text = f"{row['volume_type']} has no burst credits that could run out{_against(row, '', seen)}"
         else:
-            told = row["text"]
-        found.setdefault(f"{told.rstrip('.')}.", []).append(row)
-    for told, rows in found.items():
-        yield Answer(words.places(rows, results), told, "burst credits", "modelled")
+            text = row["text"]
+        rows_by_text.setdefault(f"{text.rstrip('.')}.", []).append(row)
+    for text, rows in rows_by_text.items():
+        yield Answer(words.places(rows, results), text, "burst credits", "modelled")
 
 
 def _credit_sentence(row: dict, predicted: str, seen: str) -> str:

@@ -126,6 +126,6 @@ def invalid_marks(traces: list[Trace], column: str, clock: Clock) -> list[Marks]
     """Return the jobs of invalid batteries, drawn and marked."""
     if not traces:
         return []
-    found = pd.concat([rows for _, rows in traces])
-    points = pd.DataFrame({"x": clock.time(found), "y": found[column], "note": notes(found)}).dropna(subset=["x", "y"])
+    jobs = pd.concat([rows for _, rows in traces])
+    points = pd.DataFrame({"x": clock.time(jobs), "y": jobs[column], "note": notes(jobs)}).dropna(subset=["x", "y"])
     return [Marks("[INVALID]", INVALID, points, size=6)] if len(points) else []

@@ -28,10 +28,10 @@ def left_out(results: Results) -> Table:
 
 def batteries(results: Results) -> Table:
     """Return the batteries in the order in which they were run, with the pause before each and between its jobs."""
-    found = results.facts.get("batteries") or []
-    if not found:
+    records = results.facts.get("batteries") or []
+    if not records:
         return Table("batteries", "", pd.DataFrame())
-    order = sorted(found, key=lambda one: (str(one.get("started_utc") or "~"), one.get("position") or 0))
+    order = sorted(records, key=lambda battery: (str(battery.get("started_utc") or "~"), battery.get("position") or 0))
     rows, before = [], None
     for number, battery in enumerate(order, 1):
         started, ended = (
@@ -65,10 +65,10 @@ def volumes(results: Results) -> Table:
     rows = []
     for battery in results.facts.get("batteries") or []:
         volume = battery.get("volume") if isinstance(battery.get("volume"), dict) else {}
-        told = {"volume": battery.get("store"), "host": battery.get("host")}
-        told |= {key.replace("_", " "): value for key, value in volume.items() if not isinstance(value, (dict, list))}
-        told |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
-        rows.append({key: "" if value is None else fact(value) for key, value in told.items()})
+        row = {"volume": battery.get("store"), "host": battery.get("host")}
+        row |= {key.replace("_", " "): value for key, value in volume.items() if not isinstance(value, (dict, list))}
+        row |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
+        rows.append({key: "" if value is None else fact(value) for key, value in row.items()})
     frame = without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True)) if rows else pd.DataFrame()
     return Table(
         "volumes", "The volumes, as the configuration or the instance's metadata say, and what wrote to them.", frame
@@ -78,10 +78,10 @@ def volumes(results: Results) -> Table:
 def job_files(results: Results) -> list[str]:
     """Return each job file: its text, or the options that fio tells of."""
     lines = []
-    for name, told in (results.facts.get("jobs") or {}).items():
-        text = (told or {}).get("text") or "\n".join(
+    for name, job in (results.facts.get("jobs") or {}).items():
+        text = (job or {}).get("text") or "\n".join(
             key if str(value) in ("", "1") else f"{key}={value}"
-            for key, value in ((told or {}).get("options") or {}).items()
+            for key, value in ((job or {}).get("options") or {}).items()
         )
         if text:
             lines.append(paragraph(f"Job {code(name)}:") + verbatim(text.strip()))
@@ -90,10 +90,10 @@ def job_files(results: Results) -> list[str]:
 
 def _options(results: Results) -> list[str]:
     """The options of each job file as the batteries tell them, in a line."""
-    found = {}
+    by_job = {}
     for battery in results.facts.get("batteries") or []:
         options = battery.get("options") or {}
         if options:
-            told = " ".join(f"--{key}={value}" for key, value in options.items())
-            found[battery.get("job") or ""] = told
-    return [f"{f'Job {name}: ' if name else ''}{told}" for name, told in found.items()]
+            arguments = " ".join(f"--{key}={value}" for key, value in options.items())
+            by_job[battery.get("job") or ""] = arguments
+    return [f"{f'Job {name}: ' if name else ''}{arguments}" for name, arguments in by_job.items()]

@@ -24,13 +24,13 @@ NOT_APPLICABLE = {
 
 
 def question(results: Results) -> str:
-    """Return what the run was asked, as a quotation, and what it has."""
-    asked = results.facts.get("question", "")
+    """Return the run's question, as a quotation, and what it has."""
+    text = results.facts.get("question", "")
     jobs = sum(len(rows) for _, rows in results.traces)
     stores = len({series.store for series in results.series})
     of = f"{prose.count(stores, 'volume')}, {prose.count(jobs, 'job')}"
     many = len(results.series)
-    return quotation(asked) + paragraph(f"{of} in {many} {'battery' if many == 1 else 'batteries'}.")
+    return quotation(text) + paragraph(f"{of} in {many} {'battery' if many == 1 else 'batteries'}.")
 
 
 def nothing_decided(results: Results) -> str:
@@ -45,12 +45,12 @@ def no_change(results: Results) -> str:
 
 def notes(results: Results) -> list[str]:
     """Return what has to be known of the figures of single series, one note for all that share it."""
-    found: dict[str, list[str]] = {}
+    series_by_note: dict[str, list[str]] = {}
     for series in results.series:
         if series.battery == 1 and (note := str(results.cell(series).get("note", ""))):
-            found.setdefault(note, []).append(words.label(series, results))
-    every = {note: len(who) == len(results.series) > 1 for note, who in found.items()}
-    return [f"{'All series' if every[note] else prose.listing(who)}: {note}." for note, who in found.items()]
+            series_by_note.setdefault(note, []).append(words.label(series, results))
+    every = {note: len(who) == len(results.series) > 1 for note, who in series_by_note.items()}
+    return [f"{'All series' if every[note] else prose.listing(who)}: {note}." for note, who in series_by_note.items()]
 
 
 def not_applicable() -> list[str]:
@@ -149,12 +149,12 @@ def _of_trouble(results: Results) -> list[str]:
         "failed": cells["failed"],
     }
     for what, counts in troubles.items():
-        if found := int(counts.sum()):
-            batteries = "1 battery" if found == 1 else f"{found} batteries"
-            if found == 1:
+        if number := int(counts.sum()):
+            batteries = "1 battery" if number == 1 else f"{number} batteries"
+            if number == 1:
                 what = what.replace(" are ", " is ").replace("were edited", "was edited").replace("they were", "it was")
             lines.append(f'{batteries} {what}: see "Failed, invalid and left out".')
     if left := len(results.facts.get("left_out") or []):
-        told = prose.count(left, "file")
-        lines.append(f'{told} of the import could not be used: see "Failed, invalid and left out".')
+        files = prose.count(left, "file")
+        lines.append(f'{files} of the import could not be used: see "Failed, invalid and left out".')
     return lines

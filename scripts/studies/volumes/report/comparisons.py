@@ -89,8 +89,8 @@ def _tick(ratio: float) -> str:
 def _common(head: pd.Series, varies: list[str], results: Results) -> str:
     """What all rows of a panel share, where the run has several levels of it."""
     shared = [factor for factor in ("store", *words.varying(results)) if factor not in (*varies, head["factor"])]
-    told = [words.level(factor, head[factor]) for factor in shared if head[factor]]
-    return f": {', '.join(told)}" if told else ""
+    levels = [words.level(factor, head[factor]) for factor in shared if head[factor]]
+    return f": {', '.join(levels)}" if levels else ""
 
 
 def _row(row: dict, varies: list[str], results: Results) -> str:

@@ -131,12 +131,12 @@ class Results:
 
     def battery(self, series: Levels) -> dict:
         """Return what is known of a series' battery: options, device, volume, versions."""
-        found = [
+        batteries = [
             battery
             for battery in self.facts.get("batteries") or []
             if tuple(str(battery.get(factor) or "") for factor in FACTORS) == series.key
         ]
-        return found[min(series.battery, len(found)) - 1] if found else {}
+        return batteries[min(series.battery, len(batteries)) - 1] if batteries else {}
 
     def levels(self, factor: str) -> list[str]:
         """Return the levels of a factor that occur."""
@@ -147,12 +147,12 @@ class Results:
         if samples.empty:
             return []
         samples = samples[(samples["valid"] == valid) & (samples["status"] == "done")]
-        found = [
+        traces = [
             (Levels(*levels[:4], int(levels[4])), rows.sort_values("number", kind="stable"))
             for levels, rows in samples.groupby([*FACTORS, "repeat"], sort=False)
         ]
         order = {key: place for place, key in enumerate(self.cells[list(FACTORS)].itertuples(index=False, name=None))}
-        return sorted(found, key=lambda trace: (order.get(trace[0].key, len(order)), trace[0].battery))
+        return sorted(traces, key=lambda trace: (order.get(trace[0].key, len(order)), trace[0].battery))
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
@@ -166,23 +166,23 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: neither samples nor series are there, or samples lack latencies.
     """
     folder = Path(tables)
-    found = {name: read_table(folder / f"{name}.csv", TEXTS) for name in ABSENT}
-    if found["samples"].empty and found["cells"].empty:
+    frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in ABSENT}
+    if frames["samples"].empty and frames["cells"].empty:
         raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure or import first")
-    cells = _complete_cells(found.pop("cells"))
-    samples = _complete_samples(found.pop("samples"), cells, folder)
-    absent = [name for name, table in {"samples": samples, "cells": cells, **found}.items() if table.empty]
+    cells = _complete_cells(frames.pop("cells"))
+    samples = _complete_samples(frames.pop("samples"), cells, folder)
+    absent = [name for name, table in {"samples": samples, "cells": cells, **frames}.items() if table.empty]
     sentences = tuple(ABSENT[name] for name in ABSENT if name in absent and ABSENT[name])
-    told = read_facts(facts)
-    numbers = _numbers(samples, told)
-    samples, found = _numbered(samples, numbers), {name: _numbered(table, numbers) for name, table in found.items()}
-    return Results(samples, cells, **found, facts=told, absent=sentences)
+    run_facts = read_facts(facts)
+    numbers = _numbers(samples, run_facts)
+    samples, frames = _numbered(samples, numbers), {name: _numbered(table, numbers) for name, table in frames.items()}
+    return Results(samples, cells, **frames, facts=run_facts, absent=sentences)
 
 
 def number_of(job: str, rows: pd.DataFrame) -> int | None:
     """Return which job in time order a job's id is, from the samples of its series."""
-    found = rows.loc[rows["job_Id"] == job, "number"]
-    return int(found.iloc[0]) if len(found) else None
+    numbers = rows.loc[rows["job_Id"] == job, "number"]
+    return int(numbers.iloc[0]) if len(numbers) else None
 
 
 def _numbers(samples: pd.DataFrame, facts: dict) -> dict[tuple, str]:
@@ -243,17 +243,17 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
                 column = column.where(operation != name, samples[f"{name}_{metric}"])
         columns[metric.removeprefix("lat_")] = column
     for total, parts in (("iops", ("read_iops", "write_iops")), ("mib_s", ("read_mib_s", "write_mib_s"))):
-        known = [samples[part] for part in parts if part in samples]
-        columns[total] = pd.concat(known, axis=1).sum(axis=1, min_count=1) if known else np.nan
+        summands = [samples[part] for part in parts if part in samples]
+        columns[total] = pd.concat(summands, axis=1).sum(axis=1, min_count=1) if summands else np.nan
     columns["minutes"] = samples["started_s"] / 60 if "started_s" in samples else np.nan
     return samples.assign(**columns)
 
 
 def _operations(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.Series:
     """The operation of each sample's series: as the table of series says, else the first whose latencies are there."""
-    told = {tuple(row[factor] for factor in FACTORS): row["operation"] for row in cells.to_dict("records")}
-    found = pd.Series("", index=samples.index)
+    by_cell = {tuple(row[factor] for factor in FACTORS): row["operation"] for row in cells.to_dict("records")}
+    operations = pd.Series("", index=samples.index)
     for levels, rows in samples.groupby(list(FACTORS), sort=False):
         measured = (name for name in OPERATIONS if rows.get(f"{name}_lat_p99_ms", pd.Series(dtype=float)).notna().any())
-        found[rows.index] = told.get(levels) or next(measured, OPERATIONS[0])
-    return found
+        operations[rows.index] = by_cell.get(levels) or next(measured, OPERATIONS[0])
+    return operations

@@ -40,21 +40,21 @@ def limits(results: Results) -> Table:
 
 def segments(results: Results) -> Table:
     """Return the segments of each series that changed, a row each."""
-    found = results.segments
-    if found.empty:
-        return Table("segments", "", found)
-    changed = found.groupby(list(FACTORS))["jump"].transform(lambda jumps: jumps.notna().any()).astype(bool)
-    found = found[changed].reset_index(drop=True)
-    if found.empty:
-        return Table("segments", "", found)
-    frame = words.columns(found, results)
-    frame["segment"], frame["from job"], frame["to job"] = found["segment"], found["first_job"], found["last_job"]
-    frame["jobs"], frame["p99 / ms"] = found["jobs"], found["p99_ms"]
+    rows = results.segments
+    if rows.empty:
+        return Table("segments", "", rows)
+    changed = rows.groupby(list(FACTORS))["jump"].transform(lambda jumps: jumps.notna().any()).astype(bool)
+    rows = rows[changed].reset_index(drop=True)
+    if rows.empty:
+        return Table("segments", "", rows)
+    frame = words.columns(rows, results)
+    frame["segment"], frame["from job"], frame["to job"] = rows["segment"], rows["first_job"], rows["last_job"]
+    frame["jobs"], frame["p99 / ms"] = rows["jobs"], rows["p99_ms"]
     frame["times the one before"] = [
         f"{prose.ratio(row['jump'])}{words.interval(row['jump_low'], row['jump_high'], prose.ratio)}"
         if pd.notna(row["jump"])
         else ""
-        for row in found.to_dict("records")
+        for row in rows.to_dict("records")
     ]
     caption = "The series whose level changed, segment by segment. p99: the median of the jobs' own p99."
     return Table("segments", caption, frame, {"jobs": "{:.0f}".format, "p99 / ms": prose.number})
@@ -62,31 +62,31 @@ def segments(results: Results) -> Table:
 
 def differences(results: Results) -> Table:
     """Return the comparisons, a row each, with the method."""
-    found = results.comparisons
-    if found.empty:
-        return Table("differences", "", found)
-    found = found.reset_index(drop=True)
-    frame = pd.DataFrame({"contender": found["contender"], "baseline": found["baseline"]})
+    rows = results.comparisons
+    if rows.empty:
+        return Table("differences", "", rows)
+    rows = rows.reset_index(drop=True)
+    frame = pd.DataFrame({"contender": rows["contender"], "baseline": rows["baseline"]})
     for factor in FACTORS:
-        if found[factor].replace("", np.nan).nunique() > 1:
-            frame[factor] = [words.level(factor, value) for value in found[factor]]
-    frame["metric"], frame["phase"] = found["metric"].map(words.metric), found["phase"]
+        if rows[factor].replace("", np.nan).nunique() > 1:
+            frame[factor] = [words.level(factor, value) for value in rows[factor]]
+    frame["metric"], frame["phase"] = rows["metric"].map(words.metric), rows["phase"]
     frame["difference"] = [
         f"{words.signed(row['percent'])}{words.interval(row['low'], row['high'], words.signed)}"
         if pd.notna(row["percent"])
         else ""
-        for row in found.to_dict("records")
+        for row in rows.to_dict("records")
     ]
     for column in ("verdict", "method"):
-        if column in found:
-            frame[column] = found[column]
+        if column in rows:
+            frame[column] = rows[column]
     return Table("differences", "Difference of the contender from the baseline, with its 95 % CI.", frame)
 
 
 def _verdict(row: dict) -> str:
     value = words.interval(row["low_ms"], row["high_ms"])
-    told = f" {prose.number(row['value_ms'])}{value} ms" if pd.notna(row["value_ms"]) else ""
-    return f"{row['verdict']}{told}"
+    latency = f" {prose.number(row['value_ms'])}{value} ms" if pd.notna(row["value_ms"]) else ""
+    return f"{row['verdict']}{latency}"
 
 
 def _colour(verdict: str) -> str:

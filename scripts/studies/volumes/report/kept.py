@@ -45,12 +45,12 @@ def courses(results: Results) -> list[list[Course]]:
         by_course.setdefault((*(row[factor] for factor in FACTORS), row["limit"]), []).append(row)
     every = [_course(rows) for rows in by_course.values()]
     many = len({course.series for course in every}) > FEW
-    found: dict[tuple, list[Course]] = {}
+    by_shape: dict[tuple, list[Course]] = {}
     for course in every:
         store, job, background, _ = course.series.key
         place = ("" if many else store, job, background)
-        found.setdefault((*place, course.whole["limit"], course.shape), []).append(course)
-    return list(found.values())
+        by_shape.setdefault((*place, course.whole["limit"], course.shape), []).append(course)
+    return list(by_shape.values())
 
 
 def sentence(alike: list[Course], results: Results) -> str:
@@ -61,10 +61,10 @@ def sentence(alike: list[Course], results: Results) -> str:
     why = f"; {_why(alike)}" if verdict == "undecided" else ""
     firsts = [course.stretches[0] for course in alike]
     if len(alike[0].stretches) > 1:
-        told = [_first(what, limit, alike, results)]
+        clauses = [_first(what, limit, alike, results)]
         later = zip(*(course.stretches[1:] for course in alike), strict=True)
-        told += [_next(list(stretches), results) for stretches in later]
-        return f"{', then '.join(told)}{why}."
+        clauses += [_next(list(stretches), results) for stretches in later]
+        return f"{', then '.join(clauses)}{why}."
     if verdict == "undecided":
         return f"{bold(verdict)} whether {what} keeps {limit}{_value(firsts)}{why}."
     since = "" if verdict == "meets" else " from the first job on"
@@ -124,9 +124,9 @@ def _next(stretches: list[Stretch], results: Results) -> str:
 
 def _deciding(stretch: Stretch) -> dict:
     """The segment that says most of the verdict: the slowest that meets the limit, the fastest that misses it."""
-    known = [row for row in stretch if pd.notna(row["value_ms"])] or list(stretch[:1])
+    measured = [row for row in stretch if pd.notna(row["value_ms"])] or list(stretch[:1])
     choose = min if stretch[0]["verdict"] == "misses" else max
-    return choose(known, key=lambda row: row["value_ms"])
+    return choose(measured, key=lambda row: row["value_ms"])
 
 
 def _value(stretches: list[Stretch], before: str = ": ") -> str:

@@ -137,12 +137,12 @@ def _pivot(columns: dict[str, pd.DataFrame], metric: str) -> pd.DataFrame:
         name: rows.assign(job=rows["job_Id"] if labelled else rows["number"].map("{:.0f}".format))
         for name, rows in columns.items()
     }
-    found = {
+    values = {
         name: rows.drop_duplicates("job").set_index("job")[metric] for name, rows in named.items() if metric in rows
     }
     numbers = pd.concat([rows.set_index("job")["number"] for rows in named.values()])
     order = numbers.groupby(level=0, sort=False).median().sort_values(kind="stable").index
-    frame = pd.DataFrame(found).reindex(order)
+    frame = pd.DataFrame(values).reindex(order)
     if frame.notna().any(axis=None):
         return frame.rename_axis("job_Id" if labelled else "job").reset_index()
     return pd.DataFrame()

@@ -46,8 +46,8 @@ def correlations(results: Results) -> pd.DataFrame:
         pairs = _pairs(trace)
         if pairs.empty:
             continue
-        known = len(pairs) >= FEWEST and pairs["load1_before"].nunique() > 1 and pairs["p99_ms"].nunique() > 1
-        rho = float(stats.spearmanr(pairs["load1_before"], pairs["p99_ms"]).statistic) if known else np.nan
+        varies = len(pairs) >= FEWEST and pairs["load1_before"].nunique() > 1 and pairs["p99_ms"].nunique() > 1
+        rho = float(stats.spearmanr(pairs["load1_before"], pairs["p99_ms"]).statistic) if varies else np.nan
         low, high = bounds(rho, len(pairs))
         steal = trace[1].get("steal_percent", pd.Series(dtype=float)).dropna()
         rows.append(
@@ -62,20 +62,20 @@ def correlations(results: Results) -> pd.DataFrame:
 
 def in_words(results: Results) -> list[str]:
     """Return how load average and latency went together, and how much time the hypervisor took."""
-    found = correlations(results)
-    if found.empty:
+    correlated = correlations(results)
+    if correlated.empty:
         return []
-    known = found[found["rho"].notna()]
-    lines = [_relation(row) for row in known.to_dict("records")] if len(known) <= TOLD else [_relations(known)]
-    if len(unknown := found[found["rho"].isna()]):
+    valid = correlated[correlated["rho"].notna()]
+    lines = [_relation(row) for row in valid.to_dict("records")] if len(valid) <= TOLD else [_relations(valid)]
+    if len(unknown := correlated[correlated["rho"].isna()]):
         lines.append(f"{prose.listing(unknown['series'])}: too few jobs, or a load that never changed.")
-    if len(known):
+    if len(valid):
         lines.append(
             "The load average counts what waits for the disk too, so a slow volume raises it: which of the two comes "
             "first these data do not tell."
         )
-    stolen = found[found["steal_max"] > 0]
-    if found["steal_max"].notna().any():
+    stolen = correlated[correlated["steal_max"] > 0]
+    if correlated["steal_max"].notna().any():
         worst = stolen.sort_values("steal_max").iloc[-1] if len(stolen) else None
         lines.append(
             "The hypervisor took no processor time (steal 0 % in every job)."
@@ -87,14 +87,14 @@ def in_words(results: Results) -> list[str]:
 
 
 def table(results: Results) -> Table:
-    """Return the correlations as a found."""
-    found = correlations(results)
-    if found.empty:
-        return Table("load-correlations", "", found)
+    """Return the correlations as a table."""
+    correlated = correlations(results)
+    if correlated.empty:
+        return Table("load-correlations", "", correlated)
     names = {"series": "series", "jobs": "jobs", "load1_min": "load, least", "load1_median": "load, median"}
     names |= {"load1_max": "load, most", "rho": "rank correlation", "rho_low": "low", "rho_high": "high"}
     names |= {"steal_median": "steal, median / %", "steal_max": "steal, most / %"}
-    frame = found[list(names)].rename(columns=names)
+    frame = correlated[list(names)].rename(columns=names)
     frame = frame.loc[:, frame.notna().any()]
     two = "{:.2f}".format
     return Table(
@@ -133,18 +133,18 @@ def bounds(rho: float, n: int) -> tuple[float, float]:
 
 def _relation(row: dict) -> str:
     if row["rho_low"] > 0:
-        told = "the higher the load before a job, the higher its p99"
+        relation = "the higher the load before a job, the higher its p99"
     elif row["rho_high"] < 0:
-        told = "the higher the load before a job, the lower its p99"
+        relation = "the higher the load before a job, the lower its p99"
     else:
-        told = "load and p99 cannot be said to go together"
+        relation = "load and p99 cannot be said to go together"
     interval = words.interval(row["rho_low"], row["rho_high"], "{:.2f}".format)
-    return f"{row['series']}: {told} (rank correlation {row['rho']:.2f}{interval}, {row['jobs']} jobs)."
+    return f"{row['series']}: {relation} (rank correlation {row['rho']:.2f}{interval}, {row['jobs']} jobs)."
 
 
-def _relations(known: pd.DataFrame) -> str:
-    up, down = int((known["rho_low"] > 0).sum()), int((known["rho_high"] < 0).sum())
+def _relations(valid: pd.DataFrame) -> str:
+    up, down = int((valid["rho_low"] > 0).sum()), int((valid["rho_high"] < 0).sum())
     return (
-        f"Of {len(known)} series, p99 rose with the load before the job in {up} and fell with it in {down}; in "
-        f"{len(known) - up - down} neither can be said (rank correlations {prose.span(known['rho'], '{:.2f}'.format)})."
+        f"Of {len(valid)} series, p99 rose with the load before the job in {up} and fell with it in {down}; in "
+        f"{len(valid) - up - down} neither can be said (rank correlations {prose.span(valid['rho'], '{:.2f}'.format)})."
     )

@@ -92,8 +92,8 @@ def rates(results: Results) -> Figure:
         "did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where known; "
         "dotted: what they allow without burst credits."
     )
-    found = [(series, _with_device(rows)) for series, rows in results.traces]
-    return Figure("rates", title, caption, tuple(panels), arms.numbers(found, RATES), 2)
+    with_device = [(series, _with_device(rows)) for series, rows in results.traces]
+    return Figure("rates", title, caption, tuple(panels), arms.numbers(with_device, RATES), 2)
 
 
 def _title(what: str, about: str) -> str:
@@ -224,10 +224,10 @@ def _bounds(traces: list[Trace], columns: tuple[str, ...], results: Results) -> 
     heights: dict[tuple[float, str], list[str]] = {}
     for series, _ in traces:
         cell = results.cell(series)
-        found = [float(cell.get(column, np.nan)) for column in columns]
-        for column, height in zip(columns, found, strict=True):
+        provisioned = [float(cell.get(column, np.nan)) for column in columns]
+        for column, height in zip(columns, provisioned, strict=True):
             # A baseline is one of its own where a volume can do more than that for a while.
-            if np.isfinite(height) and (column == columns[0] or height != found[0]):
+            if np.isfinite(height) and (column == columns[0] or height != provisioned[0]):
                 heights.setdefault((height, column), []).append(series.store)
     rules = []
     for (height, column), stores in heights.items():

@@ -33,16 +33,16 @@ def volume(store: str, results: Results) -> str:
 
 def varying(results: Results) -> list[str]:
     """Return the factors beside the volume that have several levels; `host` where a volume had several."""
-    found = [factor for factor in ("job", "background") if len(results.levels(factor)) > 1]
-    return [*found, *(["host"] if any(_hosts(store, results) > 1 for store in results.levels("store")) else [])]
+    factors = [factor for factor in ("job", "background") if len(results.levels(factor)) > 1]
+    return [*factors, *(["host"] if any(_hosts(store, results) > 1 for store in results.levels("store")) else [])]
 
 
 def telling(row: pd.Series | dict, results: Results) -> list[str]:
     """Return the factors that tell a series from the others of its volume."""
-    found = ["job"] if len(results.levels("job")) > 1 else []
+    factors = ["job"] if len(results.levels("job")) > 1 else []
     levels = {series.background for series in results.series if series.store == row["store"]}
-    found += ["background"] if len(levels) > 1 or row["background"] not in ("", "none", "unknown") else []
-    return [*found, *(["host"] if _hosts(row["store"], results) > 1 else [])]
+    factors += ["background"] if len(levels) > 1 or row["background"] not in ("", "none", "unknown") else []
+    return [*factors, *(["host"] if _hosts(row["store"], results) > 1 else [])]
 
 
 def label(series: Levels, results: Results, without: Iterable[str] = ()) -> str:
@@ -107,8 +107,8 @@ def operation(name: str, series: Levels | None, results: Results) -> str:
     if name != "sync":
         return {"read": "a read", "write": "a write"}.get(name, "an operation")
     chosen = [series] if series else results.series
-    found = {sync for one in chosen for sync in _syncs(results.battery(one).get("options") or {}, one.job)}
-    return found.pop() if len(found) == 1 else "the sync after a write"
+    syncs = {sync for one in chosen for sync in _syncs(results.battery(one).get("options") or {}, one.job)}
+    return syncs.pop() if len(syncs) == 1 else "the sync after a write"
 
 
 def limit(row: pd.Series | dict) -> str:
@@ -182,14 +182,14 @@ def fold(ratio: float) -> str:
 
 def _hosts(store: str, results: Results) -> int:
     """On how many hosts one job file and background of a volume was measured, at most."""
-    found: dict[tuple, set] = {}
+    hosts: dict[tuple, set] = {}
     for series in results.series:
         if series.store == store:
-            found.setdefault((series.job, series.background), set()).add(series.host)
-    return max(map(len, found.values()), default=0)
+            hosts.setdefault((series.job, series.background), set()).add(series.host)
+    return max(map(len, hosts.values()), default=0)
 
 
 def _syncs(options: dict, job_name: str) -> set[str]:
     """The call that forces a job's writes, from its options or, where they are lost, from its name."""
-    asked = {name for name in ("fdatasync", "fsync") if str(options.get(name, "0")) not in ("0", "")}
-    return asked or {name for name in ("fdatasync", "fsync") if name in job_name}
+    forced = {name for name in ("fdatasync", "fsync") if str(options.get(name, "0")) not in ("0", "")}
+    return forced or {name for name in ("fdatasync", "fsync") if name in job_name}
