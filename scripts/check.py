@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", required=True, type=Path, help="the run's folder in results/")
     parser.add_argument("--reports", required=True, type=Path, help="the run's folder in reports/")
-    parser.add_argument("--log", required=True, type=Path, help="file that gets what is said")
+    parser.add_argument("--log", required=True, type=Path, help="the file to which the messages are written too")
     parser.add_argument("--out", required=True, type=Path, help="written where nothing failed, JSON")
     arguments = parser.parse_args(argv)
     failed = failures(arguments.results)

@@ -129,7 +129,7 @@ def facts() -> dict:
             "s3": {"kind": "s3", "server": "embedded"},
             "azure": {"kind": "azure-blob", "server": "embedded"},
         },
-        "limits": ["s3: an S3 server on the loopback of the same machine, no TLS; not a verdict for AWS"],
+        "limits": ["s3: an S3 server on the loopback of the same machine, no TLS; not a verdict on AWS"],
         "code": ["a" * 64],
         "git": ["b" * 40],
         "sessions": ["one"],

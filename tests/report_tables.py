@@ -110,7 +110,10 @@ def facts() -> dict:
             "s3": {"kind": "s3", "server": "embedded", "network": {"latency_ms": 20, "bandwidth_mib_s": 50}},
         },
         "settings": {"repeats": 6, "equivalence_percent": 5, "data": {"shots": 12, "signals": 61, "read_signals": 4}},
-        "limits": ["loopback", "20 ms emulated", "no TLS"],
+        "limits": [
+            "s3: an S3 server on the loopback of the same machine, an emulated network: 20 ms, 50 MiB/s per "
+            "connection, no TLS; not a verdict on AWS"
+        ],
         "failed_attempts": [
             {"cell": "hdf5-2.0.0_s3_ros3", "repeat": 2, "reasons": ["server ended <early> in mid-cell"]}
         ],

@@ -310,7 +310,7 @@ def test_what_was_in_force_is_listed_and_marked(run: results.Results, tmp_path: 
 def test_limits_say_what_stands_in_a_cloud_s_place(run: results.Results):
     told = " ".join(limits(run))
     for part in (
-        "not a verdict for AWS",
+        "not a verdict on AWS",
         "more workers or processes ran than there are cores",
         "one machine",
         "hypervisor",
@@ -319,7 +319,7 @@ def test_limits_say_what_stands_in_a_cloud_s_place(run: results.Results):
     embedded = stores.of({"kind": "azure-blob", "server": "embedded"}).limits(set())
     assert "Azurite" in embedded
     assert "shares with what reads" in embedded
-    assert "not a verdict for Azure" in embedded
+    assert "not a verdict on Azure" in embedded
     assert "other users are not controlled" in stores.of({"kind": "azure-blob"}).limits(set())
     assert "elsewhere (lustre)" in stores.of({"kind": "posix"}).limits({"lustre"})
 

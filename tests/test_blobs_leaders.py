@@ -133,7 +133,7 @@ def test_an_order_that_turns_only_by_the_first_iteration_is_said_to(tmp_path: Pa
     run = load(build(tmp_path, cells(store=("disk", "s3")), iterations=40, change=shorter))
     [answer] = [one for one in findings.find(run) if one.decided]
     assert "The order turns between 4 MiB and 16 MiB." in answer.text
-    assert "in the time of the iterations after the first it is not shown" in answer.text
+    assert "it is not shown for the time of the iterations after the first" in answer.text
     told = " ".join(caveats.limits(run))
     assert "sizes are not read equally often" in told
     run = load(build(tmp_path, cells(store=("disk", "s3")), iterations=5))

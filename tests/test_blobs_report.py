@@ -95,6 +95,12 @@ def test_contexts_that_came_out_alike_share_a_sentence_and_none_is_lost(run: res
     assert len(found) < len(rows) / 2
 
 
+def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: results.Results):
+    along = [one.text for one in findings.find(run) if len(set(one.rows["size"])) > 1 and one.factor == "store"]
+    assert any("at all sizes from 1 MiB to 64 MiB" in text for text in along)
+    assert not [text for text in along if re.search(r", at \d+ MiB: ", text)]
+
+
 def test_whole_objects_and_sections_are_not_compared(run: results.Results):
     mixed = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["verdict"] == "not comparable")]
     assert len(mixed) > 0

@@ -165,7 +165,7 @@ def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables
     few = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats", blocks="3"))
     assert (
         answer.headline(few, *pages.of_run(few)).strip("\x01\x02")
-        == "No verdict: 3 complete repeats of the 6 that it takes."
+        == "No verdict: 3 complete repeats of the 6 that it needs."
     )
 
 
@@ -225,7 +225,13 @@ def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
 @pytest.mark.rule(22)
 def test_limits_say_what_was_emulated_and_what_is_missing(run: Results):
     text = " ".join(caveats.limits(run))
-    for part in ("20 ms emulated", "No TLS", "hypervisor", "1 repeat of 1 cell failed", "6 repeats of 1 cell"):
+    for part in (
+        "an emulated network: 20 ms",
+        "no TLS",
+        "hypervisor",
+        "1 repeat of 1 cell failed",
+        "6 repeats of 1 cell",
+    ):
         assert part in text
 
 

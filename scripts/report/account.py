@@ -74,7 +74,7 @@ def machine(facts: dict) -> Table:
     for number, host in enumerate(hosts, 1):
         name = f"machine {number}" if len(hosts) > 1 else "value"
         frame[name] = [fact(host.get(key), key) for key in keys]
-    return Table("machine", "What measured.", frame[(frame.iloc[:, 1:] != "").any(axis=1)])
+    return Table("machine", "The machine that measured.", frame[(frame.iloc[:, 1:] != "").any(axis=1)])
 
 
 def fact(value: object, key: str = "") -> str:

@@ -86,7 +86,7 @@ def _undecided_headline(own: list[Finding], results: Results) -> str:
     rows = pd.concat([finding.rows for finding in own])
     if (rows["verdict"] == "too few repeats").all():
         most = prose.count(int(rows["blocks"].max()), "complete repeat")
-        return f"No verdict: {most} of the {MIN_BLOCKS} that it takes."
+        return f"No verdict: {most} of the {MIN_BLOCKS} that it needs."
     if (rows["verdict"] == "same").any():
         many = prose.count(int((rows["verdict"] == "same").sum()), "comparison")
         return f"{new} and {old} were the same within ±{equivalence(results.facts):g} % in {many} of {len(rows)}."
@@ -199,7 +199,7 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
     texts = []
     for (baseline, contender), own in decided.groupby(["baseline", "contender"], sort=False):
         if own["verdict"].nunique() > 1:
-            texts.append(f"{results.report.factor(factor).title} by the case, see below")
+            texts.append(f"the best {results.report.factor(factor).title} depends on the case (see below)")
             continue
         winner = contender if own["verdict"].iloc[0] == "faster" else baseline
         ratios = 1 / own["ratio"] if winner == contender else own["ratio"]
@@ -223,7 +223,7 @@ def more_repeats(results: Results) -> list[str]:
     within = doubtful[needed <= MOST_REPEATS]
     if within.empty:
         undecided = prose.count(len(doubtful), "comparison")
-        return [f"{undecided} undecided: to tell {WORTHWHILE}× would take more than {MOST_REPEATS} repeats."]
+        return [f"{undecided} undecided: to detect {WORTHWHILE}× would take more than {MOST_REPEATS} repeats."]
     repeats = int(needed[needed <= MOST_REPEATS].max())
     more = repeats - int(within["blocks"].min())
     if more < 1:
@@ -235,6 +235,6 @@ def more_repeats(results: Results) -> list[str]:
     about = f", at least {minutes:.0f} min of reading" if minutes >= 1 else ""
     many = prose.count(len(within), "undecided comparison")
     return [
-        f"{prose.capital(many)}: {more} more repeats{about} would tell {WORTHWHILE}×; "
+        f"{prose.capital(many)}: {more} more repeats{about} would detect {WORTHWHILE}×; "
         f"raise {code('repeats')} to {repeats} and run again."
     ]

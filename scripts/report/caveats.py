@@ -53,11 +53,11 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
             "hypervisor, disk and remote services are not controlled."
         )
     if odd := int(listings.odd_state(cells).sum()):
-        lines.append(f"The cache state that was asked for could not be verified in {prose.count(odd, 'cell')}.")
+        lines.append(f"The requested cache state could not be verified in {prose.count(odd, 'cell')}.")
     if many := int(judgement.is_true(listings.column(cells, "oversubscribed")).sum()):
         lines.append(
-            f"In {prose.count(many, 'cell')} more workers or processes ran than there are cores: they wait for each "
-            "other, and a gain by more of them says little."
+            f"In {prose.count(many, 'cell')} more workers or processes ran than there are cores: they compete for "
+            "the cores, so the gain from more of them says little."
         )
     share = listings.share_of_harness(cells)
     if heavy := int((share > listings.HARNESS).sum()):
@@ -68,7 +68,6 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     if dropped := run.left_out:
         are, their = ("is", "its") if dropped == 1 else ("are", "their")
         lines.append(
-            f"{prose.count(dropped, 'comparison')} of those asked for {are} left out: {their} arms deliver different "
-            "amounts."
+            f"{prose.count(dropped, 'requested comparison')} {are} left out: {their} arms deliver different amounts."
         )
     return [*lines, *own, *judgement.of_trouble(run.cells), *run.absent]

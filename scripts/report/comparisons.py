@@ -83,7 +83,7 @@ def deciding(results: Results) -> tuple[Figure, Figure]:
 def _caption(results: Results, rows: pd.DataFrame) -> str:
     metric = results.report.metric(rows["metric"].iloc[0]).title
     return (
-        f"Ratio of {metric}, block by block: median with its 95 % CI. Left of 1 the first named is faster. "
+        f"Ratio of {metric}, block by block: median with its 95 % CI. Left of 1, the first named is faster. "
         f"Shaded: ±{judgement.equivalence(results.facts):g} %, which counts as the same."
     )
 

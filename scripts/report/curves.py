@@ -95,10 +95,8 @@ def speedup(run: Results) -> Figure:
             ]
     caption = (
         f"Performance ratio = median {run.report.metrics[0].title} of the base / that of this one; above 1 is faster "
-        "than "
-        "the base. Left: all arms against one base; right: each arm against its own smallest level. Bars: 95 % CI of "
-        "the "
-        "arm's median; the base's own uncertainty is not in them."
+        "than the base. Left: all arms against one base; right: each arm against its own smallest level. Bars: 95 % "
+        "CI of the arm's median; the base's own uncertainty is not in them."
     )
     return Figure(name, title, caption, tuple(panels), pd.concat(tables), 2)
 

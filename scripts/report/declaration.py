@@ -156,7 +156,7 @@ class Report:
         metrics: the first decides, the others tell where a difference arises.
         values: what figures show; the first is what a cell is judged and named by.
         panels: the factors that have panels of their own in figures; `headline` has the colours, the others the dashes.
-        contest: which arms are compared each with each, so that a page says who is the fastest.
+        contest: which arms are compared pairwise, so that a page says who is the fastest.
         scaling: along which factor it is said where more stops to help.
         harness: what the harness itself costs, columns beside the median total; `null_s` is its share within it.
         effective: what was in force in each cell, as read back.

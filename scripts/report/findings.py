@@ -172,6 +172,9 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
     head, named = rows.iloc[0], results.names
     verdicts = {verdict for _, verdict in steps}
     some = ""
+    if conditions and len(steps) > 1:
+        # The sentence names the levels along which it goes.
+        conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
     if conditions is None:
         some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)"
     phrases = [named.within(factor, levels) for factor, levels in (conditions or {}).items()]
@@ -210,7 +213,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
         deciding, other = (
             results.report.metric(name).title for name in (rows["metric"].iloc[0], results.report.confirm)
         )
-        turn += f" That is so in the {deciding}; in the {other} it is not shown."
+        turn += f" This holds for the {deciding}; it is not shown for the {other}."
     in_time = f" in the time to {spent_to}" if spent_to else ""
     return f"{new} against {old}{in_time}{under}: {'; '.join(texts)} ({evidence}).{turn}"
 

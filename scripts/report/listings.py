@@ -39,14 +39,14 @@ REQUESTS = (
 )
 CONDITIONS = (
     Column("repeats", "n", WHOLE),
-    Column("cache state", "cache_state", None, lambda _, cells: odd_state(cells), "another cache state than asked"),
+    Column("cache state", "cache_state", None, lambda _, cells: odd_state(cells), "a cache state other than requested"),
     Column("in memory before / %", lambda run, cells: 100 * numbers(cells, "resident_before"), WHOLE),
     Column("in memory after / %", lambda run, cells: 100 * numbers(cells, "resident_after"), WHOLE),
     Column(
         "oversubscribed",
         lambda run, cells: is_true(column(cells, "oversubscribed")).map({True: "yes", False: ""}),
         over=lambda shown, _: shown == "yes",
-        meaning="more run than there are cores",
+        meaning="more workers or processes than cores",
     ),
     Column(
         "outlying repeats",
@@ -141,8 +141,7 @@ def glance(run: Results) -> Table:
     new, old = (run.names.level(factor, rows.index.get_level_values(side)[0]) for side in ("contender", "baseline"))
     caption = (
         f"Time of {new} / time of {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is "
-        "judged "
-        "row by row."
+        "judged row by row."
     )
     return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
 
@@ -192,9 +191,8 @@ def harness(run: Results) -> Table:
     )
     total = Column(f"{decides} / s", "total_s", prose.number)
     caption = (
-        f"Median cost of the harness. Only planning and dispatch lie within the {decides}, and empty work, which "
-        "brings no "
-        "bytes, shows what they take; start and verification are outside."
+        f"Median cost of the harness. Only planning and dispatch are part of the {decides}; empty work, which "
+        "moves no bytes, shows what they cost. Start and verification are outside."
     )
     return table(run, "harness", caption, (total, *run.report.harness, share))
 

@@ -62,7 +62,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tables", type=Path, help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
     parser.add_argument("--facts", type=Path, help="JSON: run, machine, libraries, stores, settings, question, limits")
     parser.add_argument("--index", action="store_true", help="build the page that opens with all studies' answers")
-    parser.add_argument("--answers", type=Path, nargs="+", default=[], help="with --index: a JSON a study")
+    parser.add_argument("--answers", type=Path, nargs="+", default=[], help="with --index: one JSON file per study")
     parser.add_argument("--table", type=Path, help="the long table of a run, for a notebook that reads that alone")
     given = parser.parse_args(argv)
     if given.index and not given.answers:

@@ -180,7 +180,7 @@ class ObjectStore(Store):
         server, others = self.emulated
         return (
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
-            f"{_emulated(self.spec.get('network'))}, no TLS; not a verdict for {others}"
+            f"{_emulated(self.spec.get('network'))}, no TLS; not a verdict on {others}"
         )
 
 
@@ -189,7 +189,7 @@ def _emulated(network: dict | None) -> str:
         return "no network at all"
     latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
     varying = f" ± {jitter} ms" if jitter else ""
-    limit = f", {rate:g} MiB/s a connection" if rate else ""
+    limit = f", {rate:g} MiB/s per connection" if rate else ""
     return f"an emulated network: {latency} ms{varying}{limit}"
 
 

@@ -1,4 +1,4 @@
-"""The store's own ceiling: as many bare requests at once as the cell's processes make (METHOD 20)."""
+"""The store's own ceiling: as many bare requests in flight as the cell's processes have (METHOD 20)."""
 
 import threading
 import time

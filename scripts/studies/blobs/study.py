@@ -15,7 +15,7 @@ from scripts.stores import store as stores
 from scripts.studies.blobs import patterns
 from scripts.studies.blobs.mpi import hosts_of, slots
 
-# What stores and patterns that are compared each with each have in common, beside the size.
+# What stores and patterns that are compared pairwise have in common, beside the size.
 CONTEXT = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
 _PAGE = 4096

@@ -117,8 +117,8 @@ IMBALANCE = Value(
     "imbalance",
     "Last against first process done",
     axis="Last process done / first process done",
-    means="When the last process was done, divided by when the first was, from the iteration's begin: median over its "
-    "record.",
+    means="When the last process was done, divided by when the first was, from the start of the iteration: median over "
+    "its record.",
     ratio=True,
 )
 SHARE = Value(
@@ -208,24 +208,19 @@ REPORT = Report(
 METHOD = (
     "A record starts the MPI processes once and reads many times; iterations are summarised within the record. An "
     "iteration lies between two barriers: its latency counts from when the first process begins until the last is "
-    "done, "
-    "by the machine's clock (of several machines: the longest). Start of the processes and the first broadcast are "
-    "timed "
-    "apart.",
+    "done, by the machine's clock (of several machines: the longest). Start of the processes and the first broadcast "
+    "are timed separately.",
     "The state of the page cache is set before every iteration, outside the time, and what was in memory is in the "
     "samples.",
     "Bandwidth is all bytes that reached the processes divided by all time: an object that is read once and broadcast "
-    "to "
-    "four processes counts four times. Latency is the median of the iterations after the first.",
-    "Stores and patterns that the configuration does not compare are compared each with each where they deliver the "
-    "same: "
-    "all these pairs together are one more family, contest in verdicts.csv. Patterns that give each process a whole "
-    "object "
-    "are not compared with those that give it a section: the bytes differ.",
-    "The ceiling is what as many bare requests at once as the cell's processes make get of the same store, objects and "
-    "cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain reads.",
+    "to four processes counts four times. Latency is the median of the iterations after the first.",
+    "Stores and patterns that the configuration does not compare are compared pairwise where they deliver the same "
+    "bytes: all these pairs are one further family, contest in verdicts.csv. Patterns that give each process a whole "
+    "object are not compared with those that give it a section: the bytes differ.",
+    "The ceiling is the bandwidth of bare requests, as many in flight as the cell's processes have, for the same "
+    "store, objects and cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain "
+    "reads.",
     "After each iteration, outside the time, every block that a process holds is checked against the manifest, and its "
     "buffer changed. Where an iteration takes several operations, that is the last of them; all are checked in a pass "
-    "of "
-    "its own. The objects are random bytes that do not compress.",
+    "of its own. The objects are random bytes that do not compress.",
 )

@@ -25,10 +25,10 @@ def limits(run: Results) -> list[str]:
     if beyond := int(((cells["share"] > 1.05) & ~cells["pattern"].isin(FROM_ONE)).sum()):
         lines.append(
             f"In {prose.count(beyond, 'cell')} the processes got more than the ceiling: its requests are threads of "
-            "one process, and where a read takes no longer than that costs, what they get is no bound."
+            "one process, and where their overhead exceeds the time of a read, what they get is not a bound."
         )
     if retried := sum(int(one) for one in run.readers.get("retries", []) if one == one):
-        lines.append(f"The clients sent {prose.count(retried, 'request')} again; the time that took is in the figures.")
+        lines.append(f"The clients retried {prose.count(retried, 'request')}; the times include that.")
     if idle := sum(bool(one.get("idle_processes")) for one in effective):
         lines.append(f"In {prose.count(idle, 'record')} some processes had nothing to read.")
     return lines
@@ -59,6 +59,6 @@ def _of_first_iterations(run: Results) -> list[str]:
         for size in (by_size.index[0], by_size.index[-1])
     )
     return [
-        f"The first iteration, which opens connections and files, takes {least} to {most} of the time that decides: "
-        "sizes are not read equally often. The latency is without it."
+        f"The first iteration, which opens connections and files, takes {least} to {most} of the time that decides, "
+        "since sizes are not read equally often. The latency leaves it out."
     ]

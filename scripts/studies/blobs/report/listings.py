@@ -112,7 +112,7 @@ def software(run: Results) -> Table:
         }
         for cell, effective in run.last("effective").items()
     ]
-    caption = "What read: client of the store, MPI and its launcher."
+    caption = "The software that read: client of the store, MPI and its launcher."
     return Table("software", caption, account.without_empty(pd.DataFrame(rows).drop_duplicates(ignore_index=True)))
 
 

@@ -53,8 +53,7 @@ def described(run: results.Results, access: str) -> Table:
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
     caption = (
         f"mean-obj-time in seconds, {run.names.level('access', access)}: tasks of all repeats, by effective page "
-        "buffer "
-        "and number of workers."
+        "buffer and number of workers."
     )
     return Table(name, caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
 

@@ -58,7 +58,7 @@ class Httpd(Store):
 
     def limits(self, file_systems: Set[str]) -> str:
         """Return what its figures say nothing about."""
-        return "a server written in Python on the loopback of the same machine; not a verdict for any other"
+        return "a server written in Python on the loopback of the same machine; not a verdict on any other"
 
 
 KINDS = {"httpd": Httpd}
