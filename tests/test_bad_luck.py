@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batteries import until
+from batteries import hear_interrupts, until
 from conftest import artefact, processes_of
 from small_runs import GATHER, SINGLE, SNAKEMAKE, TINY, drop, launch, planned, records, snakemake, wait_for, write
 
@@ -140,6 +140,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny_
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=hear_interrupts,
     )
     wait_for(lambda: len(records(tiny_run)) >= 6, process)
     wait_for(lambda: any("multiprocessing" in line for line in processes_of(str(tiny_run))), process)
