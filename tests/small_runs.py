@@ -44,7 +44,7 @@ SINGLE = TINY | {
 
 def snakemake(clone: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess:
     """Call Snakemake in a clone."""
-    command = [SNAKEMAKE, "--cores", "2", "--logger", "benchmark", *arguments]
+    command = [SNAKEMAKE, "--cores", "2", "--logger=benchmark", *arguments]
     return subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False, **options)
 
 
