@@ -24,13 +24,13 @@ def main(argv: list[str] | None = None) -> int:
         write_json(arguments.out, {"status": "done"})
         return 0
     by_reason: dict[str, list[Path]] = defaultdict(list)
-    skipped = list(filter(records.skipped, failed))
-    for path in failed.keys() - skipped:
-        by_reason["; ".join(failed[path])].append(path)
+    skipped = set(filter(records.skipped, failed))
+    for path, reasons in failed.items():
+        if path not in skipped:
+            by_reason["; ".join(reasons)].append(path)
     attempt = move_aside(arguments.results, failed)
     many = len(failed) - len(skipped)
-    outcome = f"{many} step{'s' * (many != 1)} failed"
-    outcome += f", and {len(skipped)} that need {'it' if many == 1 else 'them'} were skipped" if skipped else ""
+    outcome = f"{many} step{'s' * (many != 1)} failed" + (f", {len(skipped)} skipped" if skipped else "")
     lines = [f"{outcome}; the report shows the rest: {arguments.reports}/index.html"]
     for reason, paths in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""

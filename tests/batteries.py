@@ -65,10 +65,11 @@ def started(command: list[str]) -> subprocess.Popen:
     It hears Ctrl-C even where whoever runs the tests does not, since they run in the background.
     """
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, start_new_session=True, preexec_fn=_hear_interrupts, **pipes)
+    return subprocess.Popen(command, start_new_session=True, preexec_fn=hear_interrupts, **pipes)
 
 
-def _hear_interrupts() -> None:
+def hear_interrupts() -> None:
+    """Let a process that is started end by Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from conftest import artefact, program
 
-SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--cores", "2", "--logger", "benchmark")
+SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--cores", "2", "--logger=benchmark")
 # As far as the tables, for a test that looks at no page.
 GATHER = ("--until", "gather")
 # Small enough that one call takes seconds: a wheel, one file, the disk.

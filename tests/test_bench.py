@@ -18,6 +18,12 @@ def test_each_benchmark_runs_at_its_smallest_and_leaves_nothing_behind(clone: Pa
     assert list((clone / "results").iterdir()) == []
 
 
+def test_help_names_every_benchmark():
+    done = program("bench", "--help")
+    assert done.returncode == 0, done.stderr
+    assert [name for name in BENCHMARKS if f"{name}:" not in done.stdout] == []
+
+
 def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
     (clone / "scripts/benchmarks/reporting.py").write_text("def rows(*_, **__):\n    yield {}['settings']\n")
     (clone / "Snakefile").write_text("no rule")

@@ -109,11 +109,16 @@ def test_a_server_that_is_not_built_is_not_waited_for(toys, tmp_path):
     assert "nothing to build" in done.stdout.splitlines()[-1]
 
 
-def test_the_smoke_run_has_the_cells_of_toys_and_the_rules_of_the_house_hold(toys):
-    done = launch(toys, "--configfile", "config/smoke.yaml", "--plan")
-    assert done.returncode == 0, done.stderr
-    for cell in ("disk_sha256_any-", "web_single-file_1MiB_", "hdf5-2.0.0_web_fileobj_"):
-        assert f"\n{cell}" in f"\n{done.stdout}"
+def test_the_shipped_runs_have_the_cells_of_toys_and_the_rules_of_the_house_hold(toys):
+    cells = {
+        "smoke": ("disk_sha256_any-", "web_single-file_1MiB_", "hdf5-2.0.0_web_fileobj_"),
+        "config": ("disk_crc32_any-",),
+    }
+    for name, beginnings in cells.items():
+        done = launch(toys, "--configfile", f"config/{name}.yaml", "--plan")
+        assert done.returncode == 0, done.stderr
+        assert [cell for cell in beginnings if f"\n{cell}" not in f"\n{done.stdout}"] == []
+    assert "\n| [`hashing`](docs/hashing.md) |" in (toys / "README.md").read_text(encoding="utf-8")
     for command in (
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_layout.py"],
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],

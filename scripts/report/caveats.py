@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from scripts.report import judgement, listings, prose
+from scripts.report.markup import code
 from scripts.report.results import Results
 
 
@@ -69,5 +70,11 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         are, their = ("is", "its") if dropped == 1 else ("are", "their")
         lines.append(
             f"{prose.count(dropped, 'requested comparison')} {are} left out: {their} arms deliver different amounts."
+        )
+    rows = run.comparisons(run.report.metrics[0].name)
+    if apart := int(run.of_other_code(rows).sum()) if len(rows) else 0:
+        lines.append(
+            f"{prose.count(apart, 'comparison')} of cells that different versions of the measuring code measured "
+            f"{'is' if apart == 1 else 'are'} left out; {code('make again')} measures cells again."
         )
     return [*lines, *own, *judgement.of_trouble(run.cells), *run.absent]

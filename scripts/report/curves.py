@@ -201,8 +201,8 @@ def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
             if len(arm):
                 named = {own: level, **dict(zip(plot.varies, levels, strict=True))}
                 look = Look.of(number, style)
-                if len(plot.variants) == 1:
-                    # One line per arm: it has a dash of its own, beside colour and marker.
+                if len(plot.variants) == 1 and not plot.value.bound:
+                    # One line per arm: it has a dash of its own, beside colour and marker; bounds are dotted.
                     look = replace(Look.of(number, number), filled=True)
                 arm = arm.assign(x=arm[plot.factor].map(names.amount)).sort_values("x")
                 arms.append((run.names.row(named, named), look, arm))

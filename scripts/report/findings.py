@@ -69,6 +69,7 @@ def results_key(rows: pd.DataFrame) -> str:
 def find(results: Results, metric: str = "") -> list[Finding]:
     """Return what was found about a metric (default: the one that decides), in the order of the comparisons."""
     rows = results.comparisons(metric or results.report.metrics[0].name)
+    rows = rows[~results.of_other_code(rows)] if len(rows) else rows
     keys = ["factor", "baseline", "contender", *results.report.places, "state"]
     return [
         finding

@@ -65,6 +65,7 @@ def _panel(panel: Panel, figure: Figure):
     drawn = hv.Overlay([element for part in _parts(panel) for element in part]).opts(
         backend="bokeh",
         responsive=True,
+        title="",
         height=_height(panel) + 24 * -(-len(labels) // columns),
         xlim=tuple(map(float, panel.x_range())),
         ylim=tuple(map(float, panel.y_range())),

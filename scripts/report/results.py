@@ -17,7 +17,7 @@ from scripts.report.declaration import Report, Value
 from scripts.report.inputs import read_table
 from scripts.report.names import Names
 from scripts.statistics import stats
-from scripts.statistics.verdicts import OF_CELLS
+from scripts.statistics.verdicts import OF_CELLS, OTHER_CODE
 
 TEXTS = (
     *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
@@ -166,6 +166,11 @@ class Results:
         """
         rows = self._placed
         return rows[rows["metric"] == metric].reset_index(drop=True) if len(rows) else rows
+
+    @staticmethod
+    def of_other_code(rows: pd.DataFrame) -> pd.Series:
+        """Return which comparisons were not made as different code measured their arms: a page says that once."""
+        return rows["note"].fillna("").str.startswith(OTHER_CODE)
 
     @property
     def left_out(self) -> int:

@@ -15,8 +15,9 @@ from scripts.statistics.tables import factors, metrics
 CONTEST, CONTROL = "contest", "control"
 OF_CELLS = (CONTEST, CONTROL)
 # What has to be alike in both arms of a block.
+OTHER_CODE = "the measuring code differs"
 _SAME = {
-    "code": "the measuring code differs",
+    "code": OTHER_CODE,
     "data": "the data differ",
     "logical_bytes": "the amount of data differs",
     "packages": "the Python packages differ",

@@ -1,12 +1,13 @@
 """A dataset's place in a container or a share, for `scripts.stores.transfer`."""
 
 import contextlib
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
 from scripts.stores import transfer
 from scripts.stores.azure import client as azure
@@ -16,8 +17,6 @@ class _Place:
     """What containers and shares have in common; counts what the SDK sends again."""
 
     writable = True
-    # Blocks of one blob.
-    most_parts = 50_000
     retries = 0
 
     def __init__(self, connect: Callable, store: dict, dataset: str, connection: str | None) -> None:
@@ -43,6 +42,8 @@ class _Place:
 class Container(_Place):
     """A dataset's place in a container."""
 
+    most_parts = 50_000
+
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
         super().__init__(azure.blob_container, store, dataset, connection)
@@ -66,9 +67,12 @@ class Container(_Place):
         return self._client.download_blob(self.key(name), offset, length).readall()
 
     def part_bytes(self, name: str) -> int | None:
-        """Return the bytes of a blob's first block, of the blob itself where it has none."""
+        """Return the bytes of a blob's first block, of all of it where it has none; None where it is no block blob."""
         blob = self._client.get_blob_client(self.key(name))
-        blocks, _ = blob.get_block_list("committed")
+        try:
+            blocks, _ = blob.get_block_list("committed")
+        except HttpResponseError:
+            return None
         return blocks[0].size if blocks else blob.get_blob_properties().size
 
     def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
@@ -80,7 +84,9 @@ class Container(_Place):
 
 
 class Share(_Place):
-    """A dataset's place in a share of files."""
+    """A dataset's place in a share of files, which have no parts."""
+
+    most_parts = sys.maxsize
 
     def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
         """Say where; as for `Container`."""
@@ -100,7 +106,7 @@ class Share(_Place):
         return self._client.get_file_client(self.key(name)).download_file(offset, length).readall()
 
     def part_bytes(self, name: str) -> None:
-        """A file has no blocks."""
+        """Return None: the service tells of no parts."""
 
     def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a file; of one that fails the rest is zeros, which its checksum tells."""

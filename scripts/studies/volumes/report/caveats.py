@@ -3,7 +3,6 @@
 import pandas as pd
 
 from scripts.report import judgement, prose
-from scripts.report.markup import paragraph, quotation
 from scripts.studies.volumes.report import words
 from scripts.studies.volumes.report.data import Results
 
@@ -21,16 +20,6 @@ NOT_APPLICABLE = {
     "17, comparisons of blocks": "there are no blocks: jobs of two series are compared, by the method given "
     "beside each comparison",
 }
-
-
-def question(results: Results) -> str:
-    """Return the run's question, as a quotation, and what it has."""
-    text = results.facts.get("question", "")
-    jobs = sum(len(rows) for _, rows in results.traces)
-    stores = len({series.store for series in results.series})
-    of = f"{prose.count(stores, 'volume')}, {prose.count(jobs, 'job')}"
-    many = len(results.series)
-    return quotation(text) + paragraph(f"{of} in {many} {'battery' if many == 1 else 'batteries'}.")
 
 
 def nothing_decided(results: Results) -> str:
