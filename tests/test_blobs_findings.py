@@ -275,7 +275,7 @@ def test_requests_that_were_sent_again_are_marked(run: results.Results):
     marked = table.frame[np.asarray(table.over[report.AGAIN])]
     assert set(marked["store"]) == {AZURITE}
     assert set(marked[report.AGAIN]) == {1}
-    assert "sent 1" in " ".join(limits(run))
+    assert "The clients retried 19 requests" in " ".join(limits(run))
 
 
 def test_memory_beyond_what_is_allowed_is_marked(tmp_path: Path):

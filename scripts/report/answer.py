@@ -64,7 +64,9 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
 
 def _nothing_measured(cells: pd.DataFrame) -> str:
     """Why there is no answer: the reason that most cells have, where they have one."""
-    reasons = cells["reasons"][cells["reasons"] != ""].value_counts()
+    # Which repeats failed says nothing where all did.
+    reasons = cells["reasons"].str.replace(r"\brepeats? [\d, ]+: ", "", regex=True)
+    reasons = reasons[reasons != ""].value_counts()
     why = f": {reasons.index[0].rstrip('.')}" if len(reasons) else ""
     return f"Nothing was measured, {prose.count(len(cells), 'cell')} failed or broke a rule of measuring{why}."
 

@@ -55,9 +55,12 @@ def against(run: Results, factor: str, value: Value | str = "") -> Figure:
 
 
 def several(cells: pd.DataFrame, factor: str, run: Results) -> pd.DataFrame:
-    """Return the cells whose arm was measured at several levels of a factor; sizes and alike in any case."""
+    """Return the cells whose arm was measured at several levels of a factor.
+
+    Of the factor along which arms are compared all are returned where none has several levels.
+    """
     many = in_series(cells, factor, run)
-    return cells if run.report.factor(factor).size and not many.any() else cells[many]
+    return cells if factor == run.report.along and not many.any() else cells[many]
 
 
 def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
