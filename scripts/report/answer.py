@@ -201,7 +201,7 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
     texts = []
     for (baseline, contender), own in decided.groupby(["baseline", "contender"], sort=False):
         if own["verdict"].nunique() > 1:
-            texts.append(f"the best {results.report.factor(factor).title} depends on the case (see below)")
+            texts.append(f"the best {results.report.factor(factor).title} depends on the case")
             continue
         winner = contender if own["verdict"].iloc[0] == "faster" else baseline
         ratios = 1 / own["ratio"] if winner == contender else own["ratio"]
