@@ -101,6 +101,8 @@ def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
     assert len(pictures) >= 6
     for picture in pictures:
         assert "<svg" in (page.parent / picture).read_text(encoding="utf-8")
+        if picture.endswith("/patterns.svg"):  # a drawing, which shows no numbers
+            continue
         numbers = picture.replace(".svg", ".csv")
         assert f"({numbers})" in text
         assert len(list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))) > 1
