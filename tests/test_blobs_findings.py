@@ -223,7 +223,7 @@ def test_processes_are_drawn_and_the_base_is_named(run: results.Results):
     assert panel.x_ticks == (1, 2, 4)
     told = " ".join(scaling.where_it_stops(run))
     base = run.cells[(run.cells["processes"] == "1") & (run.cells["store"] == "disk")]["mib_s"].iloc[0]
-    assert f"disk (base: 1 process, {names.rate(base)} MiB/s)" in told
+    assert f"(base: 1 process, {names.rate(base)} MiB/s)" in told
 
 
 def test_where_more_processes_stop_to_help(tmp_path: Path):

@@ -25,7 +25,7 @@ def where_it_stops(run: Results) -> list[str]:
         base_value = f", {prose.number(base)} {value.unit}" if pd.notna(base) else ""
         own = records[(records[others] == [arm[name] for name in others]).all(axis=1)]
         lines.setdefault(_outcome(arm, own, run), []).append(f"{run.names.row(arm, tells)} (base: {level}{base_value})")
-    return [f"{'; '.join(who)}: {outcome}." for outcome, who in lines.items()]
+    return [f"{prose.capital('; '.join(who))}: {outcome}." for outcome, who in lines.items()]
 
 
 def _outcome(arm: dict, records: pd.DataFrame, run: Results) -> str:
