@@ -18,7 +18,7 @@ from nbconvert.filters import markdown2html
 from scripts.frame import config as configuration
 from scripts.report import markup, plot_html, plot_svg
 from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
-from scripts.studies.blobs.report import results as blobs
+from scripts.report.results import TEXTS
 from scripts.studies.blobs.report.results import FACTORS as OF_BLOBS
 from scripts.studies.shots.report import results as shots
 from scripts.studies.volumes.report import data as volumes
@@ -39,9 +39,9 @@ KNOWN |= {"factor", "percentile", "rank_s", "repeat"}
 # Levels that the schema allows only from a list, or only as a size or a number.
 KNOWN |= set(shots.FACTORS) - {"library", "store"} | set(OF_BLOBS) - {"store"}
 COLUMNS = {
-    "shots": set(shots.KEYS) - KNOWN,
+    "shots": {*shots.FACTORS, *TEXTS, "obj-id"} - KNOWN,
     "volumes": set(volumes.TEXTS) - KNOWN,
-    "blobs": set(blobs.TEXTS) - KNOWN,
+    "blobs": {*OF_BLOBS, *TEXTS} - KNOWN,
 }
 # What a page reads of facts as a name of its own: kinds of stores (the schema has a list), and levels as in the tables.
 KNOWN_FACTS = {"kind", "server", "levels", "requests", "effective"}
