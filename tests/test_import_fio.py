@@ -16,6 +16,8 @@ from tests import fio_files
 from tests.conftest import ROOT, program
 from tests.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball
 
+pytestmark = pytest.mark.thorough
+
 # The import.
 
 

@@ -18,6 +18,8 @@ from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, p
 from scripts.studies.shots.make import confirm, main
 from scripts.studies.shots.signals import LAYOUTS, Settings, check, ordered_pairs, plan, selection, signal_values, table
 
+pytestmark = pytest.mark.thorough
+
 STUDY = Settings("single-shot", shots=500, signals=61, page_size=8_000_000, paged=True, deflate=4, seed=1)
 FEW = replace(STUDY, shots=2, signals=8)
 

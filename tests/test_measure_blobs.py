@@ -17,6 +17,8 @@ from scripts.lib import provenance, sizes
 from scripts.studies.blobs import mpi
 from scripts.studies.blobs.patterns import PATTERNS
 
+pytestmark = pytest.mark.thorough
+
 MIB = 2**20
 MPI_IO = [pattern for pattern in PATTERNS if pattern.startswith("mpi-io")]
 

@@ -26,6 +26,8 @@ from tests import blobs_tables, browser, records, report_tables, volumes_records
 from tests.fio_files import imported, make_battery, ours, tarball
 from tests.pages import write, write_index
 
+pytestmark = pytest.mark.thorough
+
 HOSTILE = (
     "<script>window.hit=1</script> <img src=x onerror=window.hit=1> [x](javascript:window.hit=1) **bold** `code` "
     "$x^2$ $$y$$ a|b\n# new <b>line</b> &lt; ~~gone~~ _it_ \\*off\\* ![p](q) </pre></td>\x01marked\x02\x06# \x05block"

@@ -412,6 +412,7 @@ def test_device_counters_foresee_the_collapse(tmp_path):
     assert math.ceil(5_400_000 / (240_000 - 13_000)) == 24
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ratio, verdict", [(1.0, "same"), (1.3, "higher"), (1 / 1.3, "lower")], ids=["same", "higher", "lower"]
 )
