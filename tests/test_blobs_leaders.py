@@ -15,6 +15,8 @@ from scripts.studies.blobs.report import caveats, comparisons, listings
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
+pytestmark = pytest.mark.thorough
+
 SIZES = ("1MiB", "2MiB", "4MiB", "8MiB", "16MiB", "32MiB", "64MiB", "128MiB", "256MiB", "512MiB", "1GiB")
 
 

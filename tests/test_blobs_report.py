@@ -16,6 +16,8 @@ from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import write
 from tests.records import failed
 
+pytestmark = pytest.mark.thorough
+
 MIB = 2**20
 
 

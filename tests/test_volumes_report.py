@@ -32,6 +32,8 @@ from tests import volumes_records as records
 from tests.pages import write
 from tests.volumes_tables import BATTERIES, GP2, Battery, build, many
 
+pytestmark = pytest.mark.thorough
+
 NOTEBOOK = "notebooks/volumes.ipynb"
 
 
