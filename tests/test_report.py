@@ -2,13 +2,15 @@ import html
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
 from scripts.lib.program import Problem
-from scripts.report import notebook
+from scripts.report import curves, notebook, rows, scaling
+from scripts.studies.shots.report import results
 from tests.pages import write
 
 NOTEBOOK = "notebooks/shots.ipynb"
@@ -40,6 +42,19 @@ def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: 
     assert "There are no verdicts" in text
     assert "one signal of all shots (base: 8 workers" in text
     assert "shots_files/object-times.svg" in text
+
+
+@pytest.mark.parametrize("left", ["no cell", "no scaling"])
+def test_figures_are_empty_and_not_in_error_where_nothing_can_be_drawn(left: str, tables: Path):
+    run = results.load(tables, tables / "facts.json")
+    if left == "no cell":
+        run = replace(run, cells=run.cells.assign(n=0, failed=6))
+    else:
+        run = replace(run, report=replace(run.report, scaling=None))
+    drawn = [curves.speedup(run), rows.alone(run), rows.parts(run, "parts", "", results.PARTS, "", "")]
+    drawn += [curves.against(run, "workers"), rows.boxes(run, "boxes", "", "mean-obj-time", "", "")]
+    assert [bool(figure.panels) for figure in drawn] == ([False] * 5 if left == "no cell" else [False, *[True] * 4])
+    assert left == "no cell" or scaling.where_it_stops(run) == []
 
 
 def test_sockets_of_a_kernel_lie_where_no_other_kernel_looks_for_its_own(tmp_path: Path, monkeypatch):

@@ -71,6 +71,8 @@ def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
 
 def speedup(run: Results) -> Figure:
     """Return the performance ratio base / this one: all arms against one base, then each against its own."""
+    if not run.report.scaling:
+        return Figure("performance-ratio", "Performance ratio", "", (), pd.DataFrame())
     factor, value = run.report.scaling.factor, run.report.values[0]
     name, title = "performance-ratio", f"Performance ratio against {factor}"
     cells = _with(run.measured, value)

@@ -29,7 +29,7 @@ class Factor:
         place: whether it says where bytes came from: comparisons of different places are told apart.
         given: whether a reader's own work decides it, as what is read; the others can be chosen.
         axis: what an axis along it is called; its title where it is empty.
-        apart: whether the best of each of its levels is told, for comparison side by side.
+        apart: whether a page lists the best of each of its levels, side by side.
         order: levels in the order in which pages have them, where that is not by number or name.
     """
 

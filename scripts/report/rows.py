@@ -22,7 +22,8 @@ def alone(run: Results, value: Value | None = None) -> Figure:
     """Return a value (default: the report's first) of the cells that no curve shows, with their invalid repeats."""
     cells = pd.concat([run.measured, run.invalid]) if len(run.invalid) else run.measured
     value = value or run.report.values[0]
-    cells = cells[~in_series(cells, run.report.scaling.factor, run)] if len(cells) else cells
+    if len(cells) and run.report.scaling:
+        cells = cells[~in_series(cells, run.report.scaling.factor, run)]
     cells = cells[cells.groupby(_places(run))["n"].transform("max") > 0] if len(cells) else cells
     name = value.column.removesuffix("_s")
     return values(run, name, value.title, [(value, "", True)], f"{value.means} {INTERVAL}", cells)
@@ -68,7 +69,7 @@ def values(
         labels = tuple(run.names.row(dict(zip(factors, row, strict=True)), factors) for row in rows)
         label = shown[0][0].label
         panels.append(_with_ticks(Panel(prose.capital(run.place(levels)), label, marks=tuple(marks), rows=labels)))
-    caption += THINNED.format(run.report.scaling.factor) * thinned
+    caption += THINNED.format(run.report.scaling.factor) if thinned else ""
     return Figure(name, title, caption, tuple(panels), _numbers(run, cells, [value for value, *_ in shown]))
 
 
@@ -91,7 +92,7 @@ def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: s
         )
         labels = tuple(run.names.row(dict(zip(factors, row, strict=True)), factors) for row in rows)
         panels.append(Panel(title=prose.capital(run.place(levels)), x_label=axis, bars=bars, rows=labels))
-    caption += THINNED.format(run.report.scaling.factor) * thinned
+    caption += THINNED.format(run.report.scaling.factor) if thinned else ""
     return Figure(name, title, caption, tuple(panels), numbers)
 
 
@@ -100,6 +101,8 @@ def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: 
     if column not in run.samples:
         return Figure(name, title, "There are no samples to draw.", (), pd.DataFrame())
     samples = run.samples[run.samples["cell"].isin(run.measured["cell"]) & run.samples["valid"]]
+    if samples.empty:
+        return Figure(name, title, "", (), pd.DataFrame())
     own, given = run.report.headline, [factor.name for factor in run.report.factors if factor.given]
     keys, panels, numbers = [*_places(run), *given], [], []
     for levels, group in samples.groupby(keys, sort=False, observed=True):
@@ -177,6 +180,8 @@ def _numbers(run: Results, cells: pd.DataFrame, shown: list[Value]) -> pd.DataFr
 def _thin(cells: pd.DataFrame, run: Results) -> tuple[pd.DataFrame, bool]:
     """Keep the smallest and the largest level of the factor that scales in a place whose rows are too many to read."""
     kept, thinned = [], False
+    if not run.report.scaling:
+        return cells, thinned
     for _, group in _by_place(cells, run):
         levels = pd.to_numeric(group[run.report.scaling.factor], errors="coerce")
         if len(group) > MANY_ROWS and levels.nunique() > 2:

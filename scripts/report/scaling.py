@@ -10,7 +10,7 @@ from scripts.statistics import stats, verdicts
 def where_it_stops(run: Results) -> list[str]:
     """Return a sentence for arms that came out alike: bases, and beyond what level they gain no more (METHOD 19)."""
     scaling, value = run.report.scaling, run.report.values[0]
-    if run.records.empty:
+    if run.records.empty or not scaling:
         return []
     records = run.records[run.records["valid"] & run.records["cell"].isin(run.measured["cell"])]
     others = [name for name in run.report.names if name != scaling.factor]
