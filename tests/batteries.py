@@ -62,15 +62,16 @@ class Place:
 def started(command: list[str]) -> subprocess.Popen:
     """Start a program in a session of its own; what it says comes through `stderr`.
 
-    It hears Ctrl-C even where whoever runs the tests does not, since they run in the background.
+    It hears Ctrl-C and a lost terminal even where whoever runs the tests does not, in the background or under nohup.
     """
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, start_new_session=True, preexec_fn=hear_interrupts, **pipes)
 
 
 def hear_interrupts() -> None:
-    """Let a process that is started end by Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Let a process that is started end by Ctrl-C, or with its terminal."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def options_of(named: dict[str, object]) -> list[str]:
