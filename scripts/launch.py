@@ -27,7 +27,7 @@ from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import host
 from scripts.lib.program import Problem, read_json, run
-from scripts.statistics.stats import MIN_BLOCKS
+from scripts.statistics import MIN_BLOCKS
 from scripts.stores import serving
 from scripts.stores import store as stores
 

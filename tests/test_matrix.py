@@ -10,7 +10,7 @@ from conftest import ROOT, program
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.statistics.stats import MIN_BLOCKS
+from scripts.statistics import MIN_BLOCKS
 
 
 @pytest.fixture(autouse=True)

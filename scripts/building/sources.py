@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from scripts.building.cache import file_digest
 from scripts.building.shell import Workshop
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVS = ROOT / "envs"
@@ -47,7 +45,7 @@ class Archive:
 @cache
 def pinned() -> dict:
     """Return envs/sources.yaml, read once."""
-    return yaml.safe_load((ENVS / "sources.yaml").read_text(encoding="utf-8"))
+    return read_yaml(ENVS / "sources.yaml")
 
 
 def wheel_has_ros3(hdf5: str) -> bool:

@@ -12,11 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import jsonschema
-import yaml
 
 from scripts.frame import study as studies
 from scripts.frame import yaml_file
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_yaml
 
 SCHEMAS = Path("config/schema")
 # Signs that end a line or a name somewhere on their way, or cannot be written. A pattern's $ lets a last \n pass.
@@ -41,7 +40,7 @@ def schema() -> dict:
 
 
 def _part(name: str) -> dict:
-    part = yaml.safe_load((SCHEMAS / f"{name}.yaml").read_text(encoding="utf-8"))
+    part = read_yaml(SCHEMAS / f"{name}.yaml")
     return {key: value for key, value in part.items() if key != "$schema"}
 
 

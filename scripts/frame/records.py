@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
-from scripts.lib.program import Problem, read_json, write_json
+from scripts.lib.program import Problem, read_json, read_yaml, write_json
 
 SCHEMA = Path("config/schema/record.yaml")
 _SHOWN = 40
@@ -214,7 +212,7 @@ def of_samples() -> dict[str, dict]:
 
 @cache
 def _schema() -> dict:
-    return yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    return read_yaml(SCHEMA)
 
 
 @cache

@@ -11,7 +11,7 @@ from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
 from scripts.report.results import Results
-from scripts.statistics.stats import MIN_BLOCKS
+from scripts.statistics import MIN_BLOCKS
 
 MIB = 2**20
 # The difference that an undecided comparison should be able to tell, and the most repeats that are proposed for it.

@@ -15,14 +15,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from scripts.statistics.resampling import LEAST, RESAMPLES, draws, interval
-from scripts.statistics.stats import CONFIDENCE
+from scripts.statistics.stats import binomial_quantiles
 
 MIN_ABOVE = 10  # operations that must lie beyond a percentile (METHOD 18)
 RESOLUTION = 1 / 64  # of a ratio of two percentiles: each is within half of this
-_TAIL = (1 - CONFIDENCE) / 2
 
 
 class Percentile(NamedTuple):
@@ -194,5 +192,5 @@ def _at(values: np.ndarray, cumulative: np.ndarray, ps: Sequence[float]) -> np.n
 @cache
 def _ranks(n: int, p: float) -> tuple[int, int]:
     """Ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) on either side."""
-    low, high = (int(rank) for rank in stats.binom.ppf([_TAIL, 1 - _TAIL], n, p / 100))
+    low, high = binomial_quantiles(n, p / 100)
     return max(low, 1), min(high + 1, n)

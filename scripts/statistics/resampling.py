@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from scripts.statistics.stats import CONFIDENCE, Estimate
 
@@ -59,4 +59,4 @@ def draws(jobs: int, seed: int, arm: int) -> np.ndarray:
 
 @cache
 def _expanded_tail(jobs: int) -> float:
-    return float(stats.norm.cdf(-math.sqrt(jobs / (jobs - 1)) * stats.t.ppf(1 - _TAIL, jobs - 1)))
+    return float(special.ndtr(-math.sqrt(jobs / (jobs - 1)) * special.stdtrit(jobs - 1, 1 - _TAIL)))

@@ -11,12 +11,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
+
+from scripts.statistics import MIN_BLOCKS
 
 CONFIDENCE = 0.95
 LEVEL = 0.05  # of the family
 POWER = 0.8  # with which a detectable ratio is found
-MIN_BLOCKS = 6  # 2**5 distinct flips: the fewest that can give p <= 0.05
 ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
 SAMPLED_FLIPS = 9_999
 _TAIL = (1 - CONFIDENCE) / 2
@@ -183,13 +184,25 @@ def _at(ordered: np.ndarray, rank: int) -> float:
     return float(ordered[rank - 1]) if 1 <= rank <= len(ordered) else math.nan
 
 
+def binomial_quantiles(n: int, p: float) -> tuple[int, int]:
+    """Return the fewest successes of `n` that 2.5 %, and that 97.5 %, of Binomial(n, p) do not exceed.
+
+    As scipy.stats.binom.ppf, whose import alone would take a second of each program.
+    """
+    tails = np.array([_TAIL, 1 - _TAIL])
+    above = np.ceil(special.bdtrik(tails, n, p))
+    below = np.maximum(above - 1, 0)
+    low, high = np.where(special.bdtr(below, n, p) >= tails, below, above)
+    return int(low), int(high)
+
+
 @cache
 def _ranks(n: int, quantile: float) -> tuple[int, int]:
     """Ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) where there are none.
 
     Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
     """
-    low, high = (int(rank) for rank in stats.binom.ppf([_TAIL, 1 - _TAIL], n, quantile)) if n else (0, 0)
+    low, high = binomial_quantiles(n, quantile) if n else (0, 0)
     return (low, high + 1) if low >= 1 and high < n else (0, 0)
 
 
@@ -204,9 +217,9 @@ def _flips(blocks: int, seed: int) -> np.ndarray:
 
 @cache
 def _expanded_tail(n: int) -> float:
-    tail = stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf(1 - _TAIL, n - 1))
+    tail = special.ndtr(-math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 1 - _TAIL))
     if n % 2:
-        tail = min(tail, stats.binom.sf(n // 2, n, _ranks(n, 0.5)[0] / n))
+        tail = min(tail, special.bdtrc(n // 2, n, _ranks(n, 0.5)[0] / n))
     return float(tail)
 
 
@@ -214,7 +227,7 @@ def _expanded_tail(n: int) -> float:
 def _resampled_medians(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The medians that a resample of n ordered values can have: (index, index, probability), of the mean of the two."""
     share = np.arange(n + 1) / n
-    at_most = stats.binom.sf((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i
+    at_most = special.bdtrc((n - 1) // 2, n, share)  # probability that the lower middle value is among the first i
     weights = np.diag(np.diff(at_most))
     if n % 2 == 0:
         half = n // 2

@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from scripts.frame import checks
 from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import memory, sizes
-from scripts.lib.program import Problem, tool
+from scripts.lib.program import Problem, read_yaml, tool
 from scripts.stores import store as stores
 from scripts.studies.blobs import patterns
 from scripts.studies.blobs.mpi import hosts_of, slots
@@ -164,7 +162,7 @@ class Blobs(Study):
 @cache
 def object_limits() -> dict[str, dict]:
     """Return how large an object may be by kind of store: {"gib", "as_of", "source"}."""
-    return yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+    return read_yaml(LIMITS)["limits"]
 
 
 def _mpi_mistakes(mpi: dict, processes: int) -> Iterator[str]:

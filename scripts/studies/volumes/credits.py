@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_yaml
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Battery, Series
 from scripts.studies.volumes.study import VOLUME_TYPES
@@ -257,7 +256,7 @@ def _throughput(facts: dict, size: float, iops: float) -> float:
 
 @cache
 def _types() -> dict:
-    return yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))
+    return read_yaml(VOLUME_TYPES)
 
 
 def _float(value: object) -> float:

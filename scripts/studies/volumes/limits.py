@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_yaml
 from scripts.statistics import histograms, resampling
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import histograms_of, percentiles
@@ -36,7 +35,7 @@ def read(entries: Sequence[str | dict]) -> list[Limit]:
     Raises:
         Problem: a name that is not there, or a limit without a name or a height.
     """
-    documented = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+    documented = read_yaml(LIMITS)["limits"]
     limits = []
     for one in entries:
         if isinstance(one, str) and one not in documented:

@@ -5,13 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from scripts.frame import records
 from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import host
-from scripts.lib.program import Problem, tool
+from scripts.lib.program import Problem, read_yaml, tool
 from scripts.stores import store as stores
 from scripts.studies.volumes import fio_jobs
 
@@ -35,11 +33,11 @@ class Volumes(Study):
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
         section = self.section(config)
-        documented = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+        documented = read_yaml(LIMITS)["limits"]
         for number, limit in enumerate(section["limits"]):
             if isinstance(limit, str) and limit not in documented:
                 yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(documented)}"
-        types = yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))["types"]
+        types = read_yaml(VOLUME_TYPES)["types"]
         named = [(f"stores.{name}.volume", store.get("volume")) for name, store in config["stores"].items()]
         named += [
             (f"studies.volumes.imports[{number}].volume", one.get("volume"))
