@@ -25,13 +25,13 @@ def test_help_names_every_benchmark():
 
 
 def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
-    (clone / "scripts/benchmarks/reporting.py").write_text("def rows(*_, **__):\n    yield {}['settings']\n")
+    (clone / "scripts/benchmarks/fio.py").write_text("def rows(*_, **__):\n    yield {}['settings']\n")
     (clone / "Snakefile").write_text("no rule")
-    done = program("bench", "--smallest", "--only", "report", "plan", "reading", cwd=clone)
+    done = program("bench", "--smallest", "--only", "fio", "plan", "reading", cwd=clone)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
-    report, plan = (line for line in done.stdout.splitlines() if "not run: " in line)
-    assert "not run: KeyError: 'settings'" in report
+    fio, plan = (line for line in done.stdout.splitlines() if "not run: " in line)
+    assert "not run: KeyError: 'settings'" in fio
     assert "not run: snakemake ended with status 1" in plan
     assert "bare h5py loop" in done.stdout
 
