@@ -25,7 +25,7 @@ def test_help_names_every_benchmark():
 
 
 def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
-    (clone / "scripts/benchmarks/fio.py").write_text("def rows(*_, **__):\n    yield {}['settings']\n")
+    (clone / "scripts/benchmarks/fio.py").write_text("def rows(*_, **__):\n    'Break.'\n    yield {}['settings']\n")
     (clone / "Snakefile").write_text("no rule")
     done = program("bench", "--smallest", "--only", "fio", "plan", "reading", cwd=clone)
     assert done.returncode == 1

@@ -44,7 +44,10 @@ _LEVELS = {
 def rows(
     folder: Path, say: Say, file_size: str = "1GiB", patterns: Sequence[str] = tuple(PATTERNS), rounds: int = ROUNDS
 ) -> Iterator[Row]:
-    """Read 64 MiB of every kind of store both ways; 1 GiB of a file as fio does; four operations of every pattern."""
+    """Compare readers of objects with the bare calls of their clients and with fio, and see what memory they take.
+
+    64 MiB of every kind of store; 1 GiB of a file as fio reads it; four operations of every pattern.
+    """
     for cell in _cells(folder / "stores", say, store=list(_STORES)):
         with cell.served() as (_, location, env, _), _environment(env):
             for concurrency in _CONCURRENCY:
@@ -65,7 +68,10 @@ def rows(
 
 
 def large(folder: Path, say: Say, size: str = "4GiB") -> Iterator[Row]:
-    """Read an object in sections by two processes that hold little of it, and once more to verify it."""
+    """Read an object of 4 GiB in sections from both servers, which takes minutes and 10 GB of disk.
+
+    By two processes that hold little of it, and once more to verify it.
+    """
     levels = {"size": [size], "operation_size": ["32MiB"], "processes": [2], "concurrency": [2]}
     for cell in _cells(folder, say, store=["s3", "azure"], **levels):
         what = f"{size} in sections from {cell.store['kind']}, two processes"

@@ -12,7 +12,7 @@ LIMIT_S = 360
 
 
 def rows(folder: Path, say: Say, empty: bool = True) -> Iterator[Row]:
-    """Build all libraries at once with an empty cache, downloads included; then the servers."""
+    """Build both libraries from nothing, downloads included, and then the servers, which takes minutes."""
     cache = {"XDG_CACHE_HOME": str(folder / "cache")} if empty else {}
 
     def build(name: str) -> Usage:

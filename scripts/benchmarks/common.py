@@ -33,23 +33,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table.
-
-    Attributes:
-        what: what was measured.
-        value: its figure, with its unit.
-        against: what it is compared with, and the figure of that.
-        ratio: median ratio and interval.
-        limit: the limit it should stay within; "" where there is none.
-        within: whether it does; None where there is no limit.
-    """
+    """A line of the table: what was measured, its figure, what it is compared with, the ratio, and the limit."""
 
     what: str
     value: str
     against: str = ""
     ratio: str = ""
     limit: str = ""
-    within: bool | None = None
+    within: bool | None = None  # None where there is no limit
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ JOB = "etcd"
 
 
 def rows(folder: Path, say: Say, job: str = JOB, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Run a job both ways and compare fdatasync's mean latency and its p99 as fio gives them."""
+    """Start fio by the workflow and by hand, and compare fdatasync's mean latency and its p99 as fio gives them."""
     matrix = {"store": ["disk"], "job": [job], "background": ["none"]}
     store = {"disk": {"kind": "posix", "path": str(folder)}}
     (cell,) = cells(folder, say, "volumes", store, jobs=1, at_least_s=0, pause_s=0, matrix=matrix)

@@ -32,7 +32,7 @@ _STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}
 
 
 def rows(folder: Path, say: Say, repeats: int = REPEATS, starts: int = STARTS) -> Iterator[Row]:
-    """Run null cells under Snakemake in three stores, block by block, and take apart what they cost."""
+    """Run cells that read next to nothing under Snakemake, from three stores, and take apart what they cost."""
     tree, config = copy_tree(folder), _config(folder, repeats)
     say("making data and putting them into their stores")
     used(snakemake(config, "--until", "ready"), tree)

@@ -67,7 +67,7 @@ _WAY = {
 
 
 def rows(folder: Path, say: Say) -> Iterator[Row]:
-    """Count lines, words and files, and sum up the times of the latest `make test`."""
+    """Count lines, words and files of the project, and sum up the time of its tests by file."""
     yield from lines()
     words = len(re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", _FIRST_PAGE.read_text(encoding="utf-8")).split())
     yield Row("words of the first page of the synthetic runs", f"{words}", "", "", f"≤ {_WORDS}", words <= _WORDS)

@@ -21,7 +21,10 @@ _MATRIX = {
 
 
 def rows(folder: Path, say: Say, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Read whole shots in turn with both loops: in this process, from a warm page cache, without checksums."""
+    """Read shots with the study's loop, and with a bare h5py loop over the same files.
+
+    In turn, in this process, from a warm page cache, without checksums.
+    """
     stores = {"disk": {"kind": "posix"}}
     (cell,) = cells(folder, say, "shots", stores, data={"shots": 2}, control_cells=0, matrix=_MATRIX)
     place, files = Path(cell.provision["location"]["folder"]), {}

@@ -50,7 +50,7 @@ class _Place:
 
 
 def rows(folder: Path, say: Say, shots: int = SHOTS, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Read all of a file of some shots dataset by dataset, with no page buffer, by one and by two processes."""
+    """Read a file through ROS3, and with bare ranged GETs of the same ranges, by one and by two processes."""
     data = {"shots": shots, "page_size": 8_000_000}
     (cell,) = cells(folder, say, "shots", {"s3": S3}, data=data, control_cells=0, matrix=_MATRIX)
     (entry,) = cell.manifest["files"]

@@ -34,7 +34,7 @@ _WORKERS = 50
 
 
 def planning(folder: Path, say: Say, cells: int = CELLS, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Dry runs of a configuration of so many cells, each once, in turn with one of a single cell."""
+    """Let Snakemake plan 10,000 cells, in turn with a single one."""
     tree, configs = copy_tree(folder), [_many_cells(folder, count) for count in (cells, 1)]
     taken = [
         [used(snakemake(config, "--dry-run", "--quiet"), tree) for config in configs] for _ in numbered(rounds, say)
@@ -51,7 +51,7 @@ def planning(folder: Path, say: Say, cells: int = CELLS, rounds: int = ROUNDS) -
 
 
 def reporting(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Tables and report of records that nothing measured, as the rules make them."""
+    """Make tables and report of 2,000 records of 46 samples, which nothing measured."""
     study = folder / "results" / "shots"
     say(f"writing {records} records")
     used(program("tests.records", "--out", study, "--records", records, "--samples", SAMPLES))
@@ -66,7 +66,7 @@ def reporting(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUN
 
 
 def importing(folder: Path, say: Say, sizes: tuple[int, ...] = FILES, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Import, tables and report of results of fio from elsewhere; the plan has no cells: nothing is measured."""
+    """Import 200 and 2,000 JSON files of fio, and make tables and report of them."""
     for files in sizes:
         place = folder / str(files)
         study = place / "results" / "volumes"
