@@ -128,7 +128,7 @@ def cell_priority(wildcards, attempt=None) -> int:
     )
 
 
-def cells_asked(wildcards) -> list:
+def cells_concerned(wildcards) -> list:
     """Return the cell that a rule is about, or all cells of its study."""
     cells = cells_of(wildcards.study)
     return [cells[wildcards.cell]] if hasattr(wildcards, "cell") else cells.values()
@@ -136,13 +136,13 @@ def cells_asked(wildcards) -> list:
 
 def environments_of(wildcards) -> list[str]:
     """Return the artefacts of the libraries of a cell or a study; none where no library is under test."""
-    libraries = {cell.levels.get("library") for cell in cells_asked(wildcards)} - {None}
+    libraries = {cell.levels.get("library") for cell in cells_concerned(wildcards)} - {None}
     return [f"results/{RUN}/environments/{name}.json" for name in sorted(libraries)]
 
 
 def provisions_of(wildcards) -> list[str]:
     """Return the artefacts of the data of a cell or a study in their stores; none where a study has no data."""
-    cells = cells_asked(wildcards)
+    cells = cells_concerned(wildcards)
     places = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
     return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(places)]
 
