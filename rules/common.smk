@@ -136,8 +136,9 @@ def cells_concerned(wildcards) -> list:
 
 def environments_of(wildcards) -> list[str]:
     """Return the artefacts of the libraries of a cell or a study; none where no library is under test."""
-    libraries = {cell.levels.get("library") for cell in cells_concerned(wildcards)} - {None}
-    return [f"results/{RUN}/environments/{name}.json" for name in sorted(libraries)]
+    cells = cells_concerned(wildcards)
+    names = {cell.levels["library"] for cell in cells if "library" in cell.levels}
+    return [f"results/{RUN}/environments/{name}.json" for name in sorted(names)]
 
 
 def provisions_of(wildcards) -> list[str]:

@@ -278,11 +278,9 @@ def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
         Problem: the answer was no, or there is nobody to ask.
     """
     totals = _totals(costs)
-    amounts = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
-    amounts |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
-    above = [
-        f"{key} {amounts[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if amounts[key] > limit
-    ]
+    sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
+    sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
+    above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
     if not above or yes:
         return
     line = f"this run is above the limits of ask_above: {', '.join(above)}"
