@@ -29,5 +29,5 @@ rule all:
         # Named here too: a page that was removed must be made, and a record that was moved aside must be measured, though
         # what is made from them is there.
         "reports/{run}/index.html".format(run=RUN),
-        pages_of,
+        expand("reports/{run}/{study}.html", run=RUN, study=STUDIES),
         all_records,

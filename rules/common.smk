@@ -21,7 +21,7 @@ from scripts.building.environments import lacking
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
-from scripts.lib.program import Problem, expect_room
+from scripts.lib.program import Problem, expect_folders, expect_room
 from scripts.stores import serving
 
 OF_VENV = ".venv/bin/python"
@@ -38,7 +38,7 @@ def resolved(values: dict) -> dict:
     try:
         complete = configuration.resolve(dict(values), files)
         matrix.check(complete, files)
-        configuration.expect_folders(complete["run"])
+        expect_folders(complete["run"])
         return complete
     except Problem as problem:
         stop(problem)
@@ -128,36 +128,24 @@ def cell_priority(wildcards, attempt=None) -> int:
     )
 
 
-def environments_for(cells) -> list[str]:
-    """Return the artefacts of the libraries that cells measure with; none where no library is under test."""
-    libraries = {cell.levels["library"] for cell in cells if "library" in cell.levels}
-    return [f"results/{RUN}/environments/{name}.json" for name in sorted(libraries)]
-
-
-def provisions_for(cells) -> list[str]:
-    """Return the artefacts of the data of cells in their stores; none where a study has no data."""
-    places = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
-    return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(places)]
-
-
-def environment_of(wildcards) -> list[str]:
-    """Return the artefact of the library that a cell measures with."""
-    return environments_for([cells_of(wildcards.study)[wildcards.cell]])
-
-
-def provision_of(wildcards) -> list[str]:
-    """Return the artefact of a cell's data in its store."""
-    return provisions_for([cells_of(wildcards.study)[wildcards.cell]])
+def cells_concerned(wildcards) -> list:
+    """Return the cell that a rule is about, or all cells of its study."""
+    cells = cells_of(wildcards.study)
+    return [cells[wildcards.cell]] if hasattr(wildcards, "cell") else cells.values()
 
 
 def environments_of(wildcards) -> list[str]:
-    """Return the artefacts of all libraries of a study."""
-    return environments_for(cells_of(wildcards.study).values())
+    """Return the artefacts of the libraries of a cell or a study; none where no library is under test."""
+    cells = cells_concerned(wildcards)
+    names = {cell.levels["library"] for cell in cells if "library" in cell.levels}
+    return [f"results/{RUN}/environments/{name}.json" for name in sorted(names)]
 
 
 def provisions_of(wildcards) -> list[str]:
-    """Return the artefacts of all data of a study in all their stores."""
-    return provisions_for(cells_of(wildcards.study).values())
+    """Return the artefacts of the data of a cell or a study in their stores; none where a study has no data."""
+    cells = cells_concerned(wildcards)
+    places = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
+    return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(places)]
 
 
 def records_of_study(study: str) -> list[str]:
@@ -184,16 +172,6 @@ def all_records(wildcards) -> list[str]:
     return [record for study in STUDIES for record in records_of_study(study)]
 
 
-def answers_of(wildcards) -> list[str]:
-    """Return the answers of all studies, for the first page."""
-    return [f"reports/{RUN}/{study}_answers.json" for study in STUDIES]
-
-
-def pages_of(wildcards) -> list[str]:
-    """Return the pages of all studies."""
-    return [f"reports/{RUN}/{study}.html" for study in STUDIES]
-
-
 def servers_of(wildcards) -> list[str]:
     """Return the artefact of the embedded servers where a store needs one."""
     store = CONFIG["stores"][wildcards.store]
@@ -202,11 +180,6 @@ def servers_of(wildcards) -> list[str]:
         if store.get("server") == "embedded"
         else []
     )
-
-
-def servers_needed(config: dict) -> list[str]:
-    """Return the names of the servers that the stores of a configuration need."""
-    return serving.needed(config["stores"].values())
 
 
 def study_of_data(wildcards) -> str:

@@ -46,7 +46,7 @@ rule servers:
         attempt=attempt_of,
     params:
         python=python_of,
-        need=servers_needed(CONFIG),
+        need=serving.needed(CONFIG["stores"].values()),
     message:
         "build servers"
     shell:

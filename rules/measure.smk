@@ -29,8 +29,8 @@ rule measure:
     input:
         ready=ancient("results/{run}/{study}/ready.json"),
         plan=ancient("results/{run}/{study}/plan.json"),
-        environment=ancient(environment_of),
-        provision=ancient(provision_of),
+        environment=ancient(environments_of),
+        provision=ancient(provisions_of),
     output:
         # Not removed before the step, which leaves a record that is there: an input that is gone starts this rule too.
         update("results/{run}/{study}/records/{cell}/repeat={repeat}.json"),

@@ -65,8 +65,8 @@ rule index:
     """Write the first page: the answers of all studies in words."""
     input:
         notebook="notebooks/index.ipynb",
-        answers=answers_of,
-        pages=pages_of,
+        answers=expand("reports/{{run}}/{study}_answers.json", study=STUDIES),
+        pages=expand("reports/{{run}}/{study}.html", study=STUDIES),
     output:
         html="reports/{run}/index.html",
         markdown="reports/{run}/index.md",

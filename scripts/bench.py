@@ -10,76 +10,43 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import (
-    blobs,
-    builds,
-    cells,
-    fio,
-    importing,
-    large_blobs,
-    planning,
-    project,
-    reading,
-    reporting,
-    ros3,
-)
+from scripts.benchmarks import blobs, builds, fio, null_cells, project, reading, ros3, scale
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """What `--only` can name.
-
-    Attributes:
-        rows: what measures: (folder, say) -> rows.
-        about: what that is, in a line.
-        smallest: what it is called with besides where only that it runs is of interest.
-    """
+class Benchmark(NamedTuple):
+    """What `--only` can name: what measures, (folder, say) -> rows, and what it is called with at its smallest."""
 
     rows: Callable[..., Iterator[Row]]
-    about: str
     smallest: dict[str, object]
+
+    @property
+    def about(self) -> str:
+        """What it does, in a line."""
+        return self.rows.__doc__.partition("\n")[0].rstrip(".")
 
 
 _ROUND = {"rounds": 1}
 BENCHMARKS = {
-    "project": Benchmark(
-        project.rows,
-        "lines, words and files of the project, and the time of its tests by file",
-        {"until": "gather"},
-    ),
-    "reading": Benchmark(reading.rows, "the reading loop against a bare h5py loop over the same files", _ROUND),
-    "ros3": Benchmark(
-        ros3.rows, "ROS3 against bare ranged GETs of the same ranges from the same server", {"shots": 2} | _ROUND
-    ),
-    "cell": Benchmark(
-        cells.rows, "a cell that reads next to nothing, and what it spends its time on", {"repeats": 1, "starts": 1}
-    ),
-    "plan": Benchmark(planning.rows, "Snakemake's plan of 10,000 cells", {"cells": 50} | _ROUND),
-    "report": Benchmark(reporting.rows, "2,000 records of 46 samples to tables and report", {"records": 96} | _ROUND),
-    "fio": Benchmark(fio.rows, "fio started by the workflow against fio by hand", {"job": "etcd-short"} | _ROUND),
-    "import": Benchmark(
-        importing.rows, "200 and 2,000 JSON files of fio to tables and report", {"sizes": (50,)} | _ROUND
-    ),
-    "blobs": Benchmark(
-        blobs.rows,
-        "readers of objects against the bare calls of their clients and against fio, and the memory they take",
-        {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND,
-    ),
-    "large-blobs": Benchmark(
-        large_blobs.rows,
-        "an object of 4 GiB in sections through both servers; takes minutes and 10 GB of disk",
-        {"size": "64MiB"},
-    ),
-    "builds": Benchmark(builds.rows, "both libraries from nothing; takes minutes", {"empty": False}),
+    "project": Benchmark(project.rows, {}),
+    "reading": Benchmark(reading.rows, _ROUND),
+    "ros3": Benchmark(ros3.rows, {"shots": 2} | _ROUND),
+    "cell": Benchmark(null_cells.rows, {"repeats": 1, "starts": 1}),
+    "plan": Benchmark(scale.planning, {"cells": 50} | _ROUND),
+    "report": Benchmark(scale.reporting, {"records": 96} | _ROUND),
+    "fio": Benchmark(fio.rows, {"job": "etcd-short"} | _ROUND),
+    "import": Benchmark(scale.importing, {"sizes": (50,)} | _ROUND),
+    "blobs": Benchmark(blobs.rows, {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND),
+    "large-blobs": Benchmark(blobs.large, {"size": "64MiB"}),
+    "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.
 _FOLDER = Path("results")

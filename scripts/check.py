@@ -57,11 +57,12 @@ def artefacts(results: Path) -> Iterator[Path]:
 
 def left_behind(results: Path) -> list[Path]:
     """Return the artefacts that say they failed, found without reading all of the others."""
-    return [
-        path
-        for path in artefacts(results)
-        if b'"failed"' in _beginning(path) and records.reasons(path, results, results.name)
-    ]
+    paths = []
+    for path in artefacts(results):
+        with open(path, "rb") as file:
+            if b'"failed"' in file.read(4096) and records.reasons(path, results, results.name):
+                paths.append(path)
+    return paths
 
 
 def move_aside(results: Path, failed: Iterable[Path]) -> Path:
@@ -72,11 +73,6 @@ def move_aside(results: Path, failed: Iterable[Path]) -> Path:
         expect_room(target)
         path.rename(target)
     return attempt
-
-
-def _beginning(path: Path, length: int = 4096) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(length)
 
 
 if __name__ == "__main__":

@@ -49,10 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def observations(results: Path) -> pd.DataFrame:
-    """Return the long table of a run: one row per observation, and one without a value for a record that has none.
-
-    Args:
-        results: the run's folder in results/.
+    """Return the long table of a run, by its folder: one row per observation, without a value where a record has none.
 
     Returns:
         run, study, cell, factors…, repeat; part (of the record; `samples` are of one task, iteration or job each),

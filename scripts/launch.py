@@ -14,9 +14,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Set
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from scripts import preflight
@@ -26,7 +26,7 @@ from scripts.frame import matrix, records
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import host
-from scripts.lib.program import Problem, read_json, run
+from scripts.lib.program import Problem, expect_folders, read_json, run
 from scripts.statistics import MIN_BLOCKS
 from scripts.stores import serving
 from scripts.stores import store as stores
@@ -42,7 +42,7 @@ _DRY_RUN = re.compile(r"-[A-Za-z]*n[A-Za-z]*|--dry.*")
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; then become Snakemake, unless only the plan was asked."""
     arguments = _parser().parse_args(argv)
-    config = configuration.load(arguments.configfile, {"run": run_name(arguments.run)} if arguments.run else {})
+    config = configuration.load(arguments.configfile, {"run": _run_name(arguments.run)} if arguments.run else {})
     matrix.check(config, [arguments.configfile])
     only, repeated, imports = _words(arguments.only), _words(arguments.again), paths(arguments.imports)
     importing = [study for study, section in config["studies"].items() if "imports" in section]
@@ -52,30 +52,26 @@ def main(argv: list[str] | None = None) -> int:
         for study in importing:
             config["studies"][study]["imports"] = list(map(os.path.abspath, imports))
         configuration.expect_plain(config, "the command line")
-    config["only"] = chosen(config, arguments.study, only)
+    config["only"] = _chosen(config, arguments.study, only)
     chosen_studies = config["only"].get("study", list(config["studies"]))
-    again = _measured(config, chosen_studies, repeated)
-    costs = {study: cost(config, study, again) for study in chosen_studies}
+    again = _to_repeat(config, chosen_studies, repeated)
+    costs = {study: _cost(config, study, again) for study in chosen_studies}
     if arguments.plan:
         for what, fine, detail in preflight.inputs(config):
             print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
     _show(config, costs, cells=arguments.plan)
     if arguments.plan:
         return 0
-    configuration.expect_folders(config["run"])
+    expect_folders(config["run"])
     _ask(config, costs, arguments.yes)
     sys.stdout.flush()
     command = [
-        str(Path(sys.executable).with_name("snakemake")),
-        "--cores",
-        str(arguments.cores),
+        *(str(Path(sys.executable).with_name("snakemake")), f"--cores={arguments.cores}"),
         f"--configfile={arguments.configfile}",
         # What is measured now, how far it is, how long it will take (plugins/).
-        "--logger=benchmark",
-        f"--logger-benchmark-reports=reports/{config['run']}",
+        *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
     ]
-    _expect_alone()
-    _unlock(command)
+    _free_folder(command)
     for study in chosen_studies:
         studies.of(study).sources(config)
     changed = {"run": arguments.run} if arguments.run else {}
@@ -91,28 +87,19 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
-    parser.add_argument(
-        "--cores", type=_cores, default=host.usable_cores(), help="cores that Snakemake may use (default: all)"
+    add, several = parser.add_argument, {"nargs": "*", "default": []}
+    add("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
+    add("--cores", type=_cores, default=host.usable_cores(), help="cores that Snakemake may use (default: all)")
+    add("--run", default="", help="name of the run, in place of the configured one")
+    add("--study", default="", help="measure this study only")
+    add("--only", **several, metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only")
+    add("--again", **several, metavar="CELL", help="measure the cells again whose name begins so")
+    add(
+        "--imports", **several, metavar="PATH", help="results from elsewhere to report, in place of the configured ones"
     )
-    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
-    parser.add_argument("--study", default="", help="measure this study only")
-    parser.add_argument(
-        "--only", nargs="*", default=[], metavar="FACTOR=LEVEL,…", help="measure the cells with these levels only"
-    )
-    parser.add_argument(
-        "--again", nargs="*", default=[], metavar="CELL", help="measure the cells again whose name begins so"
-    )
-    parser.add_argument(
-        "--imports",
-        nargs="*",
-        default=[],
-        metavar="PATH",
-        help="results from elsewhere to report, in place of the configured ones",
-    )
-    parser.add_argument("--plan", action="store_true", help="print the plan, cell by cell, and stop")
-    parser.add_argument("--yes", action="store_true", help="do not ask, whatever it costs")
-    parser.add_argument("snakemake", nargs="*", help="options of Snakemake, after --")
+    add("--plan", action="store_true", help="print the plan, cell by cell, and stop")
+    add("--yes", action="store_true", help="do not ask, whatever it costs")
+    add("snakemake", nargs="*", help="options of Snakemake, after --")
     return parser
 
 
@@ -122,7 +109,7 @@ def _cores(text: str) -> int:
     return int(text)
 
 
-def run_name(text: str) -> str:
+def _run_name(text: str) -> str:
     """Return the name of a run from the command line.
 
     Raises:
@@ -151,7 +138,7 @@ def paths(texts: list[str]) -> list[str]:
     return [path for text in texts for path in ([text] if Path(text).exists() else _words([text]))]
 
 
-def chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
+def _chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
     """Return `only` of the configuration with what the command line adds: --study, --only library=a,b workers=1.
 
     Raises:
@@ -169,13 +156,8 @@ def chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
     return only
 
 
-def cost(config: dict, study: str, again: Set[Path] = frozenset()) -> dict:
-    """Estimate what a study still has to measure.
-
-    Args:
-        config: a resolved configuration.
-        study: a key of its `studies`.
-        again: folders of the cells whose records are to be measured again.
+def _cost(config: dict, study: str, again: set[Path]) -> dict:
+    """Estimate what a study still has to measure; `again` are folders of cells whose records are measured again.
 
     Returns:
         {"cells": [(cell, records to do, seconds each, basis)], "omitted", "records", "seconds", "bytes", "requests",
@@ -233,12 +215,11 @@ def _took_here(record: dict) -> float | None:
     return record.get("step_seconds") if record.get("host", {}).get("node") == platform.node() else None
 
 
-def builds(config: dict, names: list[str]) -> dict[str, int]:
+def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     """Return the seconds that building takes, by what is built; nothing for what was built before.
 
     A piece in the cache counts as built whatever it was built from: its inputs are compared when it is needed.
     """
-    cells = [cell for study in names for cell in matrix.selected(matrix.expand(config, study)[0], config["only"])]
     libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
     pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
     needed = serving.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
@@ -256,6 +237,7 @@ def _done(path: Path, run_name: str, study: str) -> dict | None:
 def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
     console = Console(stderr=not cells, highlight=False, markup=False, emoji=False)
     for study, one in costs.items():
+        exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
         if cells:
             width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)
             for cell, to_do, seconds, basis in one["cells"]:
@@ -269,22 +251,24 @@ def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
             f"{one['records']} records to measure: about {_duration(one['seconds'])}, "
             f"{one['bytes'] / 2**30:.2f} GiB to read or write, {one['requests']:.0f} requests to stores elsewhere, "
             f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate"
-            + ("; exploratory: too few repeats for a verdict" if _exploratory(config, study) else ""),
+            + ("; exploratory: too few repeats for a verdict" if exploratory else ""),
             soft_wrap=True,
         )
-    built = builds(config, list(costs))
-    seconds, building = sum(one["seconds"] for one in costs.values()), sum(built.values())
+    all_cells = [cell for one in costs.values() for cell, *_ in one["cells"]]
+    built = _builds(config, all_cells)
+    building, totals = sum(built.values()), _totals(costs)
     console.print(
-        f"in all: {sum(len(one['cells']) for one in costs.values())} cells, "
-        f"{sum(one['records'] for one in costs.values())} records: about {_duration(seconds + building)}, "
+        f"in all: {len(all_cells)} cells, {totals['records']} records: "
+        f"about {_duration(totals['seconds'] + building)}, "
         + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
         + f"; report: reports/{config['run']}/index.html",
         soft_wrap=True,
     )
 
 
-def _exploratory(config: dict, study: str) -> bool:
-    return not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
+def _totals(costs: dict[str, dict]) -> dict[str, float]:
+    keys = ("records", "seconds", "bytes", "requests", "disk_bytes")
+    return {key: sum(one[key] for one in costs.values()) for key in keys}
 
 
 def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
@@ -293,15 +277,10 @@ def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
     Raises:
         Problem: the answer was no, or there is nobody to ask.
     """
-    totals = {
-        "hours": sum(one["seconds"] for one in costs.values()) / 3600,
-        "gib": sum(one["bytes"] for one in costs.values()) / 2**30,
-        "requests": sum(one["requests"] for one in costs.values()),
-        "disk_gib": sum(one["disk_bytes"] for one in costs.values()) / 2**30,
-    }
-    above = [
-        f"{key} {totals[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if totals[key] > limit
-    ]
+    totals = _totals(costs)
+    sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
+    sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
+    above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
     if not above or yes:
         return
     line = f"this run is above the limits of ask_above: {', '.join(above)}"
@@ -315,14 +294,16 @@ def _folder(config: dict, cell: Cell) -> Path:
     return Path("results", config["run"], cell.study, "records", cell.name)
 
 
-def _measured(config: dict, names: list[str], words: list[str]) -> set[Path]:
+def _to_repeat(config: dict, names: list[str], words: list[str]) -> set[Path]:
     """Return the folders of the measured cells that are asked for and whose names begin with one of the words.
 
     Raises:
         Problem: there is none for a word.
     """
+    if not words:
+        return set()
     cells = [cell for study in names for cell in matrix.selected(matrix.expand(config, study)[0], config["only"])]
-    measured = {cell.name: folder for cell in cells if (folder := _folder(config, cell)).is_dir()} if words else {}
+    measured = {cell.name: folder for cell in cells if (folder := _folder(config, cell)).is_dir()}
     for word in words:
         if not any(name.startswith(word) for name in measured):
             among = " and is asked for" if config["only"] else ""
@@ -342,39 +323,25 @@ def _move_aside(folders: set[Path]) -> None:
         print(f"moved {folder} to {target}", file=sys.stderr)
 
 
-def _unlock(command: list[str]) -> None:
-    """Take away the lock of a run that was killed."""
-    if any(Path(".snakemake/locks").glob("*")):
-        subprocess.run([*command, "--unlock"], capture_output=True, check=True)
-
-
-def _expect_alone() -> None:
-    """See that no other run is going on in this folder.
+def _free_folder(command: list[str]) -> None:
+    """Take away the lock of a run that was killed.
 
     Raises:
-        Problem: one is.
+        Problem: its run is still going on.
     """
     if not any(Path(".snakemake/locks").glob("*")):
         return
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0")[:2]
-                programs = {os.path.basename(word) for word in words}
-                if b"snakemake" in programs and (entry / "cwd").resolve() == Path.cwd():
-                    raise Problem(
-                        f"another run is going on in this folder (process {entry.name}): wait, or use another clone"
-                    )
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        programs = {os.path.basename(word) for word in (process.info["cmdline"] or [])[:2]}
+        if "snakemake" in programs and process.info["cwd"] == os.getcwd():
+            raise Problem(f"another run is going on in this folder (process {process.pid}): wait, or use another clone")
+    subprocess.run([*command, "--unlock"], capture_output=True, check=True)
 
 
 def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 if __name__ == "__main__":

@@ -37,17 +37,12 @@ def plan(config: dict, study: str, cells: list[Cell]) -> dict:
             cell.name: {
                 "settings": cell.settings,
                 "dataset": cell.dataset,
-                "time_limit_s": _of_level(config["studies"][study]["time_limit_s"], cell.levels),
+                "time_limit_s": matrix.for_level(config["studies"][study]["time_limit_s"], cell.levels),
                 "positions": {n: positions[cell.name, n] for n in matrix.repeats(config, study)},
             }
             for cell in cells
         },
     }
-
-
-def _of_level(value: float | dict[str, float], levels: dict[str, str]) -> float:
-    """A setting may be a mapping from the levels of a factor."""
-    return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
 
 
 def matrix_csv(factors: list[str], cells: list[Cell], omitted: list[matrix.Omitted]) -> str:

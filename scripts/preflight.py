@@ -44,13 +44,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def findings(config: dict) -> Iterator[Finding]:
     """Yield (what, fine, detail or remedy) for each thing that a run of `config` needs."""
-    system = platform.system()
+    fine = platform.system() == "Linux"
     yield (
         "system",
-        system == "Linux",
-        f"{system}, {host.facts()['cpu']}, {host.usable_cores()} cores"
-        if system == "Linux"
-        else "only Linux is supported",
+        fine,
+        f"Linux, {host.facts()['cpu']}, {host.usable_cores()} cores" if fine else "only Linux is supported",
     )
     yield from _tools(config)
     yield from inputs(config)
@@ -68,8 +66,8 @@ def findings(config: dict) -> Iterator[Finding]:
 def _tools(config: dict) -> Iterator[Finding]:
     kinds = {library["kind"] for library in config["libraries"].values()}
     if "source" in kinds:
-        for name, package in {"gcc": "gcc", "g++": "g++", "make": "make"}.items():
-            yield _try(f"tool {name}", partial(tool, name, remedy=f"apt install {package}, or dnf install {package}"))
+        for name in ("gcc", "g++", "make"):
+            yield _try(f"tool {name}", partial(tool, name, remedy=f"apt install {name}, or dnf install {name}"))
     if "conda" in kinds:
         remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
         yield _try("tool conda", partial(tool, "conda", remedy=remedy))

@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     expect_room(arguments.out)
     arguments.log.parent.mkdir(parents=True, exist_ok=True)
     die_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, _interrupted)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
     again = arguments.attempt > 1
     with (
         open(arguments.log, "a" if again else "w", encoding="utf-8") as log,
@@ -102,18 +102,9 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     """Run a program, whose own words are those on standard error; on standard output it passes on its servers'."""
     for needed in arguments.needs:
         measuring.require(Path(needed))
-    command = [
-        sys.executable,
-        "-sE",
-        "-m",
-        f"scripts.{arguments.program}",
-        *arguments.arguments,
-        "--out",
-        str(arguments.out),
-    ]
-    process = subprocess.Popen(
-        command, stdout=servers_log, stderr=log, start_new_session=True, preexec_fn=die_with_parent
-    )
+    command = [sys.executable, "-sE", "-m", f"scripts.{arguments.program}", *arguments.arguments]
+    own_group = {"start_new_session": True, "preexec_fn": die_with_parent}
+    process = subprocess.Popen([*command, "--out", str(arguments.out)], stdout=servers_log, stderr=log, **own_group)
     try:
         status = process.wait()
     finally:
@@ -140,10 +131,6 @@ def _session() -> str:
     ticks = int(Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
     began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began))
-
-
-def _interrupted(signal_number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -25,13 +26,13 @@ def test_help_names_every_benchmark():
 
 
 def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
-    (clone / "scripts/benchmarks/reporting.py").write_text("def rows(*_, **__):\n    yield {}['settings']\n")
+    (clone / "scripts/benchmarks/fio.py").write_text("def rows(*_, **__):\n    'Break.'\n    yield {}['settings']\n")
     (clone / "Snakefile").write_text("no rule")
-    done = program("bench", "--smallest", "--only", "report", "plan", "reading", cwd=clone)
+    done = program("bench", "--smallest", "--only", "fio", "plan", "reading", cwd=clone)
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
-    report, plan = (line for line in done.stdout.splitlines() if "not run: " in line)
-    assert "not run: KeyError: 'settings'" in report
+    fio, plan = (line for line in done.stdout.splitlines() if "not run: " in line)
+    assert "not run: KeyError: 'settings'" in fio
     assert "not run: snakemake ended with status 1" in plan
     assert "bare h5py loop" in done.stdout
 
@@ -44,10 +45,16 @@ def test_the_size_of_the_project_and_the_time_of_its_tests_are_told(clone: Path,
     assert before["time of `make test`"].limit == "≤ 15 min on 2 idle cores"
     assert "  test_transfer" in before
     (clone / "scripts/studies/shots/report/words.py").write_text("\n" * 20_000)
+    cell = {"cell_type": "code", "source": ["first\n", "second"], "outputs": ["a line\n"] * 100}
+    (clone / "notebooks/further.ipynb").write_text(json.dumps({"cells": [cell]}, indent=1))
     project.TIMES.unlink()
     after = {row.what: row for row in (*project.lines(), *project.times())}
-    own = [int(rows["  of shots"].value.replace(",", "")) for rows in (before, after)]
+    own, whole = (
+        [int(rows[what].value.replace(",", "")) for rows in (before, after)]
+        for what in ("  of shots", "lines outside tests")
+    )
     assert own[1] == own[0] + 20_000
+    assert whole[1] == whole[0] + 20_000 + 2
     assert not after["lines outside tests"].within
     assert not after["  of shots"].within
     assert "time of `make test`" in after

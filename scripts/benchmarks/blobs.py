@@ -1,11 +1,11 @@
 """What the workflow's readers cost beside the bare call of the same client, beside fio, and in memory.
 
-A bare call gets the same chunks, as many at once, into a buffer; the reader sees besides that the object is still the
-same, and counts what the client tries again.
+A bare call gets the same chunks, with as many requests in flight, into a buffer; the reader sees besides that the
+object is still the same, and counts what the client tries again.
 """
 
+import contextlib
 import json
-import math
 import mmap
 import os
 import subprocess
@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.blob_cells import Cell, cells
-from scripts.benchmarks.common import Row, Say, in_turn, timed
+from scripts.benchmarks.common import S3, Row, Say, bandwidth, compared, in_turn, timed
+from scripts.benchmarks.prepared import Cell, cells
 from scripts.lib import sizes
 from scripts.lib.program import Problem
-from scripts.statistics import stats
 from scripts.stores import store as stores
 from scripts.stores.azure import client as azure
 from scripts.stores.reading import Access
@@ -28,85 +27,130 @@ from scripts.studies.blobs import caches
 from scripts.studies.blobs.patterns import PATTERNS
 
 ROUNDS = 16
-_SIZE, _CHUNK = 2**26, 2**22
+_SIZE, _CHUNK, _BLOCK = 2**26, 2**22, 2**20
 _CONCURRENCY = (1, 4)
-_BLOCK = 2**20
 _LEAST = 0.95
-_OPERATION = "16MiB"
-
-Read = Callable[[], object]
+_STORES = {
+    "disk": {"kind": "posix"},
+    "s3": S3,
+    "azure": {"kind": "azure-blob", "container": "bench", "server": "embedded"},
+}
+_LEVELS = {
+    **{"pattern": ["sections"], "size": ["64MiB"], "processes": [1], "objects": ["shared"], "concurrency": [1]},
+    **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "cache": ["warm"]},
+}
 
 
 def rows(
     folder: Path, say: Say, file_size: str = "1GiB", patterns: Sequence[str] = tuple(PATTERNS), rounds: int = ROUNDS
 ) -> Iterator[Row]:
-    """Read 64 MiB of every kind of store both ways; 1 GiB of a file as fio does; four operations of every pattern."""
-    for cell in cells(folder / "stores", say, store=["disk", "s3", "azure"], size=[_text(_SIZE)]):
-        with cell.served() as location:
+    """Compare readers of objects with the bare calls of their clients and with fio, and see what memory they take.
+
+    64 MiB of every kind of store; 1 GiB of a file as fio reads it; four operations of every pattern.
+    """
+    for cell in _cells(folder / "stores", say, store=list(_STORES)):
+        with cell.served() as (_, location, env, _), _environment(env):
             for concurrency in _CONCURRENCY:
                 yield _against_bare(cell, location, Access(_CHUNK, concurrency), rounds, say)
-    (cell,) = cells(folder / "fio", say, store=["disk"], size=[file_size])
+    (cell,) = _cells(folder / "fio", say, store=["disk"], size=[file_size])
     for state in ("warm", "cold"):
         yield _against_fio(cell, state, rounds, say)
-    yield from _memory(folder / "memory", patterns, say)
+    # Two processes and an object that is four times an operation.
+    levels = {"size": ["64MiB"], "operation_size": ["16MiB"], "processes": [2]}
+    others = [name for name in patterns if not name.startswith("mpi-io") and name != "multiple-files"]
+    mpi_io = [name for name in patterns if name.startswith("mpi-io")]
+    measured = _cells(folder / "memory", say, pattern=[*others, *mpi_io], store=["disk"], **levels)
+    measured += _cells(folder / "memory in servers", say, pattern=others, store=["s3", "azure"], **levels)
+    for cell in measured:
+        what = f"memory of a process, {cell.levels['pattern']} from {cell.levels['store']}"
+        say(what)
+        yield _grown(what, cell.measure())
 
 
-def bandwidths(what: str, ours: Sequence[float], name: str, others: Sequence[float], size: int) -> Row:
-    """Return the row of two ways to read `size` bytes: bandwidths by medians of seconds, and the ratio by rounds."""
-    logs = np.log(np.asarray(others) / np.asarray(ours))
-    low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
-    ratio = float(np.exp(np.median(logs)))
-    interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
-    rates = [f"{size / 2**20 / float(np.median(seconds)):,.0f} MiB/s" for seconds in (ours, others)]
-    return Row(what, rates[0], f"{name}: {rates[1]}", f"{ratio:.3f}{interval}", f"≥ {_LEAST:g}", ratio >= _LEAST)
+def large(folder: Path, say: Say, size: str = "4GiB") -> Iterator[Row]:
+    """Read an object of 4 GiB in sections from both servers, which takes minutes and 10 GB of disk.
+
+    By two processes that hold little of it, and once more to verify it.
+    """
+    levels = {"size": [size], "operation_size": ["32MiB"], "processes": [2], "concurrency": [2]}
+    for cell in _cells(folder, say, store=["s3", "azure"], **levels):
+        what = f"{size} in sections from {cell.store['kind']}, two processes"
+        say(what)
+        record = cell.measure()
+        rate = bandwidth(record["work"]["logical_bytes"], record["seconds"]["total"])
+        ceiling = next(row for row in record["samples"] if row["phase"] == "ceiling")
+        bare = f"bare requests: {bandwidth(ceiling['bytes'], ceiling['latency_s'])}"
+        yield Row(what, rate, bare, "", "valid", record["valid"])
+        yield _grown(f"{what}: memory of a process", record)
+
+
+def _cells(folder: Path, say: Say, **levels: list) -> list[Cell]:
+    """Make the objects of a matrix of cells and put them into their stores; `levels` replace _LEVELS."""
+    section = {"data": {"objects": 1}, "iterations": 1, "ceiling_rounds": 1, "control_cells": 0, "time_limit_s": 3600}
+    return cells(folder, say, "blobs", _STORES, **section, matrix={**_LEVELS, **levels})
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Give this process, in which the readers run here, an environment for the length of a `with` block."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _against_bare(cell: Cell, location: dict, access: Access, rounds: int, say: Say) -> Row:
     """Compare the reader of a store with its client's bare call, by one process in turn."""
-    (entry,) = cell.manifest["files"]
+    name = cell.manifest["files"][0]["name"]
     # One buffer for both: how fast it is filled depends on where its pages lie.
     view = _touched(_SIZE)
-    bare, name = {"posix": _preadv, "s3": _get_object, "azure-blob": _download_blob}[cell.store["kind"]](
-        cell, location, access, view
-    )
+    kind = cell.store["kind"]
+    bare_of, title = {
+        "posix": (_preadv, "a loop of os.preadv"),
+        "s3": (_get_object, "get_object of boto3"),
+        "azure-blob": (_download_blob, "download_blob of the SDK"),
+    }[kind]
+    bare = bare_of(cell.store, location, name, access, view)
     reader = stores.of(cell.store).reader(location, access)
-    identity = reader.identify(entry["name"])
-    ours = timed(lambda: reader.read(entry["name"], [(0, _SIZE)], view, identity))
-    what = f"{cell.store['kind']}: reader, chunks of {sizes.text(access.chunk_bytes)}, {access.concurrency} at once"
+    identity = reader.identify(name)
+    ours = timed(lambda: reader.read(name, [(0, _SIZE)], view, identity))
+    what = f"{kind}: reader, chunks of {sizes.text(access.chunk_bytes)}, {access.concurrency} in flight"
     taken = in_turn(rounds, ours, timed(bare), lambda words: say(f"{what}: {words}"))
     reader.close()
-    return bandwidths(what, taken[0], name, taken[1], _SIZE)
+    return compared(what, taken[0], title, taken[1], _LEAST, size=_SIZE)
 
 
-def _preadv(cell: Cell, location: dict, access: Access, view: memoryview) -> tuple[Read, str]:
-    file = os.open(Path(location["folder"], cell.manifest["files"][0]["name"]), os.O_RDONLY)
-    chunks = [(offset, view[offset : offset + access.chunk_bytes]) for offset in range(0, _SIZE, access.chunk_bytes)]
-    return _together(access, chunks, lambda offset, part: os.preadv(file, [part], offset)), "a loop of os.preadv"
+def _preadv(store: dict, location: dict, name: str, access: Access, view: memoryview) -> Callable[[], object]:
+    file = os.open(Path(location["folder"], name), os.O_RDONLY)
+    return _together(access, lambda first, end: os.preadv(file, [view[first:end]], first))
 
 
-def _get_object(cell: Cell, location: dict, access: Access, view: memoryview) -> tuple[Read, str]:
-    client = s3.cell_client(cell.store, max_pool_connections=access.concurrency)
-    wanted = {"Bucket": cell.store["bucket"], "Key": f"{location['key']}/{cell.manifest['files'][0]['name']}"}
+def _get_object(store: dict, location: dict, name: str, access: Access, view: memoryview) -> Callable[[], object]:
+    client = s3.cell_client(store, max_pool_connections=access.concurrency)
+    wanted = {"Bucket": store["bucket"], "Key": f"{location['key']}/{name}"}
 
-    def get(first: int, last: int) -> None:
-        view[first : last + 1] = client.get_object(**wanted, Range=f"bytes={first}-{last}")["Body"].read()
+    def get(first: int, end: int) -> None:
+        view[first:end] = client.get_object(**wanted, Range=f"bytes={first}-{end - 1}")["Body"].read()
 
-    chunks = [(offset, offset + access.chunk_bytes - 1) for offset in range(0, _SIZE, access.chunk_bytes)]
-    return _together(access, chunks, get), "get_object of boto3"
+    return _together(access, get)
 
 
-def _download_blob(cell: Cell, location: dict, access: Access, _: memoryview) -> tuple[Read, str]:
+def _download_blob(store: dict, location: dict, name: str, access: Access, _: memoryview) -> Callable[[], object]:
     chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
-    client = azure.blob_container(cell.store, **chunk)
-    name = f"{location['key']}/{cell.manifest['files'][0]['name']}"
-    return lambda: client.download_blob(name, max_concurrency=access.concurrency).readall(), "download_blob of the SDK"
+    client = azure.blob_container(store, **chunk)
+    return lambda: client.download_blob(f"{location['key']}/{name}", max_concurrency=access.concurrency).readall()
 
 
-def _together(access: Access, pieces: list[tuple], get: Callable[..., object]) -> Read:
+def _together(access: Access, get: Callable[[int, int], object]) -> Callable[[], object]:
+    """Return what gets all chunks, from first byte to end, with as many requests in flight as a cell asks for."""
+    chunks = [(first, first + access.chunk_bytes) for first in range(0, _SIZE, access.chunk_bytes)]
     if access.concurrency == 1:
-        return lambda: [get(*piece) for piece in pieces]
+        return lambda: [get(*chunk) for chunk in chunks]
     pool = ThreadPoolExecutor(access.concurrency)
-    return lambda: list(pool.map(lambda piece: get(*piece), pieces))
+    return lambda: list(pool.map(lambda chunk: get(*chunk), chunks))
 
 
 def _touched(size: int) -> memoryview:
@@ -138,7 +182,7 @@ def _against_fio(cell: Cell, state: str, rounds: int, say: Say) -> Row:
     ways = prepared(timed(read)), prepared(lambda: _fio(path))
     taken = in_turn(rounds, *ways, lambda words: say(f"{what}: {words}"))
     reader.close()
-    return bandwidths(what, taken[0], "fio, psync", taken[1], size)
+    return compared(what, taken[0], "fio, psync", taken[1], _LEAST, size=size)
 
 
 def _fio(path: Path) -> float:
@@ -151,35 +195,10 @@ def _fio(path: Path) -> float:
     return json.loads(done.stdout)["jobs"][0]["read"]["runtime"] / 1000
 
 
-def _memory(folder: Path, patterns: Sequence[str], say: Say) -> Iterator[Row]:
-    """Measure cells of two processes whose object is four times an operation."""
-    levels = {"size": [_text(4 * sizes.in_bytes(_OPERATION))], "operation_size": [_OPERATION], "processes": [2]}
-    mpi_io = [name for name in patterns if name.startswith("mpi-io")]
-    others = [name for name in patterns if name not in (*mpi_io, "multiple-files")]
-    chosen = cells(folder, say, pattern=[*others, *mpi_io], store=["disk"], **levels)
-    chosen += cells(folder / "servers", say, pattern=others, store=["s3", "azure"], **levels)
-    for cell in chosen:
-        what = f"memory of a process, {cell.levels['pattern']} from {cell.levels['store']}"
-        say(what)
-        yield grown(what, cell.measure())
-
-
-def grown(what: str, record: dict) -> Row:
+def _grown(what: str, record: dict) -> Row:
     """Return the row of the most that a process of a record grew by."""
     memory, effective = record["memory"], record["effective"]
-    sizes_text = (
-        f"object of {sizes.text(effective['object_bytes'])}, operations of {sizes.text(effective['operation_bytes'])}"
-    )
+    object_size, operation = (sizes.text(effective[name]) for name in ("object_bytes", "operation_bytes"))
     within = memory["growth_bytes"] <= memory["allowed_bytes"] and record["valid"]
-    return Row(
-        what,
-        f"grew by {sizes.text(memory['growth_bytes'])}",
-        sizes_text,
-        "",
-        f"≤ {sizes.text(memory['allowed_bytes'])}",
-        within,
-    )
-
-
-def _text(size: int) -> str:
-    return sizes.text(size).replace(" ", "")
+    figure, limit = f"grew by {sizes.text(memory['growth_bytes'])}", f"≤ {sizes.text(memory['allowed_bytes'])}"
+    return Row(what, figure, f"object of {object_size}, operations of {operation}", "", limit, within)

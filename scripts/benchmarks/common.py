@@ -1,6 +1,5 @@
 """What the benchmarks share: rows of the table, rounds taken in turn, and what a command takes of the machine."""
 
-import json
 import math
 import os
 import shutil
@@ -8,46 +7,40 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import psutil
 
 from scripts.lib.processes import die_with_parent
-from scripts.lib.program import Problem, read_json
+from scripts.lib.program import Problem
 from scripts.statistics import stats
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
 TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
-_SAMPLE_S = 0.02
 LIBRARIES = {f"hdf5-{version}": {"kind": "source", "hdf5": version} for version in ("1.14.6", "2.0.0")}
+S3 = {"kind": "s3", "bucket": "bench", "server": "embedded"}
+_SAMPLE_S = 0.02
 
 Say = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table.
-
-    Attributes:
-        what: what was measured.
-        value: its figure, with its unit.
-        against: what it is compared with, and the figure of that.
-        ratio: median ratio and interval.
-        limit: the limit it should stay within; "" where there is none.
-        within: whether it does; None where there is no limit.
-    """
+    """A line of the table: what was measured, its figure, what it is compared with, the ratio, and the limit."""
 
     what: str
     value: str
     against: str = ""
     ratio: str = ""
     limit: str = ""
-    within: bool | None = None
+    within: bool | None = None  # None where there is no limit
 
 
 @dataclass(frozen=True)
@@ -57,6 +50,11 @@ class Usage:
     seconds: float
     cpu_seconds: float
     peak_bytes: int
+
+
+def at_most(what: str, value: float, limit: float, unit: str, against: str = "", ratio: str = "") -> Row:
+    """Return the row of a figure that has an upper limit."""
+    return Row(what, f"{value:,.1f} {unit}", against, ratio, f"≤ {limit:,g} {unit}", value <= limit)
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:
@@ -70,31 +68,54 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
     return seconds
 
 
-def in_turn(
-    rounds: int, first: Callable[[], float], second: Callable[[], float], say: Say
-) -> tuple[list[float], list[float]]:
-    """Return the seconds of two ways to do something: once each unseen, then in turn, each as often ahead as behind."""
-    first(), second()
-    taken: tuple[list[float], list[float]] = ([], [])
+def numbered(rounds: int, say: Say) -> Iterator[int]:
+    """Yield the numbers of rounds, from 0, and say which one begins."""
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
-        ways = [(taken[0], first), (taken[1], second)]
-        for seconds, way in ways if number % 2 else reversed(ways):
-            seconds.append(way())
-    return taken
+        yield number
+
+
+def in_turn(
+    rounds: int, first: Callable[[], Result], second: Callable[[], Result], say: Say
+) -> tuple[list[Result], list[Result]]:
+    """Return the results of two ways to do something: once each unseen, then in turn, each as often ahead as behind."""
+    first(), second()
+    results: tuple[list[Result], list[Result]] = ([], [])
+    for number in numbered(rounds, say):
+        ways = [(results[0], first), (results[1], second)]
+        for own, way in ways if number % 2 else reversed(ways):
+            own.append(way())
+    return results
 
 
 def compared(
-    what: str, ours: Sequence[float], name: str, others: Sequence[float], limit: float | None = None, note: str = ""
+    what: str,
+    ours: Sequence[float],
+    name: str,
+    others: Sequence[float],
+    limit: float | None = None,
+    note: str = "",
+    size: int | None = None,
 ) -> Row:
-    """Return the row of two ways that were timed in turn: medians, and the ratio by rounds with its 95 % interval."""
-    logs = np.log(np.asarray(ours) / np.asarray(others))
+    """Return the row of two ways that were timed in turn: medians, and the ratio by rounds with its 95 % interval.
+
+    Of two ways to read `size` bytes it has bandwidths, and the limit is the least that their ratio should be.
+    """
+    logs = np.log(np.asarray(ours) / np.asarray(others)) * (-1 if size else 1)
     low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
     ratio = float(np.exp(np.median(logs)))
     interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
-    bound, within = ("", None) if limit is None else (f"≤ {limit:g}", ratio <= limit)
-    against = f"{name}: {seconds_of(others)}" + (f"; {note}" if note else "")
-    return Row(what, seconds_of(ours), against, f"{ratio:.3f}{interval}", bound, within)
+    figures = [bandwidth(size, float(np.median(each))) if size else seconds_of(each) for each in (ours, others)]
+    bound, within = "", None
+    if limit is not None:
+        bound, within = f"{'≥' if size else '≤'} {limit:g}", ratio >= limit if size else ratio <= limit
+    against = f"{name}: {figures[1]}" + (f"; {note}" if note else "")
+    return Row(what, figures[0], against, f"{ratio:.3f}{interval}", bound, within)
+
+
+def bandwidth(size: int, seconds: float) -> str:
+    """Return bytes divided by seconds, with its unit."""
+    return f"{size / 2**20 / seconds:,.0f} MiB/s"
 
 
 def seconds_of(values: Sequence[float]) -> str:
@@ -140,33 +161,15 @@ def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usa
         if process.returncode:
             words.seek(0)
             last = [line.strip() for line in words if line.strip()][-1:] or ["it said nothing"]
-            raise Problem(f"{_called(command)} ended with status {process.returncode}: {last[0]}")
+            # Its arguments may be a whole configuration.
+            name = command[command.index("-m") + 1] if "-m" in command else Path(command[0]).name
+            raise Problem(f"{name} ended with status {process.returncode}: {last[0]}")
     return Usage(seconds, usage.ru_utime + usage.ru_stime, sampled.result())
 
 
 def program(name: str, *arguments: object) -> list[str]:
     """Return the command of a program of the workflow."""
     return [sys.executable, "-sE", "-m", name, *map(str, arguments)]
-
-
-def make_data(folder: Path, **settings: object) -> dict:
-    """Generate shots of 61 signals in `folder` and return their manifest; `settings` as studies.shots.make has them."""
-    complete = {"signals": 61, "page_size": 8_000_000, "paged": True, "deflate": 4, "seed": 1, **settings}
-    out = folder / "manifest.json"
-    used(program("scripts.studies.shots.make", "--dataset", "bench", "--settings", json.dumps(complete), "--out", out))
-    return read_json(out)
-
-
-def environments(folder: Path, say: Say) -> dict[str, dict]:
-    """Return the artefacts of `LIBRARIES` and of the servers, from the cache or built now."""
-    say("libraries and servers, from the cache or built now")
-    artefacts = {}
-    for name, spec in LIBRARIES.items():
-        out = folder / f"{name}.json"
-        used(program("scripts.build_library", "--library", name, "--spec", json.dumps(spec), "--out", out))
-        artefacts[name] = read_json(out)
-    used(program("scripts.build_servers", "--out", folder / "servers.json"))
-    return artefacts | {"servers": read_json(folder / "servers.json")}
 
 
 def copy_tree(folder: Path) -> Path:
@@ -185,11 +188,6 @@ def snakemake(config: Path, *arguments: object) -> list[str]:
     """Return a command of Snakemake with a configuration, on two cores, in plain words."""
     executable = str(Path(sys.executable).with_name("snakemake"))
     return [executable, "--cores", "2", "--configfile", str(config), *map(str, arguments)]
-
-
-def _called(command: Sequence[str]) -> str:
-    """Return the name of the program that a command starts; its arguments may be a whole configuration."""
-    return command[command.index("-m") + 1] if "-m" in command else Path(command[0]).name
 
 
 def _peak(pid: int) -> int:

@@ -1,9 +1,5 @@
-"""Synthetic results of fio, which nothing measured: batteries whose latencies are drawn from a lognormal.
+"""Synthetic results of fio, which nothing measured: batteries whose latencies are drawn from a lognormal."""
 
-`python -m scripts.benchmarks.fio_results --out DIR --files 2000` writes batteries of 50 files into DIR.
-"""
-
-import argparse
 import json
 import math
 import time
@@ -28,31 +24,18 @@ _HISTOGRAM_BITS, _HISTOGRAM_GROUPS = 6, 29
 
 @dataclass(frozen=True)
 class Job:
-    """What a synthetic job is to have done.
-
-    Attributes:
-        job_id: its id.
-        mean_ms: fdatasync's mean.
-        p99_ms: its 99th percentile.
-        writes: how many writes, each with an fdatasync.
-        bins: whether there are bins, as with json+.
-        options: the job's options.
-        began_s: when it began, seconds since 1970.
-        version: fio's version.
-        device_writes: writes that the device saw, in units of the job's.
-        error: fio's number of the error that ended it.
-    """
+    """What a synthetic job is to have done; `mean_ms` and `p99_ms` are those of fdatasync."""
 
     job_id: str = "a1"
     mean_ms: float = 1.06
     p99_ms: float = 2.3
-    writes: int = 200 * 2**20 // BLOCK
-    bins: bool = True
+    writes: int = 200 * 2**20 // BLOCK  # each with an fdatasync
+    bins: bool = True  # as with json+
     options: dict[str, str] = field(default_factory=lambda: dict(OPTIONS))
-    began_s: float = _BEGAN_S
+    began_s: float = _BEGAN_S  # since 1970
     version: str = "fio-3.33"
-    device_writes: float = 2.0
-    error: int = 0
+    device_writes: float = 2.0  # writes that the device saw, in units of the job's
+    error: int = 0  # fio's number of the error that ended it
 
     @property
     def seconds(self) -> float:
@@ -62,32 +45,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Battery:
-    """What a synthetic battery is to have done: a job again and again, slower after some of them where it collapses.
-
-    Attributes:
-        battery: its name.
-        cluster: the cluster's.
-        host: the host's.
-        jobs: how many.
-        job: the first of them.
-        collapse_after: number of the last job before the latencies grow, None: they do not.
-        collapse: how many times as long operations take from then on.
-        noise: standard deviation of ln(latency) from job to job.
-        pause_s: seconds between jobs.
-        log: whether the published log lines are there.
-        seed: of the noise.
-    """
+    """What a synthetic battery is to have done: a job again and again, slower after some of them where it collapses."""
 
     battery: str = "b2"
     cluster: str = "t1"
     host: str = "ip-10-0-137-218.ec2.internal"
     jobs: int = 50
-    job: Job = field(default_factory=Job)
-    collapse_after: int | None = None
-    collapse: float = 5.5
-    noise: float = 0.03
+    job: Job = field(default_factory=Job)  # the first of them
+    collapse_after: int | None = None  # number of the last job before the latencies grow
+    collapse: float = 5.5  # how many times as long operations take from then on
+    noise: float = 0.03  # standard deviation of ln(latency) from job to job
     pause_s: float = 10
-    log: bool = True
+    log: bool = True  # whether the published log lines are there
     seed: int = 1
 
     @property
@@ -112,15 +81,9 @@ def planned(battery: Battery) -> list[Job]:
         scale = math.exp(random.normal(0, battery.noise))
         if battery.collapse_after is not None and number > battery.collapse_after:
             scale *= battery.collapse
-        job = replace(
-            battery.job,
-            job_id=job_id,
-            mean_ms=battery.job.mean_ms * scale,
-            p99_ms=battery.job.p99_ms * scale,
-            began_s=began_s,
-        )
-        jobs.append(job)
-        began_s += job.seconds + battery.pause_s
+        latencies = {"mean_ms": battery.job.mean_ms * scale, "p99_ms": battery.job.p99_ms * scale}
+        jobs.append(replace(battery.job, job_id=job_id, began_s=began_s, **latencies))
+        began_s += jobs[-1].seconds + battery.pause_s
     return jobs
 
 
@@ -154,19 +117,11 @@ def text(value: dict) -> str:
 def output(job: Job, seed: int = 1) -> dict:
     """Return what fio 3.33 would have printed of a job with --output-format=json+, or json without its bins."""
     random = np.random.default_rng(seed)
-    written = job.writes * BLOCK
-    milliseconds = round(job.seconds * 1000)
-    rate = job.writes / job.seconds
-    ended = job.began_s + job.seconds
-    write = {
-        **_traffic(written, rate, milliseconds, job.writes),
-        "slat_ns": _latency(),
-        "clat_ns": lognormal(random, _WRITE_MS, 4 * _WRITE_MS, job.writes, job.bins),
-        "lat_ns": _latency(),
-    }
-    nothing = {**_traffic(0, 0.0, 0, 0), "slat_ns": _latency(), "clat_ns": _latency(), "lat_ns": _latency()}
+    milliseconds, ended = round(job.seconds * 1000), job.began_s + job.seconds
+    latencies = {name: dict.fromkeys(("min", "max", "mean", "stddev", "N"), 0) for name in ("slat_ns", "lat_ns")}
+    written = lognormal(random, _WRITE_MS, 4 * _WRITE_MS, job.writes, job.bins)
+    nothing = {**_traffic(0, 0.0, 0), **latencies, "clat_ns": latencies["lat_ns"]}
     sync = lognormal(random, job.mean_ms, job.p99_ms, job.writes, job.bins)
-    device = round(job.device_writes * job.writes)
     return {
         "fio version": job.version,
         "timestamp": int(ended),
@@ -175,34 +130,25 @@ def output(job: Job, seed: int = 1) -> dict:
         "jobs": [
             {
                 "jobname": f"fio_io_{job.job_id}",
-                "groupid": 0,
-                "error": job.error,
-                "eta": 0,
-                "elapsed": int(job.seconds) + 1,
+                **{"groupid": 0, "error": job.error, "eta": 0, "elapsed": int(job.seconds) + 1},
                 "job options": {"name": f"fio_io_{job.job_id}", **job.options},
                 "read": nothing,
-                "write": write,
+                "write": {
+                    **_traffic(job.writes, job.writes / job.seconds, milliseconds),
+                    **latencies,
+                    "clat_ns": written,
+                },
                 "trim": nothing,
                 "sync": {"total_ios": 0, "lat_ns": sync},
                 "job_runtime": milliseconds,
-                "usr_cpu": 0.9,
-                "sys_cpu": 5.1,
-                "ctx": 3 * job.writes,
-                "majf": 0,
-                "minf": 12,
+                **{"usr_cpu": 0.9, "sys_cpu": 5.1, "ctx": 3 * job.writes, "majf": 0, "minf": 12},
             }
         ],
         "disk_util": [
             {
-                "name": "nvme1n1",
-                "read_ios": 0,
-                "write_ios": device,
-                "read_merges": 0,
-                "write_merges": job.writes // 10,
-                "read_ticks": 0,
-                "write_ticks": milliseconds,
-                "in_queue": milliseconds,
-                "util": 97.5,
+                **{"name": "nvme1n1", "read_ios": 0, "write_ios": round(job.device_writes * job.writes)},
+                **{"read_merges": 0, "write_merges": job.writes // 10, "read_ticks": 0, "write_ticks": milliseconds},
+                **{"in_queue": milliseconds, "util": 97.5},
             }
         ],
     }
@@ -249,30 +195,15 @@ def grid() -> tuple[np.ndarray, np.ndarray]:
     return middle, (first + (1 << shift)).astype(float)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write batteries of 50 files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
-    parser.add_argument("--files", type=int, default=2000, help="files in all (2000)")
-    arguments = parser.parse_args(argv)
-    write_many(arguments.out, arguments.files)
-    return 0
-
-
 def write_many(folder: Path, files: int) -> list[Path]:
     """Write batteries of 50 files, and one of the rest, into a folder; return theirs. Every second one collapses."""
-    whole, rest = divmod(files, 50)
-    batteries = [
-        Battery(
-            cluster=f"t{number}",
-            host=f"ip-10-0-0-{number}.ec2.internal",
-            jobs=jobs,
-            collapse_after=32 if number % 2 else None,
-            seed=number,
-        )
-        for number, jobs in enumerate([50] * whole + [rest] * bool(rest), 1)
-    ]
-    return [write_battery(folder, battery) for battery in batteries]
+    folders = []
+    for number, first in enumerate(range(0, files, 50), 1):
+        place = {"cluster": f"t{number}", "host": f"ip-10-0-0-{number}.ec2.internal", "seed": number}
+        collapse_after = 32 if number % 2 else None
+        battery = Battery(jobs=min(50, files - first), collapse_after=collapse_after, **place)
+        folders.append(write_battery(folder, battery))
+    return folders
 
 
 def _normal(values: np.ndarray) -> np.ndarray:
@@ -280,23 +211,10 @@ def _normal(values: np.ndarray) -> np.ndarray:
     return np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in values])
 
 
-def _latency() -> dict:
-    return {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
-
-
-def _traffic(nbytes: int, rate: float, milliseconds: int, ios: int) -> dict:
+def _traffic(ios: int, rate: float, milliseconds: int) -> dict:
+    nbytes = ios * BLOCK
     return {
-        "io_bytes": nbytes,
-        "io_kbytes": nbytes // 1024,
-        "bw_bytes": int(rate * BLOCK),
-        "bw": int(rate * BLOCK / 1024),
-        "iops": round(rate, 6),
-        "runtime": milliseconds,
-        "total_ios": ios,
-        "short_ios": 0,
-        "drop_ios": 0,
+        **{"io_bytes": nbytes, "io_kbytes": nbytes // 1024},
+        **{"bw_bytes": int(rate * BLOCK), "bw": int(rate * BLOCK / 1024), "iops": round(rate, 6)},
+        **{"runtime": milliseconds, "total_ios": ios, "short_ios": 0, "drop_ios": 0},
     }
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

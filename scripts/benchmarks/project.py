@@ -1,7 +1,9 @@
 """The size of the project itself, and how long its tests took: what to look at before it grows."""
 
 import datetime
+import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,16 +20,16 @@ _FIRST_PAGE = Path("tests/__snapshots__/test_pages/test_index_of_all_studies_is_
 _CODE = (".py", ".sh", ".smk", ".ipynb", ".js", ".css", ".j2")
 _LINES, _REPORT_LINES, _WORDS, _FILES, _MINUTES = 20_000, 350, 500, 25, 15
 # Appended to the package that every process of a run imports, in a copy: it notes the files whose functions are called.
-# What a module calls while it is imported says nothing about the cell.
+# Only functions called by functions count (CO_OPTIMIZED): what happens while a module is imported tells nothing.
 _WITNESS = """
 import sys, threading
 
 def _witness(frame, event, _, seen=set(), root={root!r}, notes={notes!r}):
-    file = frame.f_code.co_filename
-    if file.startswith(root) and file not in seen and frame.f_back and frame.f_back.f_code.co_name != "<module>":
+    file, caller = frame.f_code.co_filename, frame.f_back
+    if file.startswith(root) and file not in seen and caller and frame.f_code.co_flags & caller.f_code.co_flags & 1:
         seen.add(file)
         with open(notes, "a") as out:
-            out.write(file + "\\n")
+            out.write(file[len(root):] + "\\t" + " ".join(sys.orig_argv).replace("\\n", " ") + "\\n")
 
 threading.settrace(_witness)
 sys.settrace(_witness)
@@ -43,34 +45,41 @@ _CELL = {
             "control_cells": 0,
             "matrix": {
                 **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
-                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["any"]},
+                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset", "0"], "cache": ["any"]},
             },
+            "compare": [{"factor": "page_buffer", "baseline": "0"}],
         }
     },
 }
+_FINDINGS = """
+from scripts.report import pages
+from scripts.studies.shots.report import results
+def main():
+    assert any(pages.of_run(results.load("results/bench/shots", "results/bench/shots/facts.json")))
+main()
+"""
+# What a cell passes through, and a word of the commands that do it: the step, the measuring program and its workers …
+_WAY = {
+    "from the cell to its record": ("scripts.step measure", "scripts.studies.shots.measure", "multiprocessing.spawn"),
+    "from the record to tables": ("scripts.gather",),
+    "from tables to sentences": ("pages.of_run",),
+}
 
 
-def rows(folder: Path, say: Say, until: str = "all") -> Iterator[Row]:
-    """Count lines, words and files, and sum up the times of the latest `make test`; a cell goes as far as `until`."""
+def rows(folder: Path, say: Say) -> Iterator[Row]:
+    """Count lines, words and files of the project, and sum up the time of its tests by file."""
     yield from lines()
     words = len(re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", _FIRST_PAGE.read_text(encoding="utf-8")).split())
     yield Row("words of the first page of the synthetic runs", f"{words}", "", "", f"≤ {_WORDS}", words <= _WORDS)
     say("one cell on its way")
-    files = _files(folder, until)
-    way = ", ".join(f"{name} {count}" for name, count in Counter(map(_folder, files)).most_common())
-    what = "files on the way of one cell of shots, its library and data in place"
-    yield Row(what, f"{len(files)}", way, "", f"≤ {_FILES}", len(files) <= _FILES)
+    yield from _way(folder)
     yield from times()
 
 
 def lines() -> Iterator[Row]:
     """Count the lines of programs, rules, notebooks and templates by folder, and of each study and its report."""
     paths = [path for name in TREE for path in (Path(name), *Path(name).rglob("*")) if path.is_file()]
-    counts = {
-        path: len(path.read_text(encoding="utf-8").splitlines())
-        for path in paths
-        if path.suffix in _CODE or path.name == "Snakefile"
-    }
+    counts = {path: _lines(path) for path in paths if path.suffix in _CODE or path.name == "Snakefile"}
     folders: Counter = Counter()
     for path, count in counts.items():
         folders[_folder(path)] += count
@@ -86,6 +95,14 @@ def lines() -> Iterator[Row]:
         yield Row(f"  of {name}", f"{own:,}", f"its report: {report:,}", "", *limit)
 
 
+def _lines(path: Path) -> int:
+    """Return the lines of a file; of a notebook those of its cells."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+    return len(text.splitlines())
+
+
 def _folder(path: Path) -> str:
     """Return the folder that a file is counted in: of `scripts` and its studies the ones inside."""
     parts = path.parts[:-1]
@@ -93,18 +110,34 @@ def _folder(path: Path) -> str:
     return "/".join(parts[:depth]) or "."
 
 
-def _files(folder: Path, until: str) -> list[Path]:
-    """Return the files with a function that runs for a cell of `shots`, whose library and data are in place."""
+def _way(folder: Path) -> Iterator[Row]:
+    """Count the files that one cell of `shots` passes through on its way to a sentence: all, and part by part.
+
+    A file counts if one of its functions is called, other than by a module that is imported, in a process that measures
+    the cell, that gathers its record, or that makes findings of the tables; what such a process does for every cell
+    alike, such as reading the facts of the machine, counts too. Making library and data, planning, Snakemake and its
+    display, and what draws and lays out the page are not on the way.
+    """
     tree, notes = copy_tree(folder), folder / "files"
-    package = tree / "scripts/__init__.py"
-    witness = _WITNESS.format(root=f"{tree}/", notes=str(notes))
-    package.write_text(package.read_text(encoding="utf-8") + witness, encoding="utf-8")
-    config = folder / "cell.yaml"
+    config, package = folder / "cell.yaml", tree / "scripts/__init__.py"
     config.write_text(yaml.safe_dump(_CELL), encoding="utf-8")
     used(snakemake(config, "--until", "ready"), tree)
-    notes.unlink()
-    used(snakemake(config, "--until", until), tree)
-    return sorted(Path(line).relative_to(tree) for line in set(notes.read_text(encoding="utf-8").splitlines()))
+    witness = _WITNESS.format(root=f"{tree}/", notes=str(notes))
+    package.write_text(package.read_text(encoding="utf-8") + witness, encoding="utf-8")
+    used(snakemake(config, "--until", "gather"), tree)
+    used([sys.executable, "-sE", "-c", _FINDINGS], tree)
+    called = [line.split("\t") for line in notes.read_text(encoding="utf-8").splitlines()]
+    parts = {
+        part: sorted({Path(file) for file, command in called if any(word in command for word in words)})
+        for part, words in _WAY.items()
+    }
+    files = sorted(set().union(*parts.values()))
+    by_folder = ", ".join(f"{name} {count}" for name, count in Counter(map(_folder, files)).most_common())
+    what = "files on the way of one cell of shots to a sentence"
+    yield Row(what, f"{len(files)}", by_folder, "", f"≤ {_FILES}", len(files) <= _FILES)
+    for part, of_part in parts.items():
+        names = " ".join(str(file.relative_to("scripts").with_suffix("")) for file in of_part)
+        yield Row(f"  {part}", f"{len(of_part)}", names)
 
 
 def times() -> Iterator[Row]:

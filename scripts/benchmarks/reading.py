@@ -6,47 +6,51 @@ from pathlib import Path
 
 import h5py
 
-from scripts.benchmarks.common import Row, Say, compared, in_turn, make_data, timed
+from scripts.benchmarks.common import Row, Say, compared, in_turn, timed
+from scripts.benchmarks.prepared import cells
 from scripts.lib import cache
 from scripts.studies.shots import drivers, page_buffer, reader
 
 ROUNDS = 30
 LIMIT = 1.03
 _RDCC_NBYTES = 8 << 20
+_MATRIX = {
+    **{"library": ["hdf5-2.0.0"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
+    **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["warm"]},
+}
 
 
 def rows(folder: Path, say: Say, rounds: int = ROUNDS) -> Iterator[Row]:
-    """Read whole shots in turn with both loops: in this process, from a warm page cache, without checksums."""
-    say("making data")
-    manifest = make_data(folder, layout="single-shot", shots=2)
-    files: dict[str, list[str]] = {}
-    for signals in manifest["objects"].values():
+    """Read shots with the study's loop, and with a bare h5py loop over the same files.
+
+    In turn, in this process, from a warm page cache, without checksums.
+    """
+    stores = {"disk": {"kind": "posix"}}
+    (cell,) = cells(folder, say, "shots", stores, data={"shots": 2}, control_cells=0, matrix=_MATRIX)
+    place, files = Path(cell.provision["location"]["folder"]), {}
+    for signals in cell.manifest["objects"].values():
         for entry in signals.values():
-            files.setdefault(str(folder / entry["file"]), []).extend(path for path, _, _ in entry["datasets"])
+            files.setdefault(str(place / entry["file"]), []).extend(path for path, _, _ in entry["datasets"])
     cache.load(files)
     access = drivers.Access("sec2", page_buffer.UNSET, _RDCC_NBYTES)
     batch = reader.Batch(1, "all", tuple((name, tuple(paths)) for name, paths in files.items()), 1, access, False)
-    ways = [_Way(lambda: reader.read(batch)), _Way(lambda: _bare(files))]
-    ours, bare = in_turn(rounds, *ways, say)
+    ours, bare = in_turn(rounds, _spent(lambda: reader.read(batch)), _spent(lambda: _bare(files)), say)
+    (seconds, cpu), (bare_seconds, bare_cpu) = zip(*ours, strict=True), zip(*bare, strict=True)
     note = f"{len(files)} files, {sum(map(len, files.values()))} datasets"
     what = "reading loop, from disk, warm"
-    yield compared(what, ours, "bare h5py loop", bare, LIMIT, note)
-    ours, bare = (way.cpu_seconds[1:] for way in ways)
-    yield compared(f"{what}: processor time", ours, "bare h5py loop", bare, LIMIT, "hardly disturbed by other programs")
+    yield compared(what, seconds, "bare h5py loop", bare_seconds, LIMIT, note)
+    note = "hardly disturbed by other programs"
+    yield compared(f"{what}: processor time", cpu, "bare h5py loop", bare_cpu, LIMIT, note)
 
 
-class _Way:
-    """Reads, returns the seconds, and keeps the processor's; the first are those of a round that does not count."""
+def _spent(work: Callable[[], object]) -> Callable[[], tuple[float, float]]:
+    """Return a function that does `work` and returns the seconds that it took, and those of the processor."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = timed(work)
-        self.cpu_seconds: list[float] = []
-
-    def __call__(self) -> float:
+    def seconds() -> tuple[float, float]:
         before = time.process_time()
-        seconds = self._work()
-        self.cpu_seconds.append(time.process_time() - before)
-        return seconds
+        return timed(work)(), time.process_time() - before
+
+    return seconds
 
 
 def _bare(files: dict[str, list[str]]) -> None:

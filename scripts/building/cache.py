@@ -58,16 +58,9 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Piece:
-    """A finished piece.
+    """A finished piece: name and key of its recipe, its folder, and the facts that the recipe returned.
 
-    Attributes:
-        name: its recipe's name.
-        key: its recipe's key.
-        folder: where it is.
-        facts: what its recipe returned.
-        seconds: what its build took.
-        cpu_seconds: the same, of the processors, with the pieces that it had to build.
-        cached: whether it was there already.
+    `cpu_seconds` of its build are with the pieces that it had to build; `cached`: it was there already.
     """
 
     name: str

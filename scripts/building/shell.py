@@ -1,6 +1,5 @@
 """Runs the steps of a build in an environment free of what would change it unseen."""
 
-import ctypes
 import os
 import re
 import shutil
@@ -8,17 +7,16 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from scripts.lib.processes import die_with_parent
 from scripts.lib.program import Problem
 
 # Variables that would change a build without being in its hash, or lead it to another HDF5.
 _UNWANTED = re.compile(
     r"PYTHON|HDF5_|H5PY_|CMAKE_|(C|CXX|CPP|LD)FLAGS$|CPATH$|C_INCLUDE_PATH$|(LD_)?LIBRARY_PATH$|LD_PRELOAD$|VIRTUAL_ENV$"
 )
-
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,8 @@ class Workshop:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=[self.lock],
-                    preexec_fn=_end_with_parent,
+                    # Ninja then ends its compilers.
+                    preexec_fn=partial(die_with_parent, signal.SIGTERM),
                     check=False,
                 ).returncode
             except OSError as error:
@@ -70,11 +69,6 @@ class Workshop:
     def say(self, what: str) -> None:
         """Tell on standard error what is done now."""
         print(f"{self.name}: {what}", file=sys.stderr, flush=True)
-
-
-def _end_with_parent() -> None:
-    """Ask Linux to end this child when the program that builds is killed; Ninja then ends its compilers."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def clean_environment() -> dict[str, str]:

@@ -1,9 +1,9 @@
 """A run's configuration: read, checked against the schema, and complete with its defaults."""
 
+import contextlib
 import difflib
 import json
 import math
-import os
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -45,11 +45,9 @@ def _part(name: str) -> dict:
 
 
 def resolve(config: dict, files: list[Path] | list[str]) -> dict:
-    """Return `config` with every default filled in, and addresses without a slash at their end.
+    """Return a configuration with every default filled in, and addresses without a slash at their end.
 
-    Args:
-        config: the configuration as Snakemake or YAML read it.
-        files: where it came from, to name the place of a mistake and to see what YAML made of a level.
+    `files` say where it came from: to name the place of a mistake, and to see what YAML made of a level.
 
     Raises:
         Problem: one line that names the file, the key, and what is wrong with it.
@@ -64,24 +62,9 @@ def load(file: Path | str, changes: dict | None = None) -> dict:
     return _complete(yaml_file.read(Path(file)) | (changes or {}), named([file]))
 
 
-def named(files: list[Path] | list[str]) -> str:
+def named(files: list) -> str:
     """Return what stands before a mistake: the files of the configuration."""
     return ", ".join(map(str, files)) or "the configuration"
-
-
-def expect_folders(run: str) -> None:
-    """See that the results and reports of a run can be written.
-
-    Raises:
-        Problem: something is in the way, or may not be written.
-    """
-    for folder in (Path(top) / run for top in ("results", "reports")):
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise Problem(
-                f"{os.path.relpath(there)} is no folder that can be written:"
-                " move what is in the way, or change its permissions"
-            )
 
 
 def expect_plain(config: dict, where: str) -> None:
@@ -111,11 +94,6 @@ def factors(study: str) -> dict[str, dict]:
     return schema()["$defs"][f"{study}_matrix"]["properties"]
 
 
-def file_of(pattern: str, name: str) -> dict[str, str]:
-    """Return the file that a level or a setting names, {"name", "text"}: its text makes the cell."""
-    return {"name": name, "text": Path(pattern.format(name)).read_text(encoding="utf-8")}
-
-
 def is_series(study: str) -> bool:
     """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
     return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
@@ -126,13 +104,17 @@ def _complete(config: dict, where: str) -> dict:
     expect_plain(config, where)
     complete = deepcopy(config)
     _fill_defaults(complete, rules, rules)
-    errors = sorted(_validator().iter_errors(complete), key=_plain_ones_first)
+    # What is wrong with one of several variants is told last.
+    errors = sorted(
+        _validator().iter_errors(complete),
+        key=lambda error: (error.validator in ("oneOf", "anyOf"), [str(step) for step in error.absolute_path]),
+    )
     if errors:
         raise Problem(f"{where}: {_explain(_deepest(errors[0]), rules)}")
     for name, store in complete["stores"].items():
         for key in _addresses(store, rules):
             store[key] = store[key].removesuffix("/")
-            if not _has_host_and_port(store[key]):
+            if not _is_address(store[key]):
                 raise Problem(f"{where}: stores.{name}.{key} has no host, or a port that is none; write 1 to 65535")
     _check_names(complete, rules, where)
     return complete
@@ -155,17 +137,16 @@ def _within(value: object, place: str = "") -> Iterator[tuple[str, object]]:
 def _addresses(store: dict, rules: dict) -> list[str]:
     """Return the keys of a store that hold an address: those for which the schema says where credentials stand."""
     variants = rules["properties"]["stores"]["additionalProperties"]["oneOf"]
-    keys = next(one["properties"] for one in variants if one["properties"]["kind"]["const"] == store["kind"])
+    keys = next(one["properties"] for one in variants if _kind(one) == store["kind"])
     return [key for key in store if "x-credentials" in _follow(keys[key], rules)]
 
 
-def _has_host_and_port(address: str) -> bool:
+def _is_address(text: str) -> bool:
     """Return whether the host of an address can be one, and its port, where it has one."""
-    try:
-        parts = urlsplit(address)
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(text)
         return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    return False
 
 
 def _shown(value: object) -> str:
@@ -211,8 +192,7 @@ def _fill_defaults(value: object, node: dict, root: dict) -> None:
         return
     properties = dict(node.get("properties", {}))
     for variant in node.get("oneOf", []):
-        kind = variant.get("properties", {}).get("kind", {}).get("const")
-        if kind is not None and kind == value.get("kind"):
+        if _kind(variant) is not None and _kind(variant) == value.get("kind"):
             properties.update(variant["properties"])
     for key, child in properties.items():
         child = _follow(child, root)
@@ -225,8 +205,8 @@ def _fill_defaults(value: object, node: dict, root: dict) -> None:
             _fill_defaults(value[key], node["additionalProperties"], root)
 
 
-def _plain_ones_first(error: jsonschema.ValidationError) -> tuple:
-    return error.validator in ("oneOf", "anyOf"), [str(step) for step in error.absolute_path]
+def _kind(variant: dict) -> str | None:
+    return variant.get("properties", {}).get("kind", {}).get("const")
 
 
 def _deepest(error: jsonschema.ValidationError) -> jsonschema.ValidationError:
@@ -236,12 +216,7 @@ def _deepest(error: jsonschema.ValidationError) -> jsonschema.ValidationError:
         branches: dict[int, list[jsonschema.ValidationError]] = {}
         for child in error.context:
             branches.setdefault(child.schema_path[0], []).append(child)
-        meant = [
-            index
-            for index in branches
-            if kind is not None
-            and error.validator_value[index].get("properties", {}).get("kind", {}).get("const") == kind
-        ]
+        meant = [index for index in branches if kind is not None and _kind(error.validator_value[index]) == kind]
         best = branches[meant[0]] if meant else max(branches.values(), key=_depth)
         chosen = max(best, key=lambda child: (len(child.absolute_path), child.validator == "additionalProperties"))
         if not meant and chosen.validator == "type" and len(chosen.path) == 0:
@@ -258,13 +233,9 @@ def _explain(error: jsonschema.ValidationError, root: dict) -> str:
     place = ""
     for step in error.absolute_path:
         place += f"[{step}]" if isinstance(step, int) else f".{step}"
-    place = place.lstrip(".")
-    place = place or "the file"
-    schema_of, described, value = (
-        _follow(error.schema, root),
-        _in_parentheses(_description(error, root)),
-        error.instance,
-    )
+    place = place.lstrip(".") or "the file"
+    schema_of, value = _follow(error.schema, root), error.instance
+    described = _description(error, root)
     if variables := schema_of.get("x-credentials"):
         # What is wrong with it may be that it holds a password.
         return f"{place} is not understood{described}; credentials stand in the environment, as {variables}, never here"
@@ -306,14 +277,14 @@ def _instead(value: object, wanted: list[str]) -> str:
 
 
 def _description(error: jsonschema.ValidationError, root: dict) -> str:
-    """Return the description next to an error on the way to it: levels have that of their factor."""
+    """Return the description nearest to an error, in parentheses: levels have that of their factor."""
     node, description = root, ""
     for step in error.absolute_schema_path:
         node = node if step == "$ref" else node[step]
         if isinstance(node, dict):
             node = _follow(node, root)
             description = node.get("description", description)
-    return description
+    return _in_parentheses(description)
 
 
 def _in_parentheses(description: str) -> str:
@@ -329,17 +300,8 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
         factors = rules["$defs"][f"{study}_matrix"]["properties"]
         for number, mapping in enumerate(studies.mappings(section)):
             for factor, levels in mapping.items():
-                names = factors[factor].get("x-names")
-                for level in levels if names else []:
-                    if level not in config[names]:
-                        place = f"studies.{study}.matrix[{number}].{factor}"
-                        raise Problem(f"{where}: {place}: {level!r} is not among {names}: {', '.join(config[names])}")
-                pattern = factors[factor].get("x-file")
-                for level in levels if pattern else []:
-                    if not Path(pattern.format(level)).is_file():
-                        place = f"studies.{study}.matrix[{number}].{factor}"
-                        there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
-                        raise Problem(f"{where}: {place}: there is no {pattern.format(level)}: {', '.join(there)}")
+                if mistake := next(filter(None, (_unknown(level, factors[factor], config) for level in levels)), ""):
+                    raise Problem(f"{where}: studies.{study}.matrix[{number}].{factor}: {mistake}")
         for number, comparison in enumerate(section["compare"]):
             factor, baseline = comparison["factor"], comparison["baseline"]
             place = f"studies.{study}.compare[{number}]"
@@ -349,17 +311,25 @@ def _check_names(config: dict, rules: dict, where: str) -> None:
             # The levels of imported results are in their files.
             if str(baseline) not in levels and not section.get("imports"):
                 raise Problem(f"{where}: {place}.baseline: {baseline!r} is no level of {factor} in the matrix")
-        if mistake := _mistake(study, config):
+        try:
+            mistake = next(studies.of(study).mistakes(config), "")
+        except (Problem, OSError) as error:
+            # A file that the section names may have one too.
+            mistake = f"studies.{study}: {error}"
+        if mistake:
             raise Problem(f"{where}: {mistake}")
     check_only(config, where)
 
 
-def _mistake(study: str, config: dict) -> str:
-    """Return the first mistake in a study's section; a file that it names may have one too."""
-    try:
-        return next(studies.of(study).mistakes(config), "")
-    except (Problem, OSError) as error:
-        return f"studies.{study}: {error}"
+def _unknown(level: object, factor: dict, config: dict) -> str:
+    """Return what is wrong with a level that is to name a library, a store or a file; "" where nothing is."""
+    names, pattern = factor.get("x-names"), factor.get("x-file")
+    if names and level not in config[names]:
+        return f"{level!r} is not among {names}: {', '.join(config[names])}"
+    if pattern and not Path(pattern.format(level)).is_file():
+        there = sorted(path.stem for path in Path(pattern).parent.glob(f"*{Path(pattern).suffix}"))
+        return f"there is no {pattern.format(level)}: {', '.join(there)}"
+    return ""
 
 
 def check_only(config: dict, where: str) -> None:

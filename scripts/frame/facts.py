@@ -6,31 +6,27 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from scripts.frame import matrix, records
+from scripts.frame import records
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, read_json
 from scripts.stores import store as stores
 
 
 def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
-    """Return what the report of a study says about its run.
+    """Return what the report of a study says about its run, whose artefacts are in the folder `results`.
 
-    Args:
-        config: the resolved configuration.
-        study: a key of its `studies`.
-        results: the run's folder, for its artefacts.
-        kept: the records of the study.
-        imported: the artefact of results from elsewhere; empty without any.
+    `imported` is the artefact of results from elsewhere, empty without any.
     """
     plan = read_json(results / study / "plan.json")
     measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
-    machines = [_constant(host) for record in measured for host in hosts_of(record)]
+    hosts = [host for record in measured for host in hosts_of(record)]
+    machines = [{key: value for key, value in host.items() if not key.startswith("load_")} for host in hosts]
     machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
     return {
         "run": config["run"],
         "study": study,
         "question": config["studies"][study]["question"],
-        "repeats": len(matrix.repeats(config, study)),
+        "repeats": studies.of(study).repeats(config),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),
         "machines": machines,
@@ -39,13 +35,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "not_provided": not_provided(_datasets(plan), results / "data"),
-        "limits": [
-            *(
-                f"{name}: {stores.of(config['stores'][name]).limits(types)}"
-                for name, types in _stores_used(measured).items()
-            ),
-            *unsealed(measured),
-        ],
+        "limits": [*_limits(config, measured), *unsealed(measured)],
         **studies.of(study).facts(plan, kept, imported),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
@@ -118,10 +108,6 @@ def hosts_of(record: dict) -> list[dict]:
     return [{key: value for key, value in host.items() if key not in ("name", "processes")} for host in others]
 
 
-def _constant(host: dict) -> dict:
-    return {key: value for key, value in host.items() if not key.startswith("load_")}
-
-
 def unsealed(measured: list[dict]) -> list[str]:
     """Return how many records are from before there were digests."""
     count = sum(not records.sealed(record) for record in measured)
@@ -174,9 +160,9 @@ def _datasets(plan: dict) -> set[str]:
     return {cell["dataset"] for cell in plan["cells"].values() if cell["dataset"]}
 
 
-def _stores_used(records: list[dict]) -> dict[str, set[str]]:
-    """Return the stores that were read, each with the types of file systems that its files lay on."""
-    stores: dict[str, set[str]] = {}
-    for record in records:
-        stores.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
-    return dict(sorted(stores.items()))
+def _limits(config: dict, measured: list[dict]) -> list[str]:
+    """Return what figures of the stores that were read cannot say, by the file systems that their files lay on."""
+    types: dict[str, set[str]] = {}
+    for record in measured:
+        types.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
+    return [f"{name}: {stores.of(config['stores'][name]).limits(types[name])}" for name in sorted(types)]

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
@@ -29,14 +30,9 @@ class Omitted:
 
 
 def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
-    """Return the cells of a study and the combinations that were left out.
+    """Return the cells of a study of a resolved configuration, and the combinations that were left out.
 
-    Args:
-        config: a resolved configuration (`scripts.frame.config.resolve`).
-        study: a key of its `studies`.
-
-    Returns:
-        Cells in the order of the matrix, then the A/A twins; each combination once, however often it is named.
+    Cells are in the order of the matrix, then the A/A twins; each combination is there once, however often it is named.
 
     Raises:
         Problem: nothing is left of the matrix, or of the baseline of a comparison.
@@ -51,13 +47,13 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
             if reason := next(studies.of(study).impossible(levels, config), ""):
                 omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
                 continue
-            cell = _cell(config, study, levels, factors, "")
+            cell = _cell(config, study, levels)
             cells.setdefault(cell.name, cell)
     originals = list(cells.values())
     if mappings:
         _check_left(config, study, originals, omitted)
     chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
-    twins = [_cell(config, study, _without_control(cell.levels), factors, cell.name) for cell in chosen]
+    twins = [_cell(config, study, cell.levels, cell.name) for cell in chosen]
     return originals + twins, list(omitted.values())
 
 
@@ -140,8 +136,8 @@ def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 
-def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, dict], twin_of: str) -> Cell:
-    section = config["studies"][study]
+def _cell(config: dict, study: str, levels: dict[str, str], twin_of: str = "") -> Cell:
+    section, factors = config["studies"][study], configuration.factors(study)
     levels = {**levels, "control": "twin" if twin_of else ""}
     settings = {
         "study": study,
@@ -152,30 +148,26 @@ def _cell(config: dict, study: str, levels: dict[str, str], factors: dict[str, d
     dataset = ""
     if "data" in section:
         data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
-        data = {key: _for_level(value, data_levels) for key, value in section["data"].items()}
+        data = {key: for_level(value, data_levels) for key, value in section["data"].items()}
         settings["data"] = data | {**data_levels, "seed": config["seed"]}
         dataset = "-".join([study, *data_levels.values(), digest(settings["data"])])
     for factor, part in factors.items():
         if names := part.get("x-names"):
             settings[factor] = config[names][levels[factor]]
         if pattern := part.get("x-file"):
-            settings[factor] = configuration.file_of(pattern, levels[factor])
+            # The text of the file makes the cell.
+            text = Path(pattern.format(levels[factor])).read_text(encoding="utf-8")
+            settings[factor] = {"name": levels[factor], "text": text}
     settings = studies.of(study).complete(settings, config)
     readable = "_".join(_short(level, factors.get(factor, {})) for factor, level in levels.items() if level)
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
 
 
-def _for_level(value: object, data_levels: dict[str, str]) -> object:
-    """A setting of the data may be a mapping from the levels of a factor that describes them."""
-    if not isinstance(value, dict):
-        return value
-    return next(value[level] for level in data_levels.values() if level in value)
+def for_level(value: object, levels: dict[str, str]) -> object:
+    """Return a setting for a cell: it may be a mapping from the levels of a factor."""
+    return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
 
 
 def _short(level: str, factor: dict) -> str:
     """A level in a folder's name: numbers say what they count, by the `x-short` of their factor."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", factor.get("x-short", "") + level)
-
-
-def _without_control(levels: dict[str, str]) -> dict[str, str]:
-    return {factor: level for factor, level in levels.items() if factor != "control"}

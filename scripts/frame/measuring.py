@@ -63,16 +63,10 @@ def require(path: Path) -> dict:
 def failed_base(arguments: argparse.Namespace) -> dict:
     """Return what a record holds even if its cell failed."""
     plan = read_json(arguments.plan)
-    cell = plan["cells"][arguments.cell]
     return {
-        "record": 1,
-        "run": plan["run"],
-        "study": plan["study"],
-        "name": arguments.cell,
-        "cell": cell["settings"]["cell"],
-        "repeat": arguments.repeat,
-        "session": arguments.session,
-        "valid": False,
+        **{"record": 1, "run": plan["run"], "study": plan["study"], "name": arguments.cell},
+        "cell": plan["cells"][arguments.cell]["settings"]["cell"],
+        **{"repeat": arguments.repeat, "session": arguments.session, "valid": False},
     }
 
 
@@ -82,7 +76,6 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
         return
     began = time.monotonic()
-    base = failed_base(arguments)
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
     settings, study = cell["settings"], studies.of(plan["study"])
@@ -120,7 +113,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     records.write(
         arguments.out,
         {
-            **base,
+            **failed_base(arguments),
             "status": "done",
             "settings": settings,
             "position": cell["positions"][str(arguments.repeat)],
@@ -181,7 +174,8 @@ class Window:
         """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
         os.sync()
         if not sets_cache:
-            self.cache = cache.prepare(self._state, self._files) if self._files else _uncontrolled(self._state)
+            uncontrolled = {"asked": self._state, "state": "unverified", "resident_before": None}
+            self.cache = cache.prepare(self._state, self._files) if self._files else uncontrolled
         if self._served:
             self._served.open_window()
 
@@ -190,10 +184,6 @@ class Window:
         if self._served:
             self.requests = self._served.close_window()
         self.cache["resident_after"] = cache.resident(self._files) if self._files else None
-
-
-def _uncontrolled(state: str) -> dict:
-    return {"asked": state, "state": "unverified", "resident_before": None}
 
 
 class _Child:

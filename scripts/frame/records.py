@@ -57,11 +57,7 @@ def write(path: Path | str, record: dict) -> None:
 def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = None) -> dict:
     """Return the record in `path`, …/{name of the cell}/repeat={repeat}.json, of a run and study.
 
-    Args:
-        path: its file.
-        run: name of the run.
-        study: name of the study.
-        levels: those of the cell by factor, where they are known.
+    `levels` are those of the cell by factor, where they are known.
 
     Raises:
         Problem: it cannot be read, is not whole, has a number out of its range, or is the record of another place or
@@ -88,14 +84,8 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
 def of_cells(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, study: str) -> Iterator[Kept]:
     """Yield the records `folder`/<cell>/repeat=<n>.json of cells, in their order, then by repeat.
 
-    A record that cannot be read, or that is not that of its place or label, is named on standard error. Records of
-    other cells are left out, which one line says.
-
-    Args:
-        folder: where the folders of cells are.
-        cells: their levels by factor, by name.
-        run: name of the run.
-        study: name of the study.
+    `cells` are their levels by factor, by name. A record that cannot be read, or that is not that of its place or
+    label, is named on standard error. Records of other cells are left out, which one line says.
     """
     for cell, levels in cells.items():
         for repeat, path in repeats(folder / cell):
@@ -109,12 +99,9 @@ def of_cells(folder: Path, cells: Mapping[str, Mapping[str, str]], run: str, stu
 
 
 def reasons(path: Path, folder: Path, run: str) -> list[str]:
-    """Return why an artefact of a run has failed, or cannot be used; nothing where it can.
+    """Return why an artefact of a run, a record or another one, has failed or cannot be used; nothing where it can.
 
-    Args:
-        path: the artefact, a record or another one.
-        folder: that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
-        run: name of the run.
+    `folder` is that of the run's results, or of an earlier attempt whose failed artefacts were moved there.
     """
     study, kind = path.relative_to(folder).parts[:2]
     try:
@@ -134,12 +121,9 @@ def skipped(path: Path) -> bool:
 
 def faults(record: dict) -> list[str]:
     """Return why a record takes no part in medians and verdicts; nothing where it does."""
-    reasons = [] if record["valid"] else record.get("reasons") or [_without_reason(record)]
+    unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
+    reasons = [] if record["valid"] else record.get("reasons") or [unknown]
     return [*reasons, *([_EDITED] if edited(record) else [])]
-
-
-def _without_reason(record: dict) -> str:
-    return f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
 
 
 def sealed(record: dict) -> bool:
@@ -182,13 +166,8 @@ def is_sound(record: object) -> bool:
 def expect_sound(record: dict, name: str, remedy: str = "") -> None:
     """See that all that a record holds has its type and is within its range.
 
-    Args:
-        record: what was read, or is to be written.
-        name: what a mistake is put down to.
-        remedy: what the line ends with.
-
     Raises:
-        Problem: something does not, or is not.
+        Problem: something does not, or is not; the line begins with `name` and ends with `remedy`.
     """
     import fastjsonschema
 

@@ -47,11 +47,9 @@ def check(file: Path) -> None:
     try:
         node = yaml.compose(text, yaml.SafeLoader)
         loader = yaml.SafeLoader("")
-        for count, (place, one, is_key) in enumerate(_nodes(file, node) if node else (), 1):
-            if count > _MOST_NODES:
-                raise Problem(
-                    f"{file} has more than {_MOST_NODES:,} entries, its aliases written out; use fewer of them"
-                )
+        for count, (place, one, is_key) in enumerate(_nodes(file, node) if node else ()):
+            if count == _MOST_NODES:
+                raise Problem(f"{file} has more than {count:,} entries, its aliases written out; use fewer of them")
             if isinstance(one, yaml.ScalarNode) and len(one.value) > LONGEST_TEXT:
                 raise Problem(f"{_where(file, one)}: a text or a number has at most {LONGEST_TEXT:,} characters")
             if isinstance(one, yaml.MappingNode):

@@ -39,29 +39,25 @@ def usable_cores(mask: set[int] | None = None) -> int:
 
 def cpu_quota() -> float | None:
     """Return the CPU quota of this control group in cores, the smallest up to its root; None: no limit."""
+    limits = [(_read(group / "cpu.max") or "max").split() for group in control_groups()]
+    return min((int(limit[0]) / int(limit[1]) for limit in limits if limit[0] != "max"), default=None)
+
+
+def control_groups() -> list[Path]:
+    """Return the folders of this process's control group and of those above it (cgroup v2)."""
     own = next((line[3:] for line in (_read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "/")
     group = Path("/sys/fs/cgroup") / own.lstrip("/")
-    quotas = []
-    for folder in (group, *group.parents):
-        line = _read(str(folder / "cpu.max"))
-        if line and not line.startswith("max"):
-            quota, period = line.split()
-            quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
+    return [group, *group.parents]
 
 
 def mount(path: Path | str) -> dict:
     """Return {"file_system", "mount_point", "mount_options", "device"} of the file system that holds `path`."""
-    target = str(Path(path).resolve())
-    best: list[str] | None = None
-    for line in (_read("/proc/self/mounts") or "").splitlines():
-        fields = line.split()
-        inside = target == fields[1] or target.startswith(fields[1].rstrip("/") + "/")
-        if inside and (best is None or len(fields[1]) >= len(best[1])):
-            best = fields
-    if best is None:
-        return {"file_system": None, "mount_point": None, "mount_options": None, "device": None}
-    return {"file_system": best[2], "mount_point": best[1], "mount_options": best[3], "device": best[0]}
+    target = Path(path).resolve()
+    mounts = [line.split() for line in (_read("/proc/self/mounts") or "").splitlines()]
+    holding = [fields for fields in mounts if target.is_relative_to(fields[1])]
+    # Of those at the same place, the last hides the others.
+    device, point, kind, options = max(reversed(holding), key=lambda fields: len(fields[1]), default=[None] * 4)[:4]
+    return {"file_system": kind, "mount_point": point, "mount_options": options, "device": device}
 
 
 def in_memory(path: Path | str) -> str:
@@ -82,7 +78,7 @@ def in_memory(path: Path | str) -> str:
     return f"{mounted['file_system'] or device} on {inner}" if inner else ""
 
 
-def _read(path: str) -> str | None:
+def _read(path: Path | str) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
@@ -90,10 +86,8 @@ def _read(path: str) -> str | None:
 
 
 def _cpu_model() -> str | None:
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    name = re.search(r"^model name\s*:(.*)", _read("/proc/cpuinfo") or "", re.MULTILINE)
+    return name[1].strip() if name else platform.machine()
 
 
 def _os_name() -> str:

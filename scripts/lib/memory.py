@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from scripts.lib.host import control_groups
+
 # What a process that reads may take beside one operation; interpreter and libraries are there before.
 SPARE = 64 * 2**20
 
@@ -24,16 +26,13 @@ def forget_peak() -> None:
 def available() -> int:
     """Return the bytes that new processes may take: the machine's, and no more than the control groups leave."""
     free = _kib("/proc/meminfo", "MemAvailable")
-    own = next((line[3:] for line in _lines("/proc/self/cgroup") if line.startswith("0::")), "/")
-    group = Path("/sys/fs/cgroup") / own.lstrip("/")
-    while group != group.parent and group.is_relative_to("/sys/fs/cgroup"):
+    for group in control_groups():
         limit = "".join(_lines(group / "memory.max"))
         if limit.isdigit():
             # What the group holds of files is given up where processes need it.
             stat = dict(line.split() for line in _lines(group / "memory.stat"))
             used = int("".join(_lines(group / "memory.current")) or 0) - int(stat.get("inactive_file", 0))
             free = min(free, max(0, int(limit) - used))
-        group = group.parent
     return free
 
 

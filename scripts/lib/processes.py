@@ -49,21 +49,10 @@ def owned(
     """Run `command` in a session of its own for the length of a `with` block; its whole group is ended after it.
 
     Should this process be killed, the kernel ends `command` too; what `command` started sees its pipes close.
-
-    Args:
-        command: the program and its arguments.
-        log: an open file that gets its words.
-        env: its environment.
-        patience_s: how long it may take to end by itself when asked to.
-        options: for `subprocess.Popen`.
+    `patience_s` is how long it may take to end by itself when asked to; `options` are for `subprocess.Popen`.
     """
-    process = subprocess.Popen(
-        command,
-        **{"stdout": log, "stderr": log, **options},
-        env=env,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    )
+    options = {"stdout": log, "stderr": log, "env": env, **options}
+    process = subprocess.Popen(command, **options, start_new_session=True, preexec_fn=die_with_parent)
     try:
         yield process
     finally:
@@ -80,29 +69,23 @@ def started(
 ) -> tuple[subprocess.Popen, int]:
     """Start a server on a free port and return it and the port; somebody may take the port in between, so try a few.
 
-    Args:
-        stack: owns the server.
-        name: the server's, for messages.
-        log: an open file that gets its words.
-        command_of: returns the command for a port.
-        env: what its environment has beside PATH, HOME and TMPDIR.
-        options: for `owned`.
+    The stack owns it. `command_of` returns the command for a port; `env` is what its environment has beside PATH, HOME
+    and TMPDIR; `options` are for `owned`.
 
     Raises:
         Problem: it does not start, even on another port.
     """
     inherited = {"HOME": "/"} | {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    for attempt in range(1, _STARTS + 1):
+    for starts_left in reversed(range(_STARTS)):
         port = free_port()
         process = stack.enter_context(owned(command_of(port), log, inherited | env, **options))
         try:
             wait_for_port(port, process, name)
+            break
         except Problem:
-            if attempt == _STARTS:
+            if not starts_left:
                 raise
-        else:
-            return process, port
-    raise AssertionError("unreachable")
+    return process, port
 
 
 def end_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None:

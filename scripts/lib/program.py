@@ -61,6 +61,21 @@ def expect_room(path: Path | str) -> None:
         part.unlink()
 
 
+def expect_folders(run: str) -> None:
+    """See that the results and reports of a run can be written.
+
+    Raises:
+        Problem: something is in the way, or may not be written.
+    """
+    for folder in (Path(top) / run for top in ("results", "reports")):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise Problem(
+                f"{os.path.relpath(there)} is no folder that can be written:"
+                " move what is in the way, or change its permissions"
+            )
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write `text` to `path` so that a reader finds the whole file or none, whenever this process ends.
 

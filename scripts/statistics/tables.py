@@ -54,8 +54,7 @@ def factors(matrix: pd.DataFrame) -> list[str]:
 
 def levels_of(matrix: pd.DataFrame) -> dict[str, dict[str, str]]:
     """Return the levels of the cells of a matrix by factor, by name of the cell."""
-    names = factors(matrix)
-    return {row["cell"]: {name: row[name] for name in names} for row in matrix.to_dict("records")}
+    return matrix.set_index("cell")[factors(matrix)].to_dict("index")
 
 
 def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tuple[pd.DataFrame, pd.DataFrame]:

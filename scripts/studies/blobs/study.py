@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from scripts.frame import checks
 from scripts.frame.records import Kept
-from scripts.frame.study import Cell, Study, mappings
+from scripts.frame.study import Cell, Study, lost_pages, mappings, uncounted, undone
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, read_yaml, tool
 from scripts.stores import store as stores
@@ -127,7 +126,7 @@ class Blobs(Study):
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
         effective, layout, data = record["effective"], manifest["layout"], settings["data"]
         # Where objects were changed before the first read, none was asked for.
-        reasons = checks.uncounted(record, settings) if record["samples"] else []
+        reasons = uncounted(record, settings) if record["samples"] else []
         if effective["processes"] != int(settings["cell"]["processes"]):
             reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
         if layout["size_bytes"] != sizes.in_bytes(data["size"]):
@@ -142,7 +141,7 @@ class Blobs(Study):
 
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
-        reasons = list(record["faults"]) or [*checks.lost_pages(record["cache"]), *checks.undone(record["work"])]
+        reasons = list(record["faults"]) or [*lost_pages(record["cache"]), *undone(record["work"])]
         grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
         if grown > allowed:
             reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")

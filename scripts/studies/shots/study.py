@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.frame import checks
-from scripts.frame.study import Study, mappings
+from scripts.frame.study import Study, lost_pages, mappings, uncounted, undone
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
@@ -80,7 +79,7 @@ class Shots(Study):
                 reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
             if drivers.of(driver).optional and not effective.get(driver):
                 reasons.append(f"the library has no {driver.upper()}")
-        reasons += checks.uncounted(record, settings)
+        reasons += uncounted(record, settings)
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
         for key in ("paged", "page_size"):
@@ -96,7 +95,7 @@ class Shots(Study):
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
         return [
-            *checks.undone(record["work"]),
+            *undone(record["work"]),
             *_cache(record["cache"]),
             *_settings(record["effective"], settings["cell"]["page_buffer"]),
         ]
@@ -143,7 +142,7 @@ def _cache(pages: dict) -> list[str]:
         return [
             f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {wanted} was asked"
         ]
-    return checks.lost_pages(pages)
+    return lost_pages(pages)
 
 
 def _settings(effective: dict, level: str) -> list[str]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from scripts.frame import checks
-from scripts.frame.study import Study
+from scripts.frame.study import Study, undone
 from scripts.stores import store as stores
 
 
@@ -27,7 +26,7 @@ class Hashing(Study):
 
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return whether all of the file was read and its checksum is that of the manifest."""
-        return checks.undone(record["work"])
+        return undone(record["work"])
 
 
 STUDY = Hashing("hashing")

@@ -10,39 +10,39 @@ import yaml
 
 from scripts.benchmarks.common import (
     LIBRARIES,
+    S3,
     Row,
     Say,
     compared,
     copy_tree,
-    environments,
     program,
     seconds_of,
     snakemake,
     timed,
     used,
 )
-from scripts.frame import config as configuration
+from scripts.benchmarks.prepared import interpreter, servers
 from scripts.lib.program import Problem, read_json
 from scripts.stores.s3 import server
 
 REPEATS = 6
 STARTS = 7
 _LIBRARY = "hdf5-2.0.0"
-_STORES = ("disk", "s3", "proxied")
+_STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}}
 
 
 def rows(folder: Path, say: Say, repeats: int = REPEATS, starts: int = STARTS) -> Iterator[Row]:
-    """Run null cells under Snakemake in three stores, block by block, and take apart what they cost."""
-    artefacts = environments(folder, say)
+    """Run cells that read next to nothing under Snakemake, from three stores, and take apart what they cost."""
     tree, config = copy_tree(folder), _config(folder, repeats)
     say("making data and putting them into their stores")
     used(snakemake(config, "--until", "ready"), tree)
     say(f"measuring {repeats * len(_STORES)} null cells")
-    whole = used(snakemake(config, "--until", "measure"), tree).seconds
+    measuring = snakemake(config, "--until", "measure")
+    whole = used(measuring, tree).seconds
     say("starting Snakemake with nothing to do")
-    idle = [used(snakemake(config, "--until", "measure"), tree).seconds for _ in range(starts)]
+    idle = [used(measuring, tree).seconds for _ in range(starts)]
     records = _records(tree)
-    steps = {store: [record["step_seconds"] for record in store_records] for store, store_records in records.items()}
+    steps = {store: [record["step_seconds"] for record in of_store] for store, of_store in records.items()}
     all_steps = list(chain(*steps.values()))
     a_cell = (whole - statistics.median(idle)) / len(all_steps)
     say("starting each part alone")
@@ -53,21 +53,16 @@ def rows(folder: Path, say: Say, repeats: int = REPEATS, starts: int = STARTS) -
     yield Row("  Snakemake and the shell", seconds_of([own]), "what the other parts leave over")
     yield Row("  interpreter and imports of the step", seconds_of(imports))
     yield Row("  the step", seconds_of(all_steps))
-    yield from _parts(folder, artefacts, records, starts)
+    # What can be started alone, and what the records say.
+    yield Row("    S3 server, start and end", seconds_of(_served(folder, None, starts)))
+    yield Row("    S3 server and proxy, start and end", seconds_of(_served(folder, {}, starts)))
+    reader = [interpreter(folder, _LIBRARY, say), "-sE", "-c", "import scripts.studies.shots.measure, distributed"]
+    yield Row("    interpreter and imports of the measuring program", seconds_of(_starts(reader, starts)))
+    for key, what in (("cluster_start", "Dask cluster start"), ("null", "an empty task"), ("total", "timed window")):
+        yield Row(f"    {what}", seconds_of([record["seconds"][key] for record in chain(*records.values())]))
     yield Row("step of a null cell on disk", seconds_of(steps["disk"]))
     yield compared("step of a null cell from S3", steps["s3"], "on disk", steps["disk"])
     yield compared("step of a null cell from S3 behind the proxy", steps["proxied"], "from S3", steps["s3"])
-
-
-def _parts(folder: Path, artefacts: dict, records: dict[str, list[dict]], starts: int) -> Iterator[Row]:
-    """Take the step apart: what can be started alone, and what the records say."""
-    imports = "import scripts.studies.shots.measure, distributed"
-    reader = _starts([artefacts[_LIBRARY]["python"], "-sE", "-c", imports], starts)
-    yield Row("    S3 server, start and end", seconds_of(_served(folder, artefacts, None, starts)))
-    yield Row("    S3 server and proxy, start and end", seconds_of(_served(folder, artefacts, {}, starts)))
-    yield Row("    interpreter and imports of the measuring program", seconds_of(reader))
-    for key, what in (("cluster_start", "Dask cluster start"), ("null", "an empty task"), ("total", "timed window")):
-        yield Row(f"    {what}", seconds_of([record["seconds"][key] for record in chain(*records.values())]))
 
 
 def _config(folder: Path, repeats: int) -> Path:
@@ -75,34 +70,27 @@ def _config(folder: Path, repeats: int) -> Path:
     data = folder / "null.h5"
     with h5py.File(data, "w") as file:
         file["shots/1/signals/null"] = 0.0
-    common = {"library": [_LIBRARY], "layout": ["single-shot"], "access": ["shots"], "workers": [1]}
-    s3 = {"kind": "s3", "bucket": "bench", "server": "embedded"}
+    common = {"library": [_LIBRARY], "layout": ["single-shot"], "access": ["shots"], "workers": [1], "cache": ["cold"]}
+    matrix = [
+        {**common, "store": ["disk"], "driver": ["sec2"], "page_buffer": ["unset"]},
+        {**common, "store": ["s3", "proxied"], "driver": ["ros3"], "page_buffer": ["0"]},
+    ]
     values = {
         "run": "bench",
         "repeats": repeats,
         "libraries": {_LIBRARY: LIBRARIES[_LIBRARY]},
-        "stores": {"disk": {"kind": "posix"}, "s3": s3, "proxied": {**s3, "network": {}}},
-        "studies": {
-            "shots": {
-                "data": {"files": str(data)},
-                "control_cells": 0,
-                "matrix": [
-                    {**common, "store": ["disk"], "driver": ["sec2"], "page_buffer": ["unset"], "cache": ["cold"]},
-                    {**common, "store": ["s3", "proxied"], "driver": ["ros3"], "page_buffer": ["0"], "cache": ["cold"]},
-                ],
-            }
-        },
+        "stores": _STORES,
+        "studies": {"shots": {"data": {"files": str(data)}, "control_cells": 0, "matrix": matrix}},
     }
     path = folder / "null.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    configuration.load(path)
     return path
 
 
 def _records(tree: Path) -> dict[str, list[dict]]:
     """Return the records of each store in the order of their repeats."""
     by_store: dict[str, list[dict]] = {store: [] for store in _STORES}
-    for path in sorted((tree / "results/bench/shots/records").glob("*/repeat=*.json")):
+    for path in (tree / "results/bench/shots/records").glob("*/repeat=*.json"):
         record = read_json(path)
         if record["status"] != "done" or not record["valid"]:
             raise Problem(f"a null cell failed: {'; '.join(record['reasons'])}")
@@ -114,12 +102,13 @@ def _starts(command: list[str], starts: int) -> list[float]:
     return [used(command).seconds for _ in range(starts)]
 
 
-def _served(folder: Path, artefacts: dict, network: dict | None, starts: int) -> list[float]:
+def _served(folder: Path, network: dict | None, starts: int) -> list[float]:
     """Return the seconds of starts and ends of an S3 server without or with a proxy before it."""
+    binaries = read_json(servers(folder))
     with open(folder / "server.log", "w", encoding="utf-8") as log:
 
         def once() -> None:
-            with server.serve(artefacts["servers"], folder / "empty", network, log):
+            with server.serve(binaries, folder / "empty", network, log):
                 pass
 
         return [timed(once)() for _ in range(starts)]

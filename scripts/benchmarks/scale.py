@@ -1,0 +1,151 @@
+"""What large runs take: Snakemake's plan of many cells, tables and report of many records, or of many files of fio."""
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from scripts.benchmarks import fio_results
+from scripts.benchmarks.common import (
+    LIBRARIES,
+    S3,
+    Row,
+    Say,
+    at_most,
+    copy_tree,
+    numbered,
+    program,
+    snakemake,
+    used,
+)
+from scripts.frame import config as configuration
+from scripts.frame.records import write as write_record
+from scripts.lib import host
+from scripts.lib.program import read_json, write_json, write_text
+from scripts.plan import matrix_csv, plan
+
+CELLS, RECORDS, SAMPLES, FILES = 10_000, 2_000, 46, (200, 2_000)
+ROUNDS = 3
+PLAN_CPU_LIMIT_S, PLAN_PEAK_LIMIT_MB = 15, 400
+SECONDS_LIMIT, PEAK_LIMIT_MB, HTML_LIMIT_MB = 30, 1_000, 3
+_WORKERS = 50
+
+
+def planning(folder: Path, say: Say, cells: int = CELLS, rounds: int = ROUNDS) -> Iterator[Row]:
+    """Let Snakemake plan 10,000 cells, in turn with a single one."""
+    tree, configs = copy_tree(folder), [_many_cells(folder, count) for count in (cells, 1)]
+    taken = [
+        [used(snakemake(config, "--dry-run", "--quiet"), tree) for config in configs] for _ in numbered(rounds, say)
+    ]
+    cpu, one_cpu = (statistics.median(usage.cpu_seconds for usage in of_one) for of_one in zip(*taken, strict=True))
+    peak, one_peak = (
+        statistics.median(usage.peak_bytes / 1e6 for usage in of_one) for of_one in zip(*taken, strict=True)
+    )
+    what = f"plan of {cells:,} cells"
+    against = f"plan of one cell: {one_cpu:.2f} s"
+    yield at_most(f"{what}, processor time", cpu, PLAN_CPU_LIMIT_S, "s", against, f"{cpu / one_cpu:.1f}")
+    against = f"plan of one cell: {one_peak:.0f} MB"
+    yield at_most(f"{what}, memory", peak, PLAN_PEAK_LIMIT_MB, "MB", against, f"{peak / one_peak:.1f}")
+
+
+def reporting(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -> Iterator[Row]:
+    """Make tables and report of 2,000 records of 46 samples, which nothing measured."""
+    study = folder / "results" / "shots"
+    say(f"writing {records} records")
+    used(program("tests.records", "--out", study, "--records", records, "--samples", SAMPLES))
+    written = [_complete(path) for path in sorted(study.glob("records/*/repeat=*.json"))]
+    cells = {path.name: {"dataset": "bench", "settings": {}} for path in sorted((study / "records").iterdir())}
+    write_json(study / "plan.json", {"status": "done", "cells": cells})
+    write_json(folder / "results/data/bench/manifest.json", {"status": "done", "files": []})
+    what = f"{len(written):,} records of {SAMPLES} samples to tables and report"
+    yield from _steps(what, _to_report(folder, "shots", _of_records(written)), rounds, say)
+    size = (folder / "reports/shots.html").stat().st_size / 1e6
+    yield at_most(f"{what}, HTML", size, HTML_LIMIT_MB, "MB")
+
+
+def importing(folder: Path, say: Say, sizes: tuple[int, ...] = FILES, rounds: int = ROUNDS) -> Iterator[Row]:
+    """Import 200 and 2,000 JSON files of fio, and make tables and report of them."""
+    for files in sizes:
+        place = folder / str(files)
+        study = place / "results" / "volumes"
+        say(f"writing {files} files of fio")
+        fio_results.write_many(place / "fio", files)
+        imports, imported = [{"from": str(place / "fio")}], study / "imported.json"
+        config = configuration.resolve({"run": "bench", "studies": {"volumes": {"imports": imports}}}, [])
+        write_json(study / "plan.json", plan(config, "volumes", []))
+        write_text(study / "matrix.csv", matrix_csv([*configuration.factors("volumes"), "control"], [], []))
+        arguments = ("--imports", json.dumps(imports), "--run", "bench", "--out", imported)
+        steps = {"import": program("scripts.studies.volumes.import_fio", *arguments)}
+        steps |= _to_report(place, "volumes", config, "--imported", imported)
+        yield from _steps(f"{files:,} JSON files of fio to tables and report", steps, rounds, say)
+
+
+def _steps(what: str, steps: dict[str, list[str]], rounds: int, say: Say) -> Iterator[Row]:
+    """Run steps one after the other, so many times; the rows of their time, and of the memory of the largest."""
+    taken = [{step: used(command) for step, command in steps.items()} for _ in numbered(rounds, say)]
+    seconds, cpu = (
+        statistics.median(sum(getattr(usage, name) for usage in of_round.values()) for of_round in taken)
+        for name in ("seconds", "cpu_seconds")
+    )
+    parts = {step: statistics.median(of_round[step].seconds for of_round in taken) for step in steps}
+    peaks = {step: max(of_round[step].peak_bytes for of_round in taken) / 1e6 for step in steps}
+    by_step = ", ".join(f"{step} {part:.1f} s" for step, part in parts.items()) + f"; processor time {cpu:.1f} s"
+    yield at_most(f"{what}, time", seconds, SECONDS_LIMIT, "s", by_step)
+    by_step = ", ".join(f"{step} {peak:.0f} MB" for step, peak in peaks.items())
+    yield at_most(f"{what}, memory", max(peaks.values()), PEAK_LIMIT_MB, "MB", by_step)
+
+
+def _to_report(folder: Path, study: str, config: dict, *imported: object) -> dict[str, list[str]]:
+    """Return the steps from records, or what was imported, to the page of a study."""
+    tables = folder / "results" / study
+    gathered = ("--study", study, "--config", json.dumps(config), "--results", folder / "results", *imported)
+    report = ("--study", study, "--notebook", f"notebooks/{study}.ipynb", "--tables", tables)
+    page = ("--facts", tables / "facts.json", "--out", folder / f"reports/{study}.html")
+    return {"gather": program("scripts.gather", *gathered), "report": program("scripts.report", *report, *page)}
+
+
+def _many_cells(folder: Path, cells: int) -> Path:
+    """Write a configuration of so many cells (a multiple of 50 unless there are fewer) that differ in two factors."""
+    workers, library = min(cells, _WORKERS), "hdf5-2.0.0"
+    matrix = {
+        **{"library": [library], "store": ["s3"], "driver": ["ros3"], "layout": ["shot-major"]},
+        **{"access": ["shots"], "workers": list(range(1, workers + 1)), "cache": ["cold"]},
+        "page_buffer": [f"{size}MiB" for size in range(1, cells // workers + 1)],
+    }
+    values = {
+        "run": "bench",
+        "repeats": 1,
+        "libraries": {library: LIBRARIES[library]},
+        "stores": {"s3": S3},
+        "studies": {"shots": {"control_cells": 0, "matrix": matrix}},
+    }
+    path = folder / f"{cells}.yaml"
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+def _complete(path: Path) -> dict:
+    """Give a synthetic record what only the facts of a report ask for, and return it."""
+    record = read_json(path)
+    record |= {"run": "bench", "session": "2000-01-01T00:00:00Z", "host": host.facts()}
+    record["provenance"] |= {"git": None, "dirty": None}
+    write_record(path, record)
+    return record
+
+
+def _of_records(records: list[dict]) -> dict:
+    """Return the configuration that such records could come from."""
+    factors = configuration.factors("shots")
+    levels = {factor: sorted({record["cell"][factor] for record in records}) for factor in factors}
+    levels["workers"] = sorted(map(int, levels["workers"]))
+    compare = [{"factor": "library", "baseline": "hdf5-1.14.6"}, {"factor": "page_buffer", "baseline": "0"}]
+    values = {
+        "run": "bench",
+        "repeats": max(record["repeat"] for record in records),
+        "libraries": {name: LIBRARIES[name] for name in levels["library"]},
+        "stores": dict.fromkeys(levels["store"], S3),
+        "studies": {"shots": {"matrix": levels, "compare": compare}},
+    }
+    return configuration.resolve(values, [])
