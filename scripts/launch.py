@@ -28,7 +28,6 @@ from scripts.frame.study import Cell
 from scripts.lib import host
 from scripts.lib.program import Problem, read_json, run
 from scripts.statistics.stats import MIN_BLOCKS
-from scripts.stores import serving
 from scripts.stores import store as stores
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
@@ -241,7 +240,7 @@ def builds(config: dict, names: list[str]) -> dict[str, int]:
     cells = [cell for study in names for cell in matrix.selected(matrix.expand(config, study)[0], config["only"])]
     libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
     pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
-    needed = serving.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
+    needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
     pieces |= {name: _BUILD_S[name] for name in {"azurite" if one == "azurite" else "servers" for one in needed}}
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 

@@ -13,7 +13,7 @@ from scripts.frame import matrix
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.plan import plan
 from scripts.stores import store as stores
-from scripts.stores.azure import addresses
+from scripts.stores.azure import CONNECTION, server
 from scripts.stores.servers import Served
 
 STORES = {
@@ -110,7 +110,7 @@ def _provided(folder: Path, cell: matrix.Cell, say: Say) -> Cell:
 
 def _variables(store: dict, served: Served) -> dict[str, str]:
     if store["kind"] == "azure-blob":
-        return {addresses.CONNECTION: addresses.connection_string(served.endpoint, served.credentials)}
+        return {CONNECTION: server.connection_string(served.endpoint, served.credentials)}
     return {
         "AWS_ENDPOINT_URL": served.endpoint,
         "AWS_ACCESS_KEY_ID": served.credentials["access_key"],

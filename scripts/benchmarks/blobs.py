@@ -97,7 +97,7 @@ def _get_object(cell: Cell, location: dict, access: Access, view: memoryview) ->
 
 def _download_blob(cell: Cell, location: dict, access: Access, _: memoryview) -> tuple[Read, str]:
     chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
-    client = azure.blob_container(cell.store, **chunk)
+    client = azure.holder(cell.store, **chunk)
     name = f"{location['key']}/{cell.manifest['files'][0]['name']}"
     return lambda: client.download_blob(name, max_concurrency=access.concurrency).readall(), "download_blob of the SDK"
 

@@ -4,11 +4,11 @@ import contextlib
 import itertools
 import re
 import threading
-import urllib.request
 from typing import IO
 
 from scripts.lib.program import Problem
-from scripts.stores.requests import Requests
+from scripts.stores.network import OPENER
+from scripts.stores.servers import Requests
 
 # The common log format: host - user [time] "method target protocol" status length
 _LINE = re.compile(r'"([A-Z]+) (\S+) HTTP/[0-9.]+" (\d+|-) (\d+|-)$')
@@ -41,9 +41,8 @@ class AccessLog(Requests):
             Problem: the line does not come.
         """
         mark = next(self._marks)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with contextlib.suppress(OSError):
-            opener.open(f"{self._url}/mark-{mark}", timeout=_LIMIT_S).close()
+            OPENER.open(f"{self._url}/mark-{mark}", timeout=_LIMIT_S).close()
         with self._news:
             if not self._news.wait_for(lambda: self._seen >= mark, _LIMIT_S):
                 raise Problem("the server does not write its log any more: the requests cannot be counted")

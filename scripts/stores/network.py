@@ -10,6 +10,8 @@ from typing import IO
 from scripts.lib.processes import connections, started
 from scripts.lib.program import Problem
 
+# Asks no proxy of the environment: what it talks to is on the loopback.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _NAME = "store"
 _CLOSING_S = 5.0
 
@@ -64,7 +66,7 @@ class Proxy:
 
     def sent(self) -> int:
         """Return the bytes that the proxy has sent downstream over connections that it has closed."""
-        with _opener().open(f"{self._api}/metrics", timeout=10) as answer:
+        with OPENER.open(f"{self._api}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         return sum(
             int(float(line.rsplit(" ", 1)[1]))
@@ -83,20 +85,12 @@ def _toxics(network: dict) -> list[tuple[str, dict]]:
     return toxics
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """An opener that asks no proxy of the environment: what it talks to is on the loopback."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
 def _post(url: str, body: dict) -> dict:
     """Tell toxiproxy something; returns its answer."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    for attempt in range(3):
-        try:
-            with _opener().open(request, timeout=10) as answer:
-                return json.load(answer)
-        except urllib.error.URLError as error:
-            if attempt == 2:
-                detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else error.reason
-                raise Problem(f"toxiproxy refused {body}: {detail}") from error
-            time.sleep(0.05)
+    try:
+        with OPENER.open(request, timeout=10) as answer:
+            return json.load(answer)
+    except urllib.error.URLError as error:
+        detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else error.reason
+        raise Problem(f"toxiproxy refused {body}: {detail}") from error

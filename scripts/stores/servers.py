@@ -1,12 +1,60 @@
-"""What a server that a step owns for the length of its work is to all that speaks to it."""
+"""What a server that a step owns for the length of its work is to all that speaks to it, and what it is asked."""
 
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
 from scripts.lib.program import Problem
 from scripts.stores.network import Proxy
-from scripts.stores.requests import Requests
+
+
+class Requests(ABC):
+    """Counts requests by HTTP method from one `reset` to the next (METHOD 11).
+
+    A subclass hears of the requests in its own way, in a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was counted: a window opens."""
+        with self._lock:
+            self._counts: dict[str, Counter[str]] = {}
+
+    def count(self, method: str, requests: int = 1, *, failed: bool = False) -> None:
+        """Add requests of a method."""
+        self._add(method, count=requests, failed=requests * failed)
+
+    def offer(self, method: str, size: int) -> None:
+        """Add bytes that the server offered in the bodies of its answers."""
+        self._add(method, bytes_offered=size)
+
+    def _add(self, method: str, **numbers: int) -> None:
+        with self._lock:
+            self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
+
+    def read(self) -> dict[str, dict[str, int]]:
+        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes the failed."""
+        with self._lock:
+            return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Wait until all requests that were answered before this call are counted."""
+
+    def dropped(self) -> int:
+        """Return how many requests could not be counted."""
+        return 0
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop counting."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from scripts.stores.requests import Requests
+from scripts.stores.servers import Requests
 
 # Influx flavour: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")

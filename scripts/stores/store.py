@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_json
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
 from scripts.stores.servers import Served
@@ -197,6 +197,37 @@ def with_own(env: dict[str, str], cloud: str) -> dict[str, str]:
     """Return the environment with the user's own settings for a cloud, whose variables begin with `cloud`."""
     own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
     return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
+
+
+def serve(
+    stack: contextlib.ExitStack, spec: dict, provision: dict, env: dict[str, str], binaries: Path | None, log: IO[str]
+) -> tuple[Served | None, dict, dict[str, str]]:
+    """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
+
+    Args:
+        stack: ends the server.
+        spec: the store's entry in the configuration.
+        provision: the artefact of the data in the store.
+        env: the environment to begin with; credentials are added to it.
+        binaries: the artefact of the servers' build, read if the store is embedded.
+        log: gets the server's words.
+
+    Raises:
+        Problem: the server does not start, there are no credentials, or they are of another account than the data.
+    """
+    store, served = of(spec), None
+    if store.embedded:
+        folder, network = Path(provision["folder"]), spec.get("network")
+        served = stack.enter_context(store.serve(read_json(binaries), folder, network, log))
+        env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
+    return served, *store.locate(provision, served, env)
+
+
+def needed(specs: Iterable[dict]) -> list[str]:
+    """Return the names of the servers that stores of a configuration need (`--need` of `scripts.build_servers`)."""
+    embedded = [store for spec in specs if (store := of(spec)).embedded]
+    proxies = {"toxiproxy" for store in embedded if store.spec.get("network") is not None}
+    return sorted(({store.served_by for store in embedded} | proxies) - {""})
 
 
 def of(spec: dict) -> Store:

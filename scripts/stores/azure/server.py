@@ -19,6 +19,15 @@ ACCOUNT = "benchmark"
 SAVE_S = 60.0
 
 
+def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+    """Return the connection string of a server's account at an endpoint, {"account", "key"}."""
+    protocol, account = endpoint.partition(":")[0], credentials["account"]
+    return (
+        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
+        f"BlobEndpoint={endpoint}/{account}"
+    )
+
+
 @contextlib.contextmanager
 def serve(
     binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S

@@ -10,7 +10,7 @@ from scripts.lib.program import read_json
 from scripts.stores import transfer
 from scripts.stores.bare import VALID_S, Address
 from scripts.stores.reading import Access, Reader
-from scripts.stores.s3 import addresses, server
+from scripts.stores.s3 import ENDPOINT, server
 from scripts.stores.servers import Served
 from scripts.stores.store import ObjectStore, Place
 
@@ -27,27 +27,19 @@ class S3(ObjectStore):
         """Upload objects through the API: HDF5 2.x refuses those that were put into a server's folder by hand."""
         from scripts.stores.s3 import client
 
+        key, local, folder = self.key(dataset), [], None
         with contextlib.ExitStack() as stack:
-            endpoint, credentials = self.spec.get("endpoint"), None
             if self.embedded:
                 served = stack.enter_context(self.serve(read_json(place.binaries), place.folder, None, sys.stdout))
-                endpoint, credentials = served.endpoint, served.credentials
+                s3 = client.client(self.spec, served.endpoint, served.credentials)
+                client.ensure_bucket(s3, self.spec)
+                local = [str(place.folder / self.spec["bucket"] / key / entry["name"]) for entry, _ in files]
+                folder = str(place.folder)
             else:
                 client.environment_credentials(self.spec)
-            s3 = client.client(self.spec, endpoint, credentials)
-            if self.embedded:
-                client.ensure_bucket(s3, self.spec)
-            bucket = client.Bucket(s3, self.spec, dataset)
-            done = transfer.provide(bucket, files, say)
-            part_bytes = transfer.stored_part_bytes(bucket, files)
-        local = place.folder / self.spec["bucket"] / self.key(dataset)
-        return {
-            "location": {"dataset": dataset},
-            "local_files": [str(local / entry["name"]) for entry, _ in files] if self.embedded else [],
-            "folder": str(place.folder) if self.embedded else None,
-            "upload": done,
-            "part_bytes": part_bytes,
-        }
+                s3 = client.client(self.spec, self.spec.get("endpoint"), None)
+            done = transfer.provide(client.Bucket(s3, self.spec, key), files, say)
+        return done | {"location": {"dataset": dataset}, "local_files": local, "folder": folder}
 
     def serve(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
@@ -65,8 +57,11 @@ class S3(ObjectStore):
 
             endpoint, variables = self.spec.get("endpoint"), client.environment_credentials(self.spec)
         if endpoint:
-            variables[addresses.ENDPOINT] = endpoint
-        return addresses.bucket_url(self.spec, endpoint), env | variables | {"AWS_REGION": self.spec["region"]}
+            variables[ENDPOINT] = endpoint
+            url = f"{endpoint}/{self.spec['bucket']}"
+        else:
+            url = f"https://{self.spec['bucket']}.s3.{self.spec['region']}.amazonaws.com"
+        return url, env | variables | {"AWS_REGION": self.spec["region"]}
 
     def reader(self, location: dict, access: Access) -> Reader:
         """Return what reads objects with boto3."""
@@ -78,14 +73,12 @@ class S3(ObjectStore):
         """Return presigned URLs."""
         from scripts.stores.s3 import client
 
-        s3 = client.cell_client(self.spec, signature_version="s3v4")
-
-        def address(name: str) -> Address:
-            wanted = {"Bucket": self.spec["bucket"], "Key": f"{location['key']}/{name}"}
-            with client.explained(s3, f"bucket {self.spec['bucket']}"):
-                return s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
-
-        return {name: address(name) for name in names}
+        s3, signed = client.cell_client(self.spec, signature_version="s3v4"), {}
+        with client.explained(s3, f"bucket {self.spec['bucket']}"):
+            for name in names:
+                wanted = {"Bucket": self.spec["bucket"], "Key": f"{location['key']}/{name}"}
+                signed[name] = s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
+        return signed
 
     def credentials(self) -> str:
         """Say whether AWS's chain finds credentials."""
