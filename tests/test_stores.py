@@ -25,7 +25,7 @@ from scripts import preflight
 from scripts.frame import measuring
 from scripts.lib import cache, objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import statsd
+from scripts.stores import counting
 from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
 from scripts.stores.azure import server as azurite
@@ -237,13 +237,13 @@ def test_variables_of_azure_reach_the_cells_of_its_accounts_alone(tmp_path, monk
     secret = {"AZURE_CLIENT_SECRET": "of-somebody", CONNECTION: "AccountName=a;AccountKey=a2V5"}
     for name, value in secret.items():
         monkeypatch.setenv(name, value)
-    stores = {
+    entries = {
         "posix": {"kind": "posix"},
         "s3": {"kind": "s3", "bucket": "b", "prefix": "", "region": "r", "anonymous": True, "endpoint": NOBODY},
         "azure-blob": {"kind": "azure-blob", "container": "c", "prefix": ""},
     }
     found = {}
-    for kind, store in stores.items():
+    for kind, store in entries.items():
         provided = {"location": {"dataset": "d"}}
         _, _, env = stores.serve(contextlib.ExitStack(), store, provided, measuring.inherited(), None, None)
         found[kind] = {name: env[name] for name in env if name.startswith("AZURE_")}
@@ -385,7 +385,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
 
 
 def test_reports_of_requests_that_were_lost_are_noticed():
-    counter = statsd.RequestCounter()
+    counter = counting.RequestCounter()
     host, port = counter.address.split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from scripts.lib.program import Problem, read_json
@@ -126,7 +127,11 @@ class Store(ABC):
 
 
 class ObjectStore(Store):
-    """A store that is asked over HTTP.
+    """A store that is asked over HTTP, by the modules of its folder that import its SDK.
+
+    `client` says where credentials for a service elsewhere are taken from, without asking it (`credentials(spec)`),
+    asks the service for what holds the objects and says where that was found (`reachable(spec)`), and signs addresses
+    (`addresses(spec, key, names)`); `reader` has the `Reader(spec, location, access)`.
 
     Attributes:
         holder: what holds its objects, in words, and the key of its name in the configuration.
@@ -139,14 +144,6 @@ class ObjectStore(Store):
     @abstractmethod
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of what holds the objects, and the environment with credentials for it."""
-
-    @abstractmethod
-    def credentials(self) -> str:
-        """Say where credentials for a service elsewhere are taken from; it is not asked."""
-
-    @abstractmethod
-    def reachable(self) -> str:
-        """Ask the service for what holds the objects, and say where that was found."""
 
     def key(self, dataset: str) -> str:
         """Return what the keys of a dataset's objects begin with."""
@@ -165,13 +162,21 @@ class ObjectStore(Store):
         key = self.key(provision["location"]["dataset"])
         return {"url": f"{url}/{key}", "key": key}, env
 
+    def reader(self, location: dict, access: Access) -> Reader:
+        """Return what reads objects with the SDK."""
+        return self._module("reader").Reader(self.spec, location, access)
+
+    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+        """Return signed addresses; see `Store.addresses`."""
+        return self._module("client").addresses(self.spec, location["key"], names)
+
     def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield credentials and what holds the objects, of a service elsewhere."""
         if self.embedded:
             yield "", lambda: "embedded, served on the loopback"
             return
-        yield "credentials", self.credentials
-        yield self.holder, self.reachable
+        yield "credentials", lambda: self._module("client").credentials(self.spec)
+        yield self.holder, lambda: self._module("client").reachable(self.spec)
 
     def limits(self, file_systems: Set[str]) -> str:
         """Return whose caches are not controlled, or what was emulated."""
@@ -182,6 +187,9 @@ class ObjectStore(Store):
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
             f"{_emulated(self.spec.get('network'))}, no TLS; not a verdict on {others}"
         )
+
+    def _module(self, name: str) -> ModuleType:
+        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
 
 def _emulated(network: dict | None) -> str:

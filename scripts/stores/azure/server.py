@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from scripts.lib.processes import PATIENCE_S, started
-from scripts.stores.access_log import AccessLog
-from scripts.stores.network import Proxy
-from scripts.stores.servers import Served
+from scripts.stores.counting import AccessLog
+from scripts.stores.servers import Proxy, Served
 
 # Azurite's account here; its keys are made anew for each start.
 ACCOUNT = "benchmark"

@@ -3,15 +3,13 @@
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from scripts.lib.program import Problem, read_json
 from scripts.stores import transfer
 from scripts.stores.azure import CONNECTION, server
-from scripts.stores.bare import Address
-from scripts.stores.reading import Access, Reader
 from scripts.stores.servers import Served
 from scripts.stores.store import ObjectStore, Place, with_own
 
@@ -40,30 +38,6 @@ class _Azure(ObjectStore):
 
         client.credentials(self.spec)
         return client.base_url(self.spec), with_own(env, "AZURE_")
-
-    def reader(self, location: dict, access: Access) -> Reader:
-        """Return what reads with the SDK of the service."""
-        from scripts.stores.azure import reader
-
-        return reader.Reader(self.spec, location, access)
-
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
-        """Return signed URLs, or a header with a token for each."""
-        from scripts.stores.azure import client
-
-        return client.addresses(self.spec, location["key"], names)
-
-    def credentials(self) -> str:
-        """Say where the credentials are taken from."""
-        from scripts.stores.azure import client
-
-        return client.credentials(self.spec)
-
-    def reachable(self) -> str:
-        """Ask the service for the container or the share."""
-        from scripts.stores.azure import client
-
-        return client.reachable(self.spec)
 
 
 class Files(_Azure):

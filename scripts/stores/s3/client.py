@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from botocore.parsers import ResponseParserError
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
+from scripts.stores.bare import VALID_S, Address
 from scripts.stores.s3 import ENDPOINT
 
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -148,7 +149,7 @@ class Bucket(transfer.Target):
 
     def __init__(self, s3, store: dict, folder: str) -> None:
         """Say where: `folder` is what the keys of the dataset's objects begin with."""
-        super().__init__(_place(s3, store), folder)
+        super().__init__(place_of(s3, store), folder)
         self._s3, self._bucket, self.writable = s3, store["bucket"], not store["anonymous"]
         s3.meta.events.register("after-call", self._count_retries)
 
@@ -197,18 +198,34 @@ class Bucket(transfer.Target):
         self.retries += parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
 
 
-def reachable(s3, store: dict) -> str:
+def credentials(store: dict) -> str:
+    """Say whether AWS's chain finds credentials."""
+    return "found" if environment_credentials(store) else "anonymous, none needed"
+
+
+def reachable(store: dict) -> str:
     """Ask the service for the bucket and say where it was found.
 
     Raises:
         Problem: the service, the credentials or the bucket are not as the configuration says.
     """
-    place = _place(s3, store)
+    s3 = client(store, store.get("endpoint"), None)
+    place = place_of(s3, store)
     with explained(s3, place):
         answer = s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
     if "Name" not in answer:
         raise Problem(_no_s3(place))
     return place
+
+
+def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]:
+    """Return the presigned URL of each object under a key."""
+    s3, signed = cell_client(store, signature_version="s3v4"), {}
+    with explained(s3, f"bucket {store['bucket']}"):
+        for name in names:
+            wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}"}
+            signed[name] = s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
+    return signed
 
 
 def object_size(answer: dict, place: str) -> int:
@@ -222,7 +239,8 @@ def object_size(answer: dict, place: str) -> int:
     return int(answer["ContentRange"].rpartition("/")[2])
 
 
-def _place(s3, store: dict) -> str:
+def place_of(s3, store: dict) -> str:
+    """Return what a bucket is called in messages."""
     return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
 
 

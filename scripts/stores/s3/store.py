@@ -2,14 +2,11 @@
 
 import contextlib
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
 from scripts.lib.program import read_json
 from scripts.stores import transfer
-from scripts.stores.bare import VALID_S, Address
-from scripts.stores.reading import Access, Reader
 from scripts.stores.s3 import ENDPOINT, server
 from scripts.stores.servers import Served
 from scripts.stores.store import ObjectStore, Place
@@ -62,35 +59,6 @@ class S3(ObjectStore):
         else:
             url = f"https://{self.spec['bucket']}.s3.{self.spec['region']}.amazonaws.com"
         return url, env | variables | {"AWS_REGION": self.spec["region"]}
-
-    def reader(self, location: dict, access: Access) -> Reader:
-        """Return what reads objects with boto3."""
-        from scripts.stores.s3 import reader
-
-        return reader.Reader(self.spec, location, access)
-
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
-        """Return presigned URLs."""
-        from scripts.stores.s3 import client
-
-        s3, signed = client.cell_client(self.spec, signature_version="s3v4"), {}
-        with client.explained(s3, f"bucket {self.spec['bucket']}"):
-            for name in names:
-                wanted = {"Bucket": self.spec["bucket"], "Key": f"{location['key']}/{name}"}
-                signed[name] = s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
-        return signed
-
-    def credentials(self) -> str:
-        """Say whether AWS's chain finds credentials."""
-        from scripts.stores.s3 import client
-
-        return "found" if client.environment_credentials(self.spec) else "anonymous, none needed"
-
-    def reachable(self) -> str:
-        """Ask the service for the bucket."""
-        from scripts.stores.s3 import client
-
-        return client.reachable(client.client(self.spec, self.spec.get("endpoint"), None), self.spec)
 
 
 KINDS = {"s3": S3}

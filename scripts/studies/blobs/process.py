@@ -13,10 +13,17 @@ from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.reading import Access, Changed
 from scripts.studies.blobs import caches, patterns, verify
-from scripts.studies.blobs.delivery import Broadcast, Independent, Scatter
+from scripts.studies.blobs.delivery import Broadcast, Independent, MpiIo, Scatter
 from scripts.studies.blobs.mpi import patiently, span
-from scripts.studies.blobs.mpi_io import MpiIo
 
+# How the bytes of a pattern get to the processes.
+_DELIVERIES = {
+    "each": Independent,
+    "broadcast": Broadcast,
+    "scatter": Scatter,
+    "mpi-io": MpiIo,
+    "collective": MpiIo,
+}
 _FIRST_BROADCAST = 2**20
 _ANOTHER = bytes([*range(1, 256), 0])
 
@@ -67,7 +74,7 @@ class Process:
         # Pages are there only once they are written, so what is resident now is all but the buffer.
         self._buffer = mmap.mmap(-1, max(1, length))
         view = memoryview(self._buffer)[:length]
-        self._delivery = _delivery_of(self._plan)(self._comm, self._plan, self._reader, names, view)
+        self._delivery = _DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
         self._identify()
         self._null = self._empty_iterations()
         memory.forget_peak()
@@ -123,7 +130,8 @@ class Process:
         for number in range(1, self._iterations + 1):
             if self._changed:
                 break
-            state = self._set_cache()
+            # One process of a host brings its page cache into the state that is asked for (METHOD 8).
+            state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
             before = self._reader.retries
             times, count = self._between(lambda: self._read(self._delivery))
             self._check_last(count)
@@ -143,10 +151,6 @@ class Process:
         self._done.update(attempts=self._reader.attempts, retries=self._reader.retries)
         self._hints = self._delivery.hints()
         self._reader.close()
-
-    def _set_cache(self) -> dict | None:
-        """Bring the page cache of this host into the state that is asked for (METHOD 8)."""
-        return None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
 
     def _between(self, work) -> tuple[tuple[float, float], object]:
         """Do something between barriers; returns when this process began and ended, and what `work` returns."""
@@ -236,10 +240,8 @@ class Process:
         return verifier
 
     def _result(self, gathered: list[dict]) -> dict:
-        def total(key: str) -> int:
-            return sum(one.get(key, 0) for one in gathered)
-
         lines = {line for one in gathered for line in one["lines"]}
+        totals = ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")
         return {
             "samples": self._samples,
             "changed": self._changed,
@@ -249,7 +251,7 @@ class Process:
             "operations": max(one["operations"] for one in gathered),
             "seconds": {key: max(one[f"{key}_s"] for one in gathered) for key in ("verify", "null", "first_broadcast")},
             "mpi_io_hints": self._hints,
-            **{key: total(key) for key in ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")},
+            **{key: sum(one.get(key, 0) for one in gathered) for key in totals},
         }
 
 
@@ -270,7 +272,9 @@ def _sample(number: int, rows: list[dict]) -> dict:
         "resident_before": worst(fractions) if fractions else None,
         "retries": sum(row["retries"] for row in rows),
         "resident_after": min(after, default=None),
-        "not_as_asked": [line for one in states if (line := caches.fault(one, one["host"], number))],
+        "not_as_asked": [
+            line for one in states if (line := cache.fault(one, f" of {one['host']}", f" before iteration {number}"))
+        ],
     }
 
 
@@ -279,10 +283,3 @@ def _library() -> str:
     line = MPI.Get_library_version().splitlines()[0]
     match = re.match(r"(.+?) Version:\s+(\S+)", line)
     return " ".join(match.groups()) if match else line.split(",")[0].strip()
-
-
-def _delivery_of(plan: patterns.Plan) -> type[Independent]:
-    """Return how the bytes of a pattern get to the processes."""
-    if plan.kind.mpi_io:
-        return MpiIo
-    return {"each": Independent, "broadcast": Broadcast, "scatter": Scatter}[plan.kind.by]

@@ -83,13 +83,8 @@ class Shots(Study):
         reasons += checks.uncounted(record, settings)
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
-        for key in ("paged", "page_size"):
-            if (
-                key in effective
-                and key in layout
-                and effective[key] != layout[key]
-                and (key == "paged" or layout["paged"])
-            ):
+        for key in ("paged", "page_size") if layout["paged"] else ("paged",):
+            if effective.get(key, layout[key]) != layout[key]:
                 reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
         return reasons
 
@@ -97,7 +92,7 @@ class Shots(Study):
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
         return [
             *checks.undone(record["work"]),
-            *_cache(record["cache"]),
+            *([line] if (line := cache.fault(record["cache"])) else checks.lost_pages(record["cache"])),
             *_settings(record["effective"], settings["cell"]["page_buffer"]),
         ]
 
@@ -133,17 +128,6 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
         for key in sorted(promised & layout.keys() - {"shots", "signals"})
         if layout[key] != label[key]
     ]
-
-
-def _cache(pages: dict) -> list[str]:
-    wanted, state = pages["asked"], pages["state"]
-    if wanted == "any" or state == "unverified":
-        return []
-    if state != wanted:
-        return [
-            f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {wanted} was asked"
-        ]
-    return checks.lost_pages(pages)
 
 
 def _settings(effective: dict, level: str) -> list[str]:
