@@ -84,7 +84,7 @@ class Store(ABC):
     def serve(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
     ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the objects in `folder` on the loopback for the length of a `with` block.
+        """Serve the objects in `folder` on the loopback for the length of a `with` block, as `server` of the kind does.
 
         Args:
             binaries: the artefact of the servers' build.
@@ -95,7 +95,7 @@ class Store(ABC):
         Raises:
             Problem: a server does not start, even on another port.
         """
-        raise Problem(f"a store of the kind {self.spec['kind']} has no server of the workflow's own")
+        return self._module("server").serve(binaries, folder, network, log)
 
     @abstractmethod
     def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
@@ -124,6 +124,10 @@ class Store(ABC):
     @abstractmethod
     def limits(self, file_systems: Set[str]) -> str:
         """Return what figures of the store cannot say (METHOD 22); its files were on these types of file systems."""
+
+    def _module(self, name: str) -> ModuleType:
+        """Return a module of the kind's folder."""
+        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
 
 class ObjectStore(Store):
@@ -187,9 +191,6 @@ class ObjectStore(Store):
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
             f"{_emulated(self.spec.get('network'))}, no TLS; not a verdict on {others}"
         )
-
-    def _module(self, name: str) -> ModuleType:
-        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
 
 def _emulated(network: dict | None) -> str:

@@ -1,4 +1,4 @@
-"""Reads blobs and files of shares with the SDK's own chunks and concurrency, and counts its requests.
+"""Reads objects of containers and files of shares with the SDK's own chunks and concurrency, and counts its requests.
 
 The SDK fetches the first chunk of a range by itself and the others together. Where several extents are asked for they
 are fetched in threads, each extent by the SDK without concurrency of its own. A blob is read on the condition that its

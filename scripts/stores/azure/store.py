@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from scripts.lib.program import Problem, read_json
 from scripts.stores import transfer
@@ -87,12 +87,6 @@ class Blob(_Azure):
             yield container
         if status := served.processes["azurite"].returncode:
             raise Problem(f"Azurite ended with status {status} before it had saved its metadata; run again")
-
-    def serve(
-        self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
-    ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the containers of an Azurite's folder."""
-        return server.serve(binaries, folder, network, log)
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the container and the environment, with the server's credentials or the user's own."""

@@ -2,12 +2,10 @@
 
 import contextlib
 import sys
-from pathlib import Path
-from typing import IO
 
 from scripts.lib.program import read_json
 from scripts.stores import transfer
-from scripts.stores.s3 import ENDPOINT, server
+from scripts.stores.s3 import ENDPOINT
 from scripts.stores.servers import Served
 from scripts.stores.store import ObjectStore, Place
 
@@ -37,12 +35,6 @@ class S3(ObjectStore):
                 s3 = client.client(self.spec, self.spec.get("endpoint"), None)
             done = transfer.provide(client.Bucket(s3, self.spec, key), files, say)
         return done | {"location": {"dataset": dataset}, "local_files": local, "folder": folder}
-
-    def serve(
-        self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
-    ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the buckets that are folders in `folder`."""
-        return server.serve(binaries, folder, network, log)
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the bucket and the environment with the credentials."""

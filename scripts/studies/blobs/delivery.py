@@ -37,10 +37,6 @@ class Independent:
     def close(self) -> None:
         """Let go of what all processes hold together; called by all of them."""
 
-    def read_with(self, reader: Reader) -> None:
-        """Read with another reader from now on."""
-        self.reader = reader
-
     def numbers(self) -> set[int]:
         """Return the numbers of the objects that this process reads."""
         return {one.object for one in self.fetches}

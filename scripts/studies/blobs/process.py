@@ -13,7 +13,7 @@ from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.reading import Access, Changed
 from scripts.studies.blobs import caches, patterns, verify
-from scripts.studies.blobs.delivery import Broadcast, Independent, MpiIo, Scatter
+from scripts.studies.blobs.delivery import Broadcast, Check, Independent, MpiIo, Scatter
 from scripts.studies.blobs.mpi import patiently, span
 
 # How the bytes of a pattern get to the processes.
@@ -42,7 +42,8 @@ class Process:
         self._host = MPI.Get_processor_name()
         chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
         self._access = Access(chunk, concurrency, self._cell["cache"] == "direct")
-        self._reader = stores.of(settings["store"]).reader(job["location"], self._access)
+        self._store = stores.of(settings["store"])
+        self._reader = self._store.reader(job["location"], self._access)
         self._changed: list[str] = []
         self._samples: list[dict] = []
         self._local = caches.files(job, self._plan)
@@ -174,9 +175,9 @@ class Process:
         self._agree()
         return seconds
 
-    def _read(self, delivered: Independent) -> int:
+    def _read(self, delivered: Independent, check: Check | None = None) -> int:
         try:
-            return delivered.iterate()
+            return delivered.iterate(check)
         except Changed as changed:
             self._changed = [str(changed)]
             return 0
@@ -196,9 +197,7 @@ class Process:
 
     def finish(self) -> dict | None:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
-        verifier = self._spot
-        if self._several and not self._changed:
-            verifier = self._verify_all()
+        verifier = self._verify_all() if self._several and not self._changed else self._spot
         self._delivery.close()
         mine = {
             "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
@@ -218,22 +217,17 @@ class Process:
         """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
         names = [entry["name"] for entry in self._files[: self._plan.objects]]
         try:
-            return {"of": stores.of(self._job["settings"]["store"]).addresses(self._job["location"], names)}
+            return {"of": self._store.addresses(self._job["location"], names)}
         except Problem as problem:
             return {"problem": str(problem)}
 
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
         verifier = verify.Verifier(self._files, self._plan.block)
-        reader = stores.of(self._job["settings"]["store"]).reader(self._job["location"], self._access)
         began = time.perf_counter()
-        try:
-            self._delivery.read_with(reader)
-            self._delivery.iterate(verifier.check)
-        except Changed as changed:
-            self._changed = [str(changed)]
-        finally:
-            reader.close()
+        self._delivery.reader = self._store.reader(self._job["location"], self._access)
+        self._read(self._delivery, verifier.check)
+        self._delivery.reader.close()
         self._verify_s += time.perf_counter() - began
         patiently(self._comm.Ibarrier())
         self._agree()

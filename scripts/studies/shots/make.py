@@ -165,7 +165,9 @@ def fill(file: h5py.File, contents: Iterable[tuple[str, str, tuple[str, ...]]], 
                 store.put(place, values).make_scale()
                 written[place] = fingerprint(values)
             signal.dims[dimension].attach_scale(file[place])
-    store.free()
+    # The file forgets about the free space when it is closed.
+    if "padding" in file:
+        del file["padding"]
     return written
 
 
@@ -187,9 +189,7 @@ class Store:
         options = {}
         if values.nbytes > SMALL:
             rows = min(len(values), 2 ** ((CHUNK_BYTES * len(values) // values.nbytes).bit_length() - 1))
-            options = {"chunks": (rows, *values.shape[1:])}
-            if self.deflate:
-                options |= {"compression": "gzip", "compression_opts": self.deflate}
+            options = {"chunks": (rows, *values.shape[1:]), "compression": self.deflate or None}
         dataset = self.file.create_dataset(path, data=values, track_times=False, **options)
         dataset.flush()  # chunks get their place in the file when they leave the chunk cache
         if self.page_size:
@@ -199,11 +199,6 @@ class Store:
                     self._pad(end, self.page_size - end % self.page_size)
             self.end = max(self.end, pieces[-1][1])
         return dataset
-
-    def free(self) -> None:
-        """Unlink the padding; the file forgets about the free space when it is closed."""
-        if "padding" in self.file:
-            del self.file["padding"]
 
     def _pad(self, start: int, length: int) -> None:
         """Take the rest of a page, of which references to scales may have taken the beginning since it was free."""

@@ -77,7 +77,7 @@ def check(settings: dict) -> Settings:
         Problem: a key is unknown or missing, or a value is of the wrong type or out of range.
     """
     names = [field.name for field in fields(Settings)]
-    for wrong, what in ((set(settings) - set(names), "unknown"), (set(names) - set(settings), "missing")):
+    for what, wrong in {"unknown": settings.keys() - set(names), "missing": set(names) - settings.keys()}.items():
         if wrong:
             raise Problem(f"settings: {what} key {', '.join(sorted(wrong))}; the keys are {', '.join(names)}")
     if settings["layout"] not in LAYOUTS:
