@@ -8,7 +8,7 @@ import h5py
 
 from scripts.benchmarks.common import Row, Say, compared, in_turn, make_data, timed
 from scripts.lib import cache
-from scripts.studies.shots import drivers, page_buffer, reader
+from scripts.studies.shots import drivers, reader
 
 ROUNDS = 30
 LIMIT = 1.03
@@ -24,7 +24,7 @@ def rows(folder: Path, say: Say, rounds: int = ROUNDS) -> Iterator[Row]:
         for entry in signals.values():
             files.setdefault(str(folder / entry["file"]), []).extend(path for path, _, _ in entry["datasets"])
     cache.load(files)
-    access = drivers.Access("sec2", page_buffer.UNSET, _RDCC_NBYTES)
+    access = drivers.Access("sec2", drivers.UNSET, _RDCC_NBYTES)
     batch = reader.Batch(1, "all", tuple((name, tuple(paths)) for name, paths in files.items()), 1, access, False)
     ways = [_Way(lambda: reader.read(batch)), _Way(lambda: _bare(files))]
     ours, bare = in_turn(rounds, *ways, say)

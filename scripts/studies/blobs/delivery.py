@@ -54,14 +54,17 @@ class Independent:
             Changed: in all processes that cannot go on.
         """
         done = 0
-        for one in self.gets:
-            self._fetch(one)
+        for number, one in enumerate(self.gets):
+            self._bring(number, one)
             done += self._got(one, check)
         return done
 
     def hints(self) -> dict[str, str] | None:
         """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
         return None
+
+    def _bring(self, number: int, operation: Operation) -> None:
+        self._fetch(operation)
 
     def _fetch(self, operation: Operation) -> None:
         self.reader.read(
@@ -80,14 +83,9 @@ class Independent:
 class _FromOne(Independent, ABC):
     """Rank 0 reads operation after operation, and each one is passed on before the next is read."""
 
-    def iterate(self, check: Check | None = None) -> int:
-        """Read and pass on; see `Independent.iterate`."""
-        done = 0
-        for number, one in enumerate(self.gets):
-            self._await(number)
-            self._pass_on(number, one)
-            done += self._got(one, check)
-        return done
+    def _bring(self, number: int, operation: Operation) -> None:
+        self._await(number)
+        self._pass_on(number, operation)
 
     def _await(self, number: int) -> None:
         """Return when rank 0 has read an operation; all hear of it if it cannot."""

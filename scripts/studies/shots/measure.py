@@ -15,7 +15,7 @@ from operator import itemgetter
 from scripts.lib import dask_workers, host, provenance
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.shots import drivers, page_buffer, reader
+from scripts.studies.shots import drivers, reader
 
 # Where checksums take more of the total than this, they move into a pass of their own (METHOD 9).
 VERIFY_AT_MOST = 0.03
@@ -32,7 +32,7 @@ def measure(step: Step) -> dict:
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
     cell = settings["cell"]
     workers = workers_of(cell["workers"])
-    buffer = page_buffer.in_bytes(cell["page_buffer"])
+    buffer = drivers.page_buffer_bytes(cell["page_buffer"])
     access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
     objects = sampled(settings, manifest, step.job["repeat"])
     # The same code for all arms, whichever driver an arm has: they are compared.

@@ -8,7 +8,7 @@ from scripts.frame.study import Study, mappings
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
-from scripts.studies.shots import drivers, page_buffer
+from scripts.studies.shots import drivers
 
 
 class Shots(Study):
@@ -132,8 +132,10 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
 
 def _settings(effective: dict, level: str) -> list[str]:
     reasons = []
-    requested = page_buffer.in_bytes(level)
-    if reason := page_buffer.ignored(requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)):
+    requested = drivers.page_buffer_bytes(level)
+    if reason := drivers.page_buffer_ignored(
+        requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)
+    ):
         reasons.append(reason)
     if "rdcc_nbytes" in effective and (requested := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
         reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {requested}")
