@@ -72,14 +72,13 @@ class Shots(Study):
             manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
         effective, reasons = record["effective"], []
-        library = settings.get("library")
-        if library and effective.get("hdf5") != library["hdf5"]:
-            reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library['hdf5']}")
-        if driver := settings["cell"].get("driver"):
-            if effective.get("driver") != driver:
-                reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
-            if drivers.of(driver).optional and not effective.get(driver):
-                reasons.append(f"the library has no {driver.upper()}")
+        library, driver = settings["library"]["hdf5"], settings["cell"]["driver"]
+        if effective.get("hdf5") != library:
+            reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library}")
+        if effective["driver"] != driver:
+            reasons.append(f"files were opened with driver {effective['driver']}, not {driver}")
+        if drivers.of(driver).optional and not effective.get(driver):
+            reasons.append(f"the library has no {driver.upper()}")
         reasons += checks.uncounted(record, settings)
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
