@@ -125,7 +125,7 @@ class AccessLog(Requests):
 
 
 class RequestCounter(Requests):
-    """Receives packets on a loopback port from its construction until `close`."""
+    """Receives a server's StatsD packets on a loopback port from its construction until `close`."""
 
     def __init__(self) -> None:
         """Bind a free port of 127.0.0.1 and listen."""
@@ -162,20 +162,14 @@ class RequestCounter(Requests):
         self._thread.join(timeout=2)
 
     def _listen(self) -> None:
-        while True:
-            try:
-                packet = self._socket.recv(65536)
-            except OSError:
-                return
-            if not packet:
-                return
-            self._last = time.monotonic()
-            for line in packet.decode("utf-8", "replace").splitlines():
-                self._count(line)
+        with contextlib.suppress(OSError):
+            while packet := self._socket.recv(65536):
+                self._last = time.monotonic()
+                for line in packet.decode("utf-8", "replace").splitlines():
+                    self._count(line)
 
     def _count(self, line: str) -> None:
-        match = _METRIC.match(line.strip())
-        if not match:
+        if not (match := _METRIC.match(line.strip())):
             return
         name = match[1].removeprefix("versitygw.")
         tags = dict(tag.split("=", 1) for tag in match[2].split(",")[1:])
