@@ -22,7 +22,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_room
-from scripts.stores import serving
+from scripts.stores import store as stores
 
 OF_VENV = ".venv/bin/python"
 
@@ -206,7 +206,7 @@ def servers_of(wildcards) -> list[str]:
 
 def servers_needed(config: dict) -> list[str]:
     """Return the names of the servers that the stores of a configuration need."""
-    return serving.needed(config["stores"].values())
+    return stores.needed(config["stores"].values())
 
 
 def study_of_data(wildcards) -> str:
