@@ -22,7 +22,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_folders, expect_room
-from scripts.stores import serving
+from scripts.stores import store as stores
 
 OF_VENV = ".venv/bin/python"
 

@@ -46,7 +46,7 @@ rule servers:
         attempt=attempt_of,
     params:
         python=python_of,
-        need=serving.needed(CONFIG["stores"].values()),
+        need=stores.needed(CONFIG["stores"].values()),
     message:
         "build servers"
     shell:

@@ -28,7 +28,6 @@ from scripts.frame.study import Cell
 from scripts.lib import host
 from scripts.lib.program import Problem, expect_folders, read_json, run
 from scripts.statistics import MIN_BLOCKS
-from scripts.stores import serving
 from scripts.stores import store as stores
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
@@ -222,7 +221,7 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     """
     libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
     pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
-    needed = serving.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
+    needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
     pieces |= {name: _BUILD_S[name] for name in {"azurite" if one == "azurite" else "servers" for one in needed}}
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 

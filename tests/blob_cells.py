@@ -14,9 +14,8 @@ from conftest import ROOT, artefact
 
 from scripts.lib import objects
 from scripts.stores import store as stores
-from scripts.stores.azure import addresses
 from scripts.stores.azure import client as azure
-from scripts.stores.azure.server import extents
+from scripts.stores.azure import server as azurite
 from scripts.stores.s3 import client as s3
 from scripts.stores.servers import Served
 from scripts.studies.blobs import mpi, study
@@ -183,7 +182,7 @@ class Store:
         for entry in here.manifest["files"]:
             self.put(entry["name"], objects.stream(entry).read())
         folder = self.served.folder
-        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else extents(folder)
+        files = folder.glob("test/run/blobs-test/*.bin") if self.kind == "s3" else azurite.extents(folder)
         here.job["local_files"] = sorted(map(str, files))
         return here
 
@@ -199,7 +198,7 @@ class Store:
                 "AWS_REGION": "us-east-1",
             }
         else:
-            here.env["AZURE_STORAGE_CONNECTION_STRING"] = addresses.connection_string(endpoint, credentials)
+            here.env["AZURE_STORAGE_CONNECTION_STRING"] = azurite.connection_string(endpoint, credentials)
 
     def put(self, name: str, content: bytes) -> None:
         """Put an object into the server, where it may replace another."""
@@ -213,8 +212,8 @@ class Store:
         return s3.client(_ENTRIES["s3"], self.served.endpoint, self.served.credentials)
 
     def _container(self):
-        connection = addresses.connection_string(self.served.endpoint, self.served.credentials)
-        return azure.blob_container(_ENTRIES["azure-blob"], connection)
+        connection = azurite.connection_string(self.served.endpoint, self.served.credentials)
+        return azure.holder(_ENTRIES["azure-blob"], connection)
 
 
 _ENTRIES = {

@@ -21,8 +21,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix, measuring
 from scripts.lib import objects
 from scripts.plan import plan
-from scripts.stores import serving
-from scripts.stores.azure import addresses
+from scripts.stores import store as stores
 from scripts.stores.azure import client as azure
 from scripts.stores.azure import server as azurite_server
 from scripts.stores.servers import Served
@@ -56,7 +55,7 @@ def files_account(monkeypatch: pytest.MonkeyPatch):
     """Return the stand-in of Azure Files with a share in it, named by this process's environment."""
     with azure_files.serving() as server:
         monkeypatch.setenv(azure.CONNECTION, server.connection_string)
-        with azure.share(FILES) as share:
+        with azure.holder(FILES) as share:
             share.create_share()
         yield server
 
@@ -163,12 +162,12 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
     assert second == first | {"upload": {"uploaded": 0, "found": 2, "retries": 0}}
     entry = artefact(manifest)["files"][1]
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, location, env = serving.serve(
+        served, location, env = stores.serve(
             stack, EMBEDDED, first, measuring.inherited(), environments / "servers.json", log
         )
         assert location["key"] == "some/folder/blobs-test"
         assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
-        with azure.blob_container(EMBEDDED, env[azure.CONNECTION]) as container:
+        with azure.holder(EMBEDDED, env[azure.CONNECTION]) as container:
             blob = container.get_blob_client(f"{location['key']}/{entry['name']}")
             assert blob.download_blob().readall() == objects.stream(entry).read()
             blob.upload_blob(b"another", overwrite=True)
@@ -197,7 +196,7 @@ def test_generated_objects_reach_a_share_of_the_stand_in(tmp_path, environments,
     files_account.faults += ["busy"]
     second = provided(FILES, manifest, tmp_path, environments, **connection)
     assert second["upload"] == {"uploaded": 1, "found": 1, "retries": 1}
-    _, location, env = serving.serve(contextlib.ExitStack(), FILES, second, measuring.inherited(), None, None)
+    _, location, env = stores.serve(contextlib.ExitStack(), FILES, second, measuring.inherited(), None, None)
     assert location["url"] == f"{files_account.account_url}/bench/some/folder/blobs-test"
     assert env[azure.CONNECTION] == files_account.connection_string
 
@@ -285,7 +284,7 @@ def test_an_account_that_answers_html_is_one_line_at_the_look_and_in_every_step(
 
 def account_environment(served: Served, credentials: str) -> dict[str, str]:
     """Return the variables in which a user gives credentials, right or wrong."""
-    whole = addresses.connection_string(served.endpoint, served.credentials)
+    whole = azurite_server.connection_string(served.endpoint, served.credentials)
     if credentials in ("key", "wrong key", "no key"):
         key = {"wrong key": "d3Jvbmc=", "no key": "no key"}.get(credentials, served.credentials["key"])
         return {azure.CONNECTION: whole.replace(served.credentials["key"], key)}
@@ -354,7 +353,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
         return artefact(out)
 
     url = f"{account.endpoint}/{azurite_server.ACCOUNT}"
-    key = addresses.connection_string(account.endpoint, account.credentials)
+    key = azurite_server.connection_string(account.endpoint, account.credentials)
     assert (
         provided(cell.settings["store"], made, tmp_path, environments, **{azure.CONNECTION: key})["account_url"] == url
     )
@@ -363,7 +362,7 @@ def test_a_cell_reads_the_account_that_its_data_were_put_into_and_its_record_say
     assert (record["status"], record["provenance"]["account_url"]) == ("done", url), record["reasons"]
     assert "sig=" not in json.dumps(record)
     with azurite() as other:
-        failed = measure(2, addresses.connection_string(other.endpoint, other.credentials))
+        failed = measure(2, azurite_server.connection_string(other.endpoint, other.credentials))
     assert failed["status"] == "failed"
     assert f"the data were put into {url}, and the environment names {other.endpoint}" in failed["reasons"][0]
 
@@ -381,7 +380,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     (tmp_path / "look.yaml").write_text(json.dumps(config), encoding="utf-8")
     # One account has both services.
     files_account.key = account.credentials["key"]
-    blobs = addresses.connection_string(account.endpoint, account.credentials)
+    blobs = azurite_server.connection_string(account.endpoint, account.credentials)
     both = {azure.CONNECTION: f"{blobs};FileEndpoint={files_account.account_url}"}
     done = program("preflight", "--configfile", tmp_path / "look.yaml", env=os.environ | both)
     assert done.returncode == 1, done.stderr

@@ -25,7 +25,7 @@ from scripts.building.cache import Recipe, finished, provide
 from scripts.building.environments import inspect_python, read_spec, verify
 from scripts.building.shell import Workshop, uv
 from scripts.lib.program import Problem
-from scripts.stores import serving
+from scripts.stores import store
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL = {"kind": "wheel", "hdf5": "1.14.6"}
@@ -321,9 +321,9 @@ def test_only_the_servers_that_are_needed_are_looked_for(tmp_path):
         {"kind": "s3", "server": "embedded", "network": {}},
         {"kind": "posix"},
     ]
-    assert serving.needed(stores) == ["azurite", "toxiproxy", "versitygw"]
-    assert serving.needed(stores[:2]) == ["azurite"]
-    assert serving.needed(stores[3:]) == []
+    assert store.needed(stores) == ["azurite", "toxiproxy", "versitygw"]
+    assert store.needed(stores[:2]) == ["azurite"]
+    assert store.needed(stores[3:]) == []
 
 
 def installed(python: Path) -> list[str]:

@@ -182,8 +182,8 @@ def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell
 def test_an_empty_iteration_goes_through_every_operation_and_asks_for_no_byte(cell, pattern):
     here = cell(pattern=pattern, processes="2", operation_size="256KiB")
     here.pretend(
-        "import time\nfrom scripts.studies.blobs import delivery, mpi_io\n"
-        "for kind in (delivery.Independent, delivery.Broadcast, delivery.Scatter, mpi_io.MpiIo):\n"
+        "import time\nfrom scripts.studies.blobs import delivery\n"
+        "for kind in (delivery.Independent, delivery.Broadcast, delivery.Scatter, delivery.MpiIo):\n"
         "    def got(self, one, check, original=delivery.Independent._got):\n"
         "        time.sleep(0.005)\n"
         "        return original(self, one, check)\n"

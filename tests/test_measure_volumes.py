@@ -22,7 +22,7 @@ from scripts.frame import matrix, measuring
 from scripts.lib import host
 from scripts.lib.program import Problem, write_json
 from scripts.plan import plan
-from scripts.stores import serving
+from scripts.stores import store as stores
 from scripts.studies.volumes import instance_volume, measure
 
 
@@ -264,7 +264,7 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeypatch):
     def told(store: dict) -> set[str]:
         with contextlib.ExitStack() as stack:
-            _, _, env = serving.serve(
+            _, _, env = stores.serve(
                 stack, {"kind": "posix", **store}, {"location": None}, measuring.inherited(), None, sys.stderr
             )
         return {name for name, value in env.items() if name.startswith("AWS_") and value != os.devnull}

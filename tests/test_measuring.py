@@ -486,10 +486,9 @@ def test_a_driver_without_a_page_buffer_is_valid_only_where_none_is_asked_for(go
 
 def test_a_cell_that_asked_its_server_for_nothing_has_failed(place, good_record):
     here = place(**ROS3, layout="shot-major", make=False)
-    manifest = {"dataset": "d", "layout": {}}
-    settings = {**here.cell.settings, "cell": {**here.cell.settings["cell"], "driver": None}}
+    manifest = {"dataset": "d", "layout": {"paged": False}}
     for requests, many in (({}, 1), ({"GET": {"count": 3}}, 0)):
-        reasons = study.STUDY.failures({**good_record, "requests": requests}, settings, manifest)
+        reasons = study.STUDY.failures({**good_record, "requests": requests}, here.cell.settings, manifest)
         assert len([reason for reason in reasons if "no request reached the embedded server" in reason]) == many
 
 

@@ -9,7 +9,7 @@ from scripts.lib import objects
 from scripts.lib import sizes as sizes_of
 from scripts.lib.program import Problem
 from scripts.studies.blobs import ceiling
-from scripts.studies.blobs.patterns import PATTERNS, Plan
+from scripts.studies.blobs.patterns import PATTERNS, Operation, Plan
 from scripts.studies.blobs.verify import Verifier, checksum, expected
 
 MIB = 2**20
@@ -136,12 +136,12 @@ def test_a_ceiling_asks_for_the_first_operation_of_each_process_with_all_threads
     found = plan("sections", 2, 8 * MIB, operation_bytes=2 * MIB, chunk_bytes=MIB // 2, concurrency=4)
     work = ceiling.shares(found)
     assert len(work) == 8
-    assert sorted(piece for share in work for piece in share)[:2] == [(0, 0, MIB // 2), (0, MIB // 2, MIB // 2)]
-    assert sum(length for share in work for _, _, length in share) == 4 * MIB
+    assert work[:2] == [Operation(0, ((0, MIB // 2),)), Operation(0, ((MIB // 2, MIB // 2),))]
+    assert sum(share.bytes for share in work) == 4 * MIB
     assert len(ceiling.shares(plan("broadcast", 4, chunk_bytes=MIB // 2, concurrency=2))) == 2
     assert len(ceiling.shares(plan("broadcast", 4, concurrency=2))) == 1, "one chunk is one request"
     interleaved = ceiling.shares(plan("sections-interleaved", 2, concurrency=3))
-    assert sum(length for share in interleaved for _, _, length in share) == MIB
+    assert sum(share.bytes for share in interleaved) == MIB
 
 
 def test_checksums_of_objects_are_those_of_their_blocks():

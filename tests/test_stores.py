@@ -25,9 +25,9 @@ from scripts import preflight
 from scripts.frame import measuring
 from scripts.lib import cache, objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import serving, statsd
+from scripts.stores import counting
 from scripts.stores import store as stores
-from scripts.stores.azure import addresses
+from scripts.stores.azure import CONNECTION
 from scripts.stores.azure import server as azurite
 from scripts.stores.s3 import client as s3
 from scripts.stores.s3 import server as versitygw
@@ -225,7 +225,7 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
     uploading = s3.client(store, outside, None).meta.config
     assert (uploading.retries["mode"], uploading.s3["addressing_style"]) == ("legacy", "path")
     with contextlib.ExitStack() as stack:
-        _, _, env = serving.serve(stack, store, here.provided, measuring.inherited(), None, None)
+        _, _, env = stores.serve(stack, store, here.provided, measuring.inherited(), None, None)
     monkeypatch.setattr(os, "environ", env)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     reading = s3.cell_client(store).meta
@@ -234,18 +234,18 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
 
 
 def test_variables_of_azure_reach_the_cells_of_its_accounts_alone(tmp_path, monkeypatch):
-    secret = {"AZURE_CLIENT_SECRET": "of-somebody", addresses.CONNECTION: "AccountName=a;AccountKey=a2V5"}
+    secret = {"AZURE_CLIENT_SECRET": "of-somebody", CONNECTION: "AccountName=a;AccountKey=a2V5"}
     for name, value in secret.items():
         monkeypatch.setenv(name, value)
-    stores = {
+    entries = {
         "posix": {"kind": "posix"},
         "s3": {"kind": "s3", "bucket": "b", "prefix": "", "region": "r", "anonymous": True, "endpoint": NOBODY},
         "azure-blob": {"kind": "azure-blob", "container": "c", "prefix": ""},
     }
     found = {}
-    for kind, store in stores.items():
+    for kind, store in entries.items():
         provided = {"location": {"dataset": "d"}}
-        _, _, env = serving.serve(contextlib.ExitStack(), store, provided, measuring.inherited(), None, None)
+        _, _, env = stores.serve(contextlib.ExitStack(), store, provided, measuring.inherited(), None, None)
         found[kind] = {name: env[name] for name in env if name.startswith("AZURE_")}
     assert found == {"posix": {}, "s3": {}, "azure-blob": secret}
 
@@ -385,7 +385,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
 
 
 def test_reports_of_requests_that_were_lost_are_noticed():
-    counter = statsd.RequestCounter()
+    counter = counting.RequestCounter()
     host, port = counter.address.split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
@@ -441,7 +441,7 @@ def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp
     store = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
     provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, _, _ = serving.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
+        served, _, _ = stores.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
     assert served.processes["azurite"].returncode == -signal.SIGKILL
 
 

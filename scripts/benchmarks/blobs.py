@@ -140,7 +140,7 @@ def _get_object(store: dict, location: dict, name: str, access: Access, view: me
 
 def _download_blob(store: dict, location: dict, name: str, access: Access, _: memoryview) -> Callable[[], object]:
     chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
-    client = azure.blob_container(store, **chunk)
+    client = azure.holder(store, **chunk)
     return lambda: client.download_blob(f"{location['key']}/{name}", max_concurrency=access.concurrency).readall()
 
 

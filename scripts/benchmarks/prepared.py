@@ -13,7 +13,7 @@ from scripts.frame import matrix
 from scripts.frame.measuring import inherited
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.plan import plan
-from scripts.stores import serving
+from scripts.stores import store as kinds
 from scripts.stores.servers import Served
 
 
@@ -65,7 +65,7 @@ class Cell:
     def served(self) -> Iterator[tuple[Served | None, dict, dict[str, str], IO[str]]]:
         """Serve the store; yields server, location of the data, environment of a reader, and the server's log."""
         with open(self.folder / "server.log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-            yield *serving.serve(stack, self.store, self.provision, inherited(), servers(self.folder), log), log
+            yield *kinds.serve(stack, self.store, self.provision, inherited(), servers(self.folder), log), log
 
 
 def cells(folder: Path, say: Say, study: str, stores: dict[str, dict], **section: object) -> list[Cell]:

@@ -9,7 +9,7 @@ import h5py
 from scripts.benchmarks.common import Row, Say, compared, in_turn, timed
 from scripts.benchmarks.prepared import cells
 from scripts.lib import cache
-from scripts.studies.shots import drivers, page_buffer, reader
+from scripts.studies.shots import drivers, reader
 
 ROUNDS = 30
 LIMIT = 1.03
@@ -32,7 +32,7 @@ def rows(folder: Path, say: Say, rounds: int = ROUNDS) -> Iterator[Row]:
         for entry in signals.values():
             files.setdefault(str(place / entry["file"]), []).extend(path for path, _, _ in entry["datasets"])
     cache.load(files)
-    access = drivers.Access("sec2", page_buffer.UNSET, _RDCC_NBYTES)
+    access = drivers.Access("sec2", drivers.UNSET, _RDCC_NBYTES)
     batch = reader.Batch(1, "all", tuple((name, tuple(paths)) for name, paths in files.items()), 1, access, False)
     ours, bare = in_turn(rounds, _spent(lambda: reader.read(batch)), _spent(lambda: _bare(files)), say)
     (seconds, cpu), (bare_seconds, bare_cpu) = zip(*ours, strict=True), zip(*bare, strict=True)

@@ -19,7 +19,7 @@ from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json
-from scripts.stores import serving
+from scripts.stores import store as stores
 from scripts.stores.servers import Served
 
 _POLL_S = 1.0
@@ -88,7 +88,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
-        served, location, env = serving.serve(
+        served, location, env = stores.serve(
             stack, settings["store"], provision, inherited(), arguments.servers, servers_log
         )
         job = {
@@ -154,7 +154,7 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
 def inherited() -> dict[str, str]:
     """Return the user's environment without what would change a measurement unseen.
 
-    AWS's files hold settings beside credentials; those of a store are found by the step (`scripts.stores.serving`).
+    AWS's files hold settings beside credentials; those of a store are found by the step (`scripts.stores.store`).
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     nothing = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "DASK_CONFIG"), os.devnull)

@@ -117,3 +117,18 @@ def in_percent(fraction: float) -> str:
     kept = verified_state(fraction)
     decimals = next((d for d in range(1, 6) if verified_state(round(fraction, d + 2)) == kept), 6)
     return f"{fraction:.{decimals}%}"
+
+
+def fault(state: dict, of: str = "", when: str = "") -> str | None:
+    """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault.
+
+    Args:
+        state: as `prepare` returns it.
+        of: whose page cache it is, such as " of host a".
+        when: such as " before iteration 1".
+    """
+    wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
+    if wanted == "any" or state["state"] in (wanted, "unverified"):
+        return None
+    resident = in_percent(state["resident_before"])
+    return f"the page cache{of} was {state['state']} ({resident} resident){when}, {wanted} was asked"

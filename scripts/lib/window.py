@@ -22,32 +22,33 @@ class Step:
         """Take standard output for the line and leave its place to standard error."""
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
-        line = sys.stdin.readline()
-        if not line:
-            raise Problem("this program is started by scripts.step, which tells it what to measure on standard input")
-        self.job: dict = json.loads(line)
+        self.job = self.hear()
 
     def open_window(self, *, sets_cache: bool = False) -> None:
         """Return when the page cache is as asked, unless the program sets it itself, and requests are counted."""
-        self._say({"event": "open", "sets_cache": sets_cache})
-        self._hear()
+        self.say({"event": "open", "sets_cache": sets_cache})
+        self.hear()
 
     def close_window(self) -> None:
         """Say that the readers are gone; return when the requests are counted."""
-        self._say({"event": "close"})
-        self._hear()
+        self.say({"event": "close"})
+        self.hear()
 
     def finish(self, record: dict) -> None:
         """Hand over the program's part of the record; `modules` in it are what measured beside this process."""
         modules = [*provenance.loaded(), *record.get("modules", [])]
-        self._say({"event": "record", "record": record | {"modules": modules}})
+        self.say({"event": "record", "record": record | {"modules": modules}})
 
-    def _say(self, message: dict) -> None:
+    def say(self, message: dict) -> None:
+        """Say a line to the program that started this one."""
         print(json.dumps(message), file=self._out, flush=True)
 
-    def _hear(self) -> None:
-        if not sys.stdin.readline():
-            raise Problem("the step that started this program is gone")
+    def hear(self) -> dict:
+        """Return its next line."""
+        line = sys.stdin.readline()
+        if not line:
+            raise Problem("this program is started by scripts.step, which tells it what to measure, and that is gone")
+        return json.loads(line)
 
 
 def run_measurement(measure: Callable[[Step], dict]) -> int:

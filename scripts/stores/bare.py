@@ -10,7 +10,6 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from scripts.lib.program import Problem
@@ -22,30 +21,6 @@ _TIMEOUT_S = 60
 VALID_S = 12 * 3600
 
 Address = tuple[str, dict[str, str]]
-
-
-class Getter(Protocol):
-    """One connection."""
-
-    def connect(self, name: str) -> None:
-        """Have all ready for the first request, which is for a part of the object `name`."""
-
-    def get(self, name: str, offset: int, length: int) -> None:
-        """Read a part of an object and drop it."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
-
-
-def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
-    """Return what makes connections to a store; each is for one thread.
-
-    Args:
-        location: where the dataset is in the store.
-        addresses: the objects' addresses; {} for files.
-        direct: past the page cache.
-    """
-    return (lambda: _Http(addresses)) if addresses else lambda: _Files(location, direct)
 
 
 class _Files:
@@ -115,3 +90,17 @@ class _Http:
     def close(self) -> None:
         if self._connection:
             self._connection.close()
+
+
+Getter = _Files | _Http
+
+
+def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
+    """Return what makes connections to a store; each is for one thread.
+
+    Args:
+        location: where the dataset is in the store.
+        addresses: the objects' addresses; {} for files.
+        direct: past the page cache.
+    """
+    return (lambda: _Http(addresses)) if addresses else lambda: _Files(location, direct)

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_json
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
 from scripts.stores.servers import Served
@@ -83,7 +84,7 @@ class Store(ABC):
     def serve(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
     ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the objects in `folder` on the loopback for the length of a `with` block.
+        """Serve the objects in `folder` on the loopback for the length of a `with` block, as `server` of the kind does.
 
         Args:
             binaries: the artefact of the servers' build.
@@ -94,7 +95,7 @@ class Store(ABC):
         Raises:
             Problem: a server does not start, even on another port.
         """
-        raise Problem(f"a store of the kind {self.spec['kind']} has no server of the workflow's own")
+        return self._module("server").serve(binaries, folder, network, log)
 
     @abstractmethod
     def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
@@ -124,9 +125,17 @@ class Store(ABC):
     def limits(self, file_systems: Set[str]) -> str:
         """Return what figures of the store cannot say (METHOD 22); its files were on these types of file systems."""
 
+    def _module(self, name: str) -> ModuleType:
+        """Return a module of the kind's folder."""
+        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
+
 
 class ObjectStore(Store):
-    """A store that is asked over HTTP.
+    """A store that is asked over HTTP, by the modules of its folder that import its SDK.
+
+    `client` says where credentials for a service elsewhere are taken from, without asking it (`credentials(spec)`),
+    asks the service for what holds the objects and says where that was found (`reachable(spec)`), and signs addresses
+    (`addresses(spec, key, names)`); `reader` has the `Reader(spec, location, access)`.
 
     Attributes:
         holder: what holds its objects, in words, and the key of its name in the configuration.
@@ -139,14 +148,6 @@ class ObjectStore(Store):
     @abstractmethod
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of what holds the objects, and the environment with credentials for it."""
-
-    @abstractmethod
-    def credentials(self) -> str:
-        """Say where credentials for a service elsewhere are taken from; it is not asked."""
-
-    @abstractmethod
-    def reachable(self) -> str:
-        """Ask the service for what holds the objects, and say where that was found."""
 
     def key(self, dataset: str) -> str:
         """Return what the keys of a dataset's objects begin with."""
@@ -165,13 +166,21 @@ class ObjectStore(Store):
         key = self.key(provision["location"]["dataset"])
         return {"url": f"{url}/{key}", "key": key}, env
 
+    def reader(self, location: dict, access: Access) -> Reader:
+        """Return what reads objects with the SDK."""
+        return self._module("reader").Reader(self.spec, location, access)
+
+    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+        """Return signed addresses; see `Store.addresses`."""
+        return self._module("client").addresses(self.spec, location["key"], names)
+
     def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield credentials and what holds the objects, of a service elsewhere."""
         if self.embedded:
             yield "", lambda: "embedded, served on the loopback"
             return
-        yield "credentials", self.credentials
-        yield self.holder, self.reachable
+        yield "credentials", lambda: self._module("client").credentials(self.spec)
+        yield self.holder, lambda: self._module("client").reachable(self.spec)
 
     def limits(self, file_systems: Set[str]) -> str:
         """Return whose caches are not controlled, or what was emulated."""
@@ -197,6 +206,37 @@ def with_own(env: dict[str, str], cloud: str) -> dict[str, str]:
     """Return the environment with the user's own settings for a cloud, whose variables begin with `cloud`."""
     own = {key: value for key, value in os.environ.items() if key.startswith(cloud)}
     return {key: value for key, value in env.items() if not key.startswith(cloud)} | own
+
+
+def serve(
+    stack: contextlib.ExitStack, spec: dict, provision: dict, env: dict[str, str], binaries: Path | None, log: IO[str]
+) -> tuple[Served | None, dict, dict[str, str]]:
+    """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
+
+    Args:
+        stack: ends the server.
+        spec: the store's entry in the configuration.
+        provision: the artefact of the data in the store.
+        env: the environment to begin with; credentials are added to it.
+        binaries: the artefact of the servers' build, read if the store is embedded.
+        log: gets the server's words.
+
+    Raises:
+        Problem: the server does not start, there are no credentials, or they are of another account than the data.
+    """
+    store, served = of(spec), None
+    if store.embedded:
+        folder, network = Path(provision["folder"]), spec.get("network")
+        served = stack.enter_context(store.serve(read_json(binaries), folder, network, log))
+        env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
+    return served, *store.locate(provision, served, env)
+
+
+def needed(specs: Iterable[dict]) -> list[str]:
+    """Return the names of the servers that stores of a configuration need (`--need` of `scripts.build_servers`)."""
+    embedded = [store for spec in specs if (store := of(spec)).embedded]
+    proxies = {"toxiproxy" for store in embedded if store.spec.get("network") is not None}
+    return sorted(({store.served_by for store in embedded} | proxies) - {""})
 
 
 def of(spec: dict) -> Store:

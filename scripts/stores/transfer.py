@@ -7,11 +7,13 @@ many parts are in memory as requests are in flight.
 import contextlib
 import hashlib
 import itertools
+import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from scripts.lib import objects
 from scripts.lib.program import Problem
@@ -28,7 +30,7 @@ File = tuple[dict, Path | None]
 Say = Callable[[str], None]
 
 
-class Target(Protocol):
+class Target(ABC):
     """A dataset's place in an object store.
 
     Attributes:
@@ -38,31 +40,40 @@ class Target(Protocol):
         most_parts: how many parts an object may have.
     """
 
-    where: str
-    retries: int
-    writable: bool
-    most_parts: int
+    retries = 0
+    writable = True
+    most_parts = sys.maxsize
 
-    def explained(self) -> contextlib.AbstractContextManager:
-        """Turn the SDK's errors into `Problem`."""
+    def __init__(self, where: str, folder: str) -> None:
+        """Say where: `folder` is what the keys of the dataset's objects begin with."""
+        self.where, self._folder = where, folder
 
     def key(self, name: str) -> str:
         """Return the object's full name in the store."""
+        return f"{self._folder}/{name}"
 
+    @abstractmethod
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into `Problem`."""
+
+    @abstractmethod
     def size(self, name: str) -> int | None:
         """Return the bytes of an object, None where there is none."""
 
+    @abstractmethod
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
 
     def part_bytes(self, name: str) -> int | None:
         """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
+        return None
 
+    @abstractmethod
     def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
         """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
 
 
-def provide(target: Target, files: Iterable[File], say: Say) -> dict[str, int]:
+def provide(target: Target, files: list[File], say: Say) -> dict:
     """Bring files into a store; those that are there with the right bytes are left alone.
 
     Args:
@@ -72,15 +83,20 @@ def provide(target: Target, files: Iterable[File], say: Say) -> dict[str, int]:
         say: gets a line for each object, and for a large one from time to time.
 
     Returns:
-        {"uploaded", "found", "retries"}: objects, objects, and what the SDK tried again.
+        {"upload": {"uploaded", "found", "retries"}, "part_bytes"}: objects, objects, and what the SDK tried again;
+        the bytes of a part of the largest object as the store tells them (METHOD 10), None where it does not.
 
     Raises:
         Problem: one line that names the place or the object and what to do.
     """
-    files = list(files)
     absent = lacking(target, files, say)
-    upload(target, absent, say)
-    return {"uploaded": len(absent), "found": len(files) - len(absent), "retries": target.retries}
+    for entry, path in absent:
+        _upload(target, entry, path, say)
+    largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
+    with target.explained():
+        part = target.part_bytes(largest["name"])
+    done = {"uploaded": len(absent), "found": len(files) - len(absent), "retries": target.retries}
+    return {"upload": done, "part_bytes": part}
 
 
 def lacking(target: Target, files: Iterable[File], say: Say) -> list[File]:
@@ -89,31 +105,28 @@ def lacking(target: Target, files: Iterable[File], say: Say) -> list[File]:
         return [(entry, path) for entry, path in files if not _holds(target, entry, say)]
 
 
-def upload(target: Target, files: Iterable[File], say: Say) -> None:
-    """Upload files and verify each by reading it back.
+def _upload(target: Target, entry: dict, path: Path | None, say: Say) -> None:
+    """Upload a file and verify it by reading it back.
 
     Raises:
         Problem: the store is read only, something cannot be uploaded, or reads back differently.
     """
-    for entry, path in files:
-        key = target.key(entry["name"])
-        if not target.writable:
+    name, size = entry["name"], entry["bytes"]
+    key = target.key(name)
+    if not target.writable:
+        raise Problem(f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous")
+    say(f"uploading {key} ({size} bytes)")
+    with target.explained():
+        part = part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
+        with opened(entry, path) as source:
+            target.upload(name, source, size, part, Progress(f"uploading {key}", size, say))
+        if not _in_parts(target, entry):
             raise Problem(
-                f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous"
+                f"{key} was to have parts of {part} bytes, and has {target.part_bytes(name)} in {target.where};"
+                " choose another part_size"
             )
-        say(f"uploading {key} ({entry['bytes']} bytes)")
-        with target.explained():
-            part = part_bytes(entry["bytes"], target.most_parts, entry.get("part_bytes", 0))
-            with opened(entry, path) as source:
-                progress = Progress(f"uploading {key}", entry["bytes"], say)
-                target.upload(entry["name"], source, entry["bytes"], part, progress)
-            if not _in_parts(target, entry):
-                raise Problem(
-                    f"{key} was to have parts of {part} bytes, and has {target.part_bytes(entry['name'])} in"
-                    f" {target.where}; choose another part_size"
-                )
-            if not _holds(target, entry, say):
-                raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
+        if not _holds(target, entry, say):
+            raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
 
 
 def opened(entry: dict, path: Path | None) -> BinaryIO:
@@ -132,12 +145,6 @@ def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
             f"{size} bytes in parts of {requested} are more than {most_parts} parts; choose a larger part_size"
         )
     return requested or max(_LEAST_PART, -(-size // (most_parts * MIB)) * MIB)
-
-
-def stored_part_bytes(target: Target, files: Iterable[File]) -> int | None:
-    """Return the bytes of a part of the largest object as the store tells them (METHOD 10), None where it does not."""
-    with target.explained():
-        return target.part_bytes(max((entry for entry, _ in files), key=lambda entry: entry["bytes"])["name"])
 
 
 def _in_parts(target: Target, entry: dict) -> bool:

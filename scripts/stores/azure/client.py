@@ -6,8 +6,9 @@ A function imports the SDK of its own service: a process that reads one of them 
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from azure.core.credentials import AzureSasCredential
@@ -15,10 +16,13 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 from azure.core.pipeline import PipelineResponse
 
 from scripts.lib.program import Problem
-from scripts.stores.azure.addresses import CONNECTION, SAS
+from scripts.stores.azure import CONNECTION, SAS
+from scripts.stores.bare import VALID_S, Address
 
 # Unlike the SDK's own, which wait for minutes before they say that nobody answers.
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
+# What a token of azure-identity is for.
+_AUDIENCE = "https://storage.azure.com/.default"
 _KEY = f"check the key in {CONNECTION}, or the rights and dates of the SAS token"
 _RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
 _REMEDIES = {
@@ -43,29 +47,62 @@ _REMEDIES = {
 }
 
 
-def blob_container(store: dict, connection: str | None = None, **options: object):
-    """Return the ContainerClient of an azure-blob store.
+class Object(NamedTuple):
+    """A blob or a file: its client, and two of its calls, which the SDKs name differently."""
+
+    client: Any
+    properties: Callable
+    download: Callable
+
+
+def holder(store: dict, connection: str | None = None, **options: object):
+    """Return the ContainerClient of an azure-blob store, or the ShareClient of an azure-files store.
 
     Args:
-        store: its entry in the configuration: container, account_url, server.
+        store: its entry in the configuration: container or share, account_url, server.
         connection: a connection string; without it the environment's, its SAS token, or azure-identity's chain.
         options: for the SDK.
 
     Raises:
         Problem: the connection string is none, is another account's, or no account is named.
     """
-    from azure.storage.blob import ContainerClient
+    options = PATIENCE | {"raw_response_hook": _expect_storage(place(store))} | options
+    text, url = connection or os.environ.get(CONNECTION), store.get("account_url")
+    if "share" in store:
+        from azure.storage.fileshare import ShareClient as Client
 
-    return _client(ContainerClient, store, store["container"], "container_name", connection, options)
+        name, argument = store["share"], "share_name"
+        if not (text or os.environ.get(SAS)):
+            # Needed with azure-identity, whose tokens see the files past their access lists.
+            options["token_intent"] = "backup"
+    else:
+        from azure.storage.blob import ContainerClient as Client
+
+        name, argument = store["container"], "container_name"
+    if store.get("server") == "embedded":
+        # What is on the loopback is behind no proxy of the environment.
+        options["use_env_settings"] = False
+    # The SDK's own words about what it refuses may repeat it, and it may be secret.
+    try:
+        if not text:
+            return Client(url, name, credential=_credential(url), **options)
+        client = Client.from_connection_string(text, **{argument: name}, **options)
+        ours = not url or _account(client.url) == _account(f"{url}/{name}")
+    except ValueError as error:
+        which = f"{CONNECTION} is no connection string" if text else "the store's account_url is no URL of an account"
+        raise Problem(f"{which} of Azure Storage; copy it anew, and a SAS token into {SAS} alone") from error
+    if not ours:
+        raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
+    return client
 
 
-def share(store: dict, connection: str | None = None, **options: object):
-    """Return the ShareClient of an azure-files store; arguments and errors as for `blob_container`."""
-    from azure.storage.fileshare import ShareClient
-
-    # Needed with azure-identity, whose tokens see the files past their access lists.
-    intent = {} if _connected(connection) or os.environ.get(SAS) else {"token_intent": "backup"}
-    return _client(ShareClient, store, store["share"], "share_name", connection, intent | options)
+def object_in(holder, path: str) -> Object:
+    """Return an object of a container or share; nothing is sent."""
+    if hasattr(holder, "get_file_client"):
+        file = holder.get_file_client(path)
+        return Object(file, file.get_file_properties, file.download_file)
+    blob = holder.get_blob_client(path)
+    return Object(blob, blob.get_blob_properties, blob.download_blob)
 
 
 def credentials(store: dict) -> str:
@@ -76,7 +113,7 @@ def credentials(store: dict) -> str:
     """
     if expired := _expiry():
         raise Problem(expired)
-    if _connected(None):
+    if os.environ.get(CONNECTION):
         return CONNECTION
     if "account_url" not in store:
         raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
@@ -84,15 +121,10 @@ def credentials(store: dict) -> str:
 
 
 def base_url(store: dict) -> str:
-    """Return the URL of a container or share that is not embedded; arguments and errors as for `blob_container`."""
-    with (share if "share" in store else blob_container)(store) as client:
+    """Return the URL of a container or share that is not embedded; errors as for `holder`."""
+    with holder(store) as client:
         parts = urlsplit(client.url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
-
-
-def account_url(store: dict) -> str:
-    """Return the URL of the account that a store is in, whoever names it; as `base_url`."""
-    return base_url(store).rpartition("/")[0]
 
 
 def place(store: dict) -> str:
@@ -109,13 +141,12 @@ def reachable(store: dict) -> str:
         Problem: the service, the credentials, the container or the share are not as the configuration says.
     """
     where = place(store)
-    with explained(where):
+    with explained(where), holder(store, retry_total=0) as client:
         if "share" in store:
-            with share(store, retry_total=0) as client:
-                next(iter(client.list_directories_and_files()), None)
+            names = client.list_directories_and_files()
         else:
-            with blob_container(store, retry_total=0) as client:
-                next(iter(client.list_blobs(name_starts_with=store["prefix"], results_per_page=1)), None)
+            names = client.list_blobs(name_starts_with=store["prefix"], results_per_page=1)
+        next(iter(names), None)
     return where
 
 
@@ -156,26 +187,6 @@ def _expect_storage(where: str) -> Callable[[PipelineResponse], None]:
     return look
 
 
-def _client(kind, store: dict, name: str, argument: str, connection: str | None, options: dict):
-    options = PATIENCE | {"raw_response_hook": _expect_storage(place(store))} | options
-    if store.get("server") == "embedded":
-        # What is on the loopback is behind no proxy of the environment.
-        options["use_env_settings"] = False
-    text, url = _connected(connection), store.get("account_url")
-    # The SDK's own words about what it refuses may repeat it, and it may be secret.
-    try:
-        if not text:
-            return kind(url, name, credential=_credential(url), **options)
-        client = kind.from_connection_string(text, **{argument: name}, **options)
-        ours = not url or _account(client.url) == _account(f"{url}/{name}")
-    except ValueError as error:
-        which = f"{CONNECTION} is no connection string" if text else "the store's account_url is no URL of an account"
-        raise Problem(f"{which} of Azure Storage; copy it anew, and a SAS token into {SAS} alone") from error
-    if not ours:
-        raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
-    return client
-
-
 def _credential(url: str | None):
     """Return what a client without a connection string shows the service."""
     if not url:
@@ -184,19 +195,11 @@ def _credential(url: str | None):
         return AzureSasCredential(token.lstrip("?"))
     if not url.startswith("https:"):
         raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
-    return _identity()
-
-
-def _identity():
     from azure.identity import DefaultAzureCredential
 
     # It tells at length what it tried; the one line of `explained` says what to do.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return DefaultAzureCredential()
-
-
-def _connected(connection: str | None) -> str | None:
-    return connection or os.environ.get(CONNECTION)
 
 
 def _account(url: str) -> tuple[str, str]:
@@ -214,3 +217,40 @@ def _expiry() -> str | None:
                 if date.replace(tzinfo=date.tzinfo or UTC) < datetime.now(UTC):
                     return f"the SAS token in {name} has expired at {end}; make a new one"
     return None
+
+
+def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]:
+    """Return the URL of each object under a key with a credential in it, or with a token for its headers.
+
+    Raises:
+        Problem: there are no credentials to sign with.
+    """
+    with holder(store) as client:
+        return {name: _address(store, object_in(client, f"{key}/{name}").client, f"{key}/{name}") for name in names}
+
+
+def _address(store: dict, client: Any, path: str) -> Address:
+    credential = client.credential
+    if hasattr(credential, "account_key"):
+        return f"{client.url}?{_signature(store, path, credential)}", {}
+    if isinstance(credential, AzureSasCredential):
+        return f"{client.url}?{credential.signature}", {}
+    if not hasattr(credential, "get_token"):
+        return client.url, {}
+    with explained(place(store)):
+        token = credential.get_token(_AUDIENCE).token
+    intent = {"x-ms-file-request-intent": "backup"} if "share" in store else {}
+    return client.url, {"x-ms-version": client.api_version, **intent, "Authorization": f"Bearer {token}"}
+
+
+def _signature(store: dict, path: str, credential) -> str:
+    """Return the signature that lets whoever has it read one object; made here, nothing is asked."""
+    account = {"account_name": credential.account_name, "account_key": credential.account_key}
+    options = {"permission": "r", "expiry": datetime.now(UTC) + timedelta(seconds=VALID_S)}
+    if "share" in store:
+        from azure.storage.fileshare import generate_file_sas
+
+        return generate_file_sas(share_name=store["share"], file_path=path.split("/"), **account, **options)
+    from azure.storage.blob import generate_blob_sas
+
+    return generate_blob_sas(container_name=store["container"], blob_name=path, **account, **options)

@@ -1,13 +1,16 @@
-"""What the readers of Azure Blob and Azure Files share: the SDK's own chunks and concurrency, and its requests counted.
+"""Reads objects of containers and files of shares with the SDK's own chunks and concurrency, and counts its requests.
 
 The SDK fetches the first chunk of a range by itself and the others together. Where several extents are asked for they
-are fetched in threads, each extent by the SDK without concurrency of its own.
+are fetched in threads, each extent by the SDK without concurrency of its own. A blob is read on the condition that its
+ETag is the one that was identified; of files the service knows no condition, so every answer's ETag is compared, as
+the SDK does by itself.
 """
 
 import io
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from importlib.metadata import version
 
+from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
 from azure.core.pipeline.transport import RequestsTransport
 
@@ -22,11 +25,13 @@ _BLOCK = 256 * 1024
 
 
 class Reader(reading.Reader):
-    """Reads through clients that a subclass makes, one an object."""
+    """Reads through clients of its own, one per object."""
 
     def __init__(self, store: dict, location: dict, access: Access) -> None:
         """Make the client of the container or share; nothing is sent."""
         super().__init__(access)
+        package = "azure-storage-file-share" if "share" in store else "azure-storage-blob"
+        self.client, self._conditional = f"{package} {version(package)}", "share" not in store
         self._prefix, self._place = location["key"], azure.place(store)
         options = {name: azure.PATIENCE[name] for name in ("connection_timeout", "read_timeout")}
         options["connection_data_block_size"] = _BLOCK
@@ -34,28 +39,13 @@ class Reader(reading.Reader):
         self._transport = _Transport(self._count, access.concurrency, **options)
         chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
         with azure.explained(self._place):
-            self._container = self.connect(store, transport=self._transport, **chunk)
-        self._clients: dict[str, object] = {}
-
-    @abstractmethod
-    def connect(self, store: dict, **options: object):
-        """Return the client of the store's container or share."""
-
-    @abstractmethod
-    def object_client(self, path: str):
-        """Return the client of an object of it."""
-
-    @abstractmethod
-    def properties(self, client) -> tuple[int, str]:
-        """Ask for an object's size and ETag."""
-
-    @abstractmethod
-    def download(self, client, offset: int, length: int, concurrency: int, etag: str):
-        """Begin to download a range; returns the SDK's stream."""
+            self._holder = azure.holder(store, transport=self._transport, **chunk)
+        self._objects: dict[str, azure.Object] = {}
 
     def identify(self, name: str) -> Identity:
         """Return size and ETag."""
-        return Identity(*self._explained(name, 1, lambda: self.properties(self._client(name))))
+        attributes = self._explained(name, 1, self._object(name).properties)
+        return Identity(attributes.size, attributes.etag)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Let the SDK fill `view`, if the object is still the same."""
@@ -70,12 +60,16 @@ class Reader(reading.Reader):
     def close(self) -> None:
         """Close connections and threads."""
         super().close()
-        self._container.close()
+        self._holder.close()
         self._transport.close()
 
     def _into(self, name: str, concurrency: int, identity: Identity) -> Callable[[int, memoryview], None]:
+        options = {"max_concurrency": concurrency}
+        if self._conditional:
+            options |= {"etag": identity.version, "match_condition": MatchConditions.IfNotModified}
+
         def fetch(offset: int, part: memoryview) -> None:
-            stream = self.download(self._client(name), offset, len(part), concurrency, identity.version)
+            stream = self._object(name).download(offset, len(part), **options)
             if stream.properties.etag != identity.version or stream.size != len(part):
                 raise Changed(f"{self._where(name)} was replaced or truncated while it was measured")
             into = _Into(part)
@@ -85,10 +79,10 @@ class Reader(reading.Reader):
 
         return fetch
 
-    def _client(self, name: str):
-        if name not in self._clients:
-            self._clients[name] = self.object_client(f"{self._prefix}/{name}")
-        return self._clients[name]
+    def _object(self, name: str) -> azure.Object:
+        if name not in self._objects:
+            self._objects[name] = azure.object_in(self._holder, f"{self._prefix}/{name}")
+        return self._objects[name]
 
     def _explained(self, name: str, needed: int, ask: Callable[[], object]) -> object:
         """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""

@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import IO
 
 from scripts.lib.processes import PATIENCE_S, started
-from scripts.stores.access_log import AccessLog
-from scripts.stores.network import Proxy
-from scripts.stores.servers import Served
+from scripts.stores.counting import AccessLog
+from scripts.stores.servers import Proxy, Served
 
 # Azurite's account here; its keys are made anew for each start.
 ACCOUNT = "benchmark"
 # Azurite that was written to saves its metadata when it is asked to end: they grow with the number of blocks.
 SAVE_S = 60.0
+
+
+def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+    """Return the connection string of a server's account at an endpoint, {"account", "key"}."""
+    protocol, account = endpoint.partition(":")[0], credentials["account"]
+    return (
+        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
+        f"BlobEndpoint={endpoint}/{account}"
+    )
 
 
 @contextlib.contextmanager

@@ -1,8 +1,6 @@
 """A dataset's place in a container or a share, for `scripts.stores.transfer`."""
 
 import contextlib
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -13,25 +11,31 @@ from scripts.stores import transfer
 from scripts.stores.azure import client as azure
 
 
-class _Place:
+class _Place(transfer.Target):
     """What containers and shares have in common; counts what the SDK sends again."""
 
-    writable = True
-    retries = 0
-
-    def __init__(self, connect: Callable, store: dict, dataset: str, connection: str | None) -> None:
+    def __init__(self, store: dict, folder: str, connection: str | None = None) -> None:
+        super().__init__(azure.place(store), folder)
         options = {"raw_request_hook": self._seen, "max_single_get_size": transfer.READ_BYTES}
-        self._connect = partial(connect, store, connection, **options)
+        self._connect = partial(azure.holder, store, connection, **options)
         self._client = self._connect()
-        self._folder, self.where = "/".join(filter(None, [store["prefix"], dataset])), azure.place(store)
 
     def explained(self) -> contextlib.AbstractContextManager:
-        """Turn the SDK's errors into one line."""
         return azure.explained(self.where)
 
-    def key(self, name: str) -> str:
-        """Return the full name of a blob, or a file's path in the share."""
-        return f"{self._folder}/{name}"
+    def size(self, name: str) -> int | None:
+        try:
+            return self._object(name).properties().size
+        except ResourceNotFoundError as error:
+            if error.error_code in ("ContainerNotFound", "ShareNotFound"):
+                raise
+            return None
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        return self._object(name).download(offset, length).readall()
+
+    def _object(self, name: str) -> azure.Object:
+        return azure.object_in(self._client, self.key(name))
 
     def _seen(self, request) -> None:
         """A request keeps its context when it is tried once more."""
@@ -44,36 +48,19 @@ class Container(_Place):
 
     most_parts = 50_000
 
-    def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
-        """Say where: `dataset` is the folder within the store's prefix; `connection` as for `azure.blob_container`."""
-        super().__init__(azure.blob_container, store, dataset, connection)
-
     def ensure(self) -> None:
         """Make the container of an embedded server."""
         with self.explained(), contextlib.suppress(ResourceExistsError):
             self._client.create_container()
 
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a blob, None where there is none."""
-        try:
-            return self._client.get_blob_client(self.key(name)).get_blob_properties().size
-        except ResourceNotFoundError as error:
-            if error.error_code == "ContainerNotFound":
-                raise
-            return None
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """Return a range of a blob."""
-        return self._client.download_blob(self.key(name), offset, length).readall()
-
     def part_bytes(self, name: str) -> int | None:
         """Return the bytes of a blob's first block, of all of it where it has none; None where it is no block blob."""
-        blob = self._client.get_blob_client(self.key(name))
+        blob = self._object(name)
         try:
-            blocks, _ = blob.get_block_list("committed")
+            blocks, _ = blob.client.get_block_list("committed")
         except HttpResponseError:
             return None
-        return blocks[0].size if blocks else blob.get_blob_properties().size
+        return blocks[0].size if blocks else blob.properties().size
 
     def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
@@ -86,34 +73,12 @@ class Container(_Place):
 class Share(_Place):
     """A dataset's place in a share of files, which have no parts."""
 
-    most_parts = sys.maxsize
-
-    def __init__(self, store: dict, dataset: str, connection: str | None = None) -> None:
-        """Say where; as for `Container`."""
-        super().__init__(azure.share, store, dataset, connection)
-
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a file, None where there is none."""
-        try:
-            return self._client.get_file_client(self.key(name)).get_file_properties().size
-        except ResourceNotFoundError as error:
-            if error.error_code == "ShareNotFound":
-                raise
-            return None
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """Return a range of a file."""
-        return self._client.get_file_client(self.key(name)).download_file(offset, length).readall()
-
-    def part_bytes(self, name: str) -> None:
-        """Return None: the service tells of no parts."""
-
     def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
         for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self._client.create_directory(str(folder))
-        self._client.get_file_client(self.key(name)).upload_file(source, length=size, **_in_flight(progress))
+        self._object(name).client.upload_file(source, length=size, **_in_flight(progress))
 
 
 def _in_flight(progress: transfer.Progress) -> dict:

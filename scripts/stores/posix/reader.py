@@ -82,7 +82,7 @@ class Reader(reading.Reader):
         with self._lock:
             self.attempts += 1
         try:
-            whole = _direct(file, offset, part) if self.access.direct else _fill(file, offset, part)
+            whole = _direct(file, offset, part) if self.access.direct else _fill(file, offset, part, len(part))
         except OSError as error:
             if error.errno == errno.EINVAL and self.access.direct:
                 raise _no_direct(self.path(name)) from error
@@ -91,14 +91,14 @@ class Reader(reading.Reader):
             raise Changed(f"{self.path(name)} ended before all of it was read")
 
 
-def _fill(file: int, offset: int, part: memoryview) -> bool:
-    """Read until `part` is full; says whether it is."""
+def _fill(file: int, offset: int, view: memoryview, needed: int, unit: int = 1) -> bool:
+    """Read until `needed` bytes of `view` are there, whole units but at the file's end; says whether they are."""
     done = 0
-    while done < len(part):
-        count = os.preadv(file, [part[done:]], offset + done)
-        if not count:
-            return False
+    while done < needed:
+        count = os.preadv(file, [view[done:]], offset + done)
         done += count
+        if not count or (count % unit and done < needed):
+            return False
     return True
 
 
@@ -106,28 +106,18 @@ def _direct(file: int, offset: int, part: memoryview) -> bool:
     """Read past the page cache: what is aligned straight into `part`, the rest through an aligned buffer of its own."""
     address = ctypes.addressof(ctypes.c_char.from_buffer(part))
     straight = len(part) - len(part) % _ALIGNED if (offset | address) % _ALIGNED == 0 else 0
-    done = 0
-    while done < straight:
-        count = os.preadv(file, [part[done:straight]], offset + done)
-        if count % _ALIGNED or not count:
-            return False
-        done += count
-    return done == len(part) or _around(file, offset + done, part[done:])
-
-
-def _around(file: int, offset: int, part: memoryview) -> bool:
-    """Read the aligned blocks around `part` and copy what it wants of them."""
+    if not _fill(file, offset, part[:straight], straight, _ALIGNED):
+        return False
+    offset, rest = offset + straight, part[straight:]
+    if not rest:
+        return True
+    # The aligned blocks around the rest.
     before = offset % _ALIGNED
-    length = -(-(before + len(part)) // _ALIGNED) * _ALIGNED
-    with mmap.mmap(-1, length) as buffer, memoryview(buffer) as view:
-        done = 0
-        while done < before + len(part):
-            count = os.preadv(file, [view[done:]], offset - before + done)
-            if not count or (count % _ALIGNED and done + count < before + len(part)):
-                return False
-            done += count
-        part[:] = view[before : before + len(part)]
-    return True
+    end = before + len(rest)
+    with mmap.mmap(-1, end + -end % _ALIGNED) as buffer, memoryview(buffer) as view:
+        whole = _fill(file, offset - before, view, end, _ALIGNED)
+        rest[:] = view[before:end]
+    return whole
 
 
 def _no_direct(path: Path) -> Problem:

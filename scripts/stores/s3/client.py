@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
@@ -23,7 +23,8 @@ from botocore.parsers import ResponseParserError
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
-from scripts.stores.s3.addresses import ENDPOINT
+from scripts.stores.bare import VALID_S, Address
+from scripts.stores.s3 import ENDPOINT
 
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _NO_CREDENTIALS = (
@@ -32,6 +33,22 @@ _NO_CREDENTIALS = (
 )
 _OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
 _TOO_MUCH = "the service's limits are reached: read less at once, or later"
+_REMEDIES = {
+    "NoSuchBucket": "make the bucket, or correct its name in the configuration",
+    "InvalidAccessKeyId": _CHECK_KEYS,
+    "XAdminUserNotFound": _CHECK_KEYS,
+    "SignatureDoesNotMatch": _CHECK_KEYS,
+    "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
+    "SlowDown": _TOO_MUCH,
+    "ServiceUnavailable": _TOO_MUCH,
+    "503": _TOO_MUCH,
+    "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
+    "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
+    "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
+    "PartialCredentialsError": _CHECK_KEYS,
+    "ProfileNotFound": "correct AWS_PROFILE",
+    "InvalidRegionError": "correct region in the configuration",
+}
 
 
 def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None, **config: object):
@@ -121,28 +138,24 @@ def _expect_no_endpoint_elsewhere() -> None:
 
 def ensure_bucket(s3, store: dict) -> None:
     """Make the bucket of an embedded server."""
-    if store["bucket"] not in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]:
+    with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
         s3.create_bucket(Bucket=store["bucket"])
 
 
-class Bucket:
-    """A dataset's place in a bucket, for `scripts.stores.transfer`."""
+class Bucket(transfer.Target):
+    """A dataset's place in a bucket."""
 
     most_parts = 10_000
 
-    def __init__(self, s3, store: dict, dataset: str) -> None:
-        """Say where: `dataset` is the folder within the store's prefix."""
-        self._s3, self._bucket, self._folder = s3, store["bucket"], "/".join(filter(None, [store["prefix"], dataset]))
-        self.where, self.writable, self.retries = _place(s3, store), not store["anonymous"], 0
+    def __init__(self, s3, store: dict, folder: str) -> None:
+        """Say where: `folder` is what the keys of the dataset's objects begin with."""
+        super().__init__(place_of(s3, store), folder)
+        self._s3, self._bucket, self.writable = s3, store["bucket"], not store["anonymous"]
         s3.meta.events.register("after-call", self._count_retries)
 
     def explained(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into one line."""
         return explained(self._s3, self.where)
-
-    def key(self, name: str) -> str:
-        """Return an object's key."""
-        return f"{self._folder}/{name}"
 
     def size(self, name: str) -> int | None:
         """Return the bytes of an object, None where there is none; asked by GET, since HEAD gives no reasons."""
@@ -159,10 +172,9 @@ class Bucket:
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Return a range of an object."""
-        byte_range = f"bytes={offset}-{offset + length - 1}"
-        with contextlib.closing(
-            self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range=byte_range)["Body"]
-        ) as body:
+        part = f"bytes={offset}-{offset + length - 1}"
+        answer = self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range=part)
+        with contextlib.closing(answer["Body"]) as body:
             return body.read()
 
     def part_bytes(self, name: str) -> int | None:
@@ -186,18 +198,34 @@ class Bucket:
         self.retries += parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
 
 
-def reachable(s3, store: dict) -> str:
+def credentials(store: dict) -> str:
+    """Say whether AWS's chain finds credentials."""
+    return "found" if environment_credentials(store) else "anonymous, none needed"
+
+
+def reachable(store: dict) -> str:
     """Ask the service for the bucket and say where it was found.
 
     Raises:
         Problem: the service, the credentials or the bucket are not as the configuration says.
     """
-    place = _place(s3, store)
+    s3 = client(store, store.get("endpoint"), None)
+    place = place_of(s3, store)
     with explained(s3, place):
         answer = s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
     if "Name" not in answer:
         raise Problem(_no_s3(place))
     return place
+
+
+def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]:
+    """Return the presigned URL of each object under a key."""
+    s3, signed = cell_client(store, signature_version="s3v4"), {}
+    with explained(s3, f"bucket {store['bucket']}"):
+        for name in names:
+            wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}"}
+            signed[name] = s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
+    return signed
 
 
 def object_size(answer: dict, place: str) -> int:
@@ -211,7 +239,8 @@ def object_size(answer: dict, place: str) -> int:
     return int(answer["ContentRange"].rpartition("/")[2])
 
 
-def _place(s3, store: dict) -> str:
+def place_of(s3, store: dict) -> str:
+    """Return what a bucket is called in messages."""
     return f"bucket {store['bucket']} at {s3.meta.endpoint_url}"
 
 
@@ -249,32 +278,15 @@ def _settings_explained() -> Iterator[None]:
 def _explain_settings(error: Exception) -> str:
     if isinstance(error, NoCredentialsError):
         return _NO_CREDENTIALS
-    remedy = {
-        "PartialCredentialsError": _CHECK_KEYS,
-        "ProfileNotFound": "correct AWS_PROFILE",
-        "InvalidRegionError": "correct region in the configuration",
-    }.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
+    remedy = _REMEDIES.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
     return f"the S3 client refuses its settings: {' '.join(str(error).split()).rstrip('.')}; {remedy}"
 
 
 def _explain(error: ClientError, place: str) -> str:
     code = error.response["Error"].get("Code", "?")
-    remedies = {
-        "NoSuchBucket": "make the bucket, or correct its name in the configuration",
-        "InvalidAccessKeyId": _CHECK_KEYS,
-        "XAdminUserNotFound": _CHECK_KEYS,
-        "SignatureDoesNotMatch": _CHECK_KEYS,
-        "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
-        "SlowDown": _TOO_MUCH,
-        "ServiceUnavailable": _TOO_MUCH,
-        "503": _TOO_MUCH,
-        "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
-        "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
-        "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
-    }
     kind = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-type", "")
     # The SDK makes an error out of a page that it cannot parse.
-    if code not in remedies and kind.startswith("text/html"):
+    if code not in _REMEDIES and kind.startswith("text/html"):
         return _no_s3(place)
-    remedy = remedies.get(code, "see the service's documentation of this code")
+    remedy = _REMEDIES.get(code, "see the service's documentation of this code")
     return f"{place} answers {code} to {error.operation_name}; {remedy}"

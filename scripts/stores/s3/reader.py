@@ -34,7 +34,7 @@ class Reader(reading.Reader):
         self._bucket, self._prefix = store["bucket"], location["key"]
         options = {"max_pool_connections": access.concurrency, "response_checksum_validation": "when_required"}
         self._s3 = s3.cell_client(store, **options)
-        self._place = f"bucket {store['bucket']} at {self._s3.meta.endpoint_url}"
+        self._place = s3.place_of(self._s3, store)
         # The SDK says so once for each request that it sends, those that it tries again included.
         self._s3.meta.events.register("before-send.s3.GetObject", self._count)
         self._attempts = threading.local()

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import IO
 
 from scripts.lib.processes import started
-from scripts.stores.network import Proxy
-from scripts.stores.servers import Served
-from scripts.stores.statsd import RequestCounter
+from scripts.stores.counting import RequestCounter
+from scripts.stores.servers import Proxy, Served
 
 
 @contextlib.contextmanager

@@ -2,15 +2,10 @@
 
 import contextlib
 import sys
-from collections.abc import Iterable
-from pathlib import Path
-from typing import IO
 
 from scripts.lib.program import read_json
 from scripts.stores import transfer
-from scripts.stores.bare import VALID_S, Address
-from scripts.stores.reading import Access, Reader
-from scripts.stores.s3 import addresses, server
+from scripts.stores.s3 import ENDPOINT
 from scripts.stores.servers import Served
 from scripts.stores.store import ObjectStore, Place
 
@@ -27,33 +22,19 @@ class S3(ObjectStore):
         """Upload objects through the API: HDF5 2.x refuses those that were put into a server's folder by hand."""
         from scripts.stores.s3 import client
 
+        key, local, folder = self.key(dataset), [], None
         with contextlib.ExitStack() as stack:
-            endpoint, credentials = self.spec.get("endpoint"), None
             if self.embedded:
                 served = stack.enter_context(self.serve(read_json(place.binaries), place.folder, None, sys.stdout))
-                endpoint, credentials = served.endpoint, served.credentials
+                s3 = client.client(self.spec, served.endpoint, served.credentials)
+                client.ensure_bucket(s3, self.spec)
+                local = [str(place.folder / self.spec["bucket"] / key / entry["name"]) for entry, _ in files]
+                folder = str(place.folder)
             else:
                 client.environment_credentials(self.spec)
-            s3 = client.client(self.spec, endpoint, credentials)
-            if self.embedded:
-                client.ensure_bucket(s3, self.spec)
-            bucket = client.Bucket(s3, self.spec, dataset)
-            done = transfer.provide(bucket, files, say)
-            part_bytes = transfer.stored_part_bytes(bucket, files)
-        local = place.folder / self.spec["bucket"] / self.key(dataset)
-        return {
-            "location": {"dataset": dataset},
-            "local_files": [str(local / entry["name"]) for entry, _ in files] if self.embedded else [],
-            "folder": str(place.folder) if self.embedded else None,
-            "upload": done,
-            "part_bytes": part_bytes,
-        }
-
-    def serve(
-        self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
-    ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the buckets that are folders in `folder`."""
-        return server.serve(binaries, folder, network, log)
+                s3 = client.client(self.spec, self.spec.get("endpoint"), None)
+            done = transfer.provide(client.Bucket(s3, self.spec, key), files, say)
+        return done | {"location": {"dataset": dataset}, "local_files": local, "folder": folder}
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the bucket and the environment with the credentials."""
@@ -65,39 +46,11 @@ class S3(ObjectStore):
 
             endpoint, variables = self.spec.get("endpoint"), client.environment_credentials(self.spec)
         if endpoint:
-            variables[addresses.ENDPOINT] = endpoint
-        return addresses.bucket_url(self.spec, endpoint), env | variables | {"AWS_REGION": self.spec["region"]}
-
-    def reader(self, location: dict, access: Access) -> Reader:
-        """Return what reads objects with boto3."""
-        from scripts.stores.s3 import reader
-
-        return reader.Reader(self.spec, location, access)
-
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
-        """Return presigned URLs."""
-        from scripts.stores.s3 import client
-
-        s3 = client.cell_client(self.spec, signature_version="s3v4")
-
-        def address(name: str) -> Address:
-            wanted = {"Bucket": self.spec["bucket"], "Key": f"{location['key']}/{name}"}
-            with client.explained(s3, f"bucket {self.spec['bucket']}"):
-                return s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
-
-        return {name: address(name) for name in names}
-
-    def credentials(self) -> str:
-        """Say whether AWS's chain finds credentials."""
-        from scripts.stores.s3 import client
-
-        return "found" if client.environment_credentials(self.spec) else "anonymous, none needed"
-
-    def reachable(self) -> str:
-        """Ask the service for the bucket."""
-        from scripts.stores.s3 import client
-
-        return client.reachable(client.client(self.spec, self.spec.get("endpoint"), None), self.spec)
+            variables[ENDPOINT] = endpoint
+            url = f"{endpoint}/{self.spec['bucket']}"
+        else:
+            url = f"https://{self.spec['bucket']}.s3.{self.spec['region']}.amazonaws.com"
+        return url, env | variables | {"AWS_REGION": self.spec["region"]}
 
 
 KINDS = {"s3": S3}

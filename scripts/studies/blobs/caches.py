@@ -58,15 +58,3 @@ def _let_go_of_sent_pages() -> None:
                 packets.recv(1)
         finally:
             os.sched_setaffinity(0, cores)
-
-
-def fault(state: dict, host: str, iteration: int) -> str | None:
-    """Return in one line that a state is not the one that was asked for; what cannot be checked is no fault."""
-    wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
-    if wanted == "any" or state["state"] in (wanted, "unverified"):
-        return None
-    resident = cache.in_percent(state["resident_before"])
-    return (
-        f"the page cache of {host} was {state['state']} ({resident} resident) before iteration"
-        f" {iteration}, {wanted} was asked"
-    )

@@ -7,9 +7,12 @@ waiting would take the cores from rank 0 and from a server on the same machine.
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 
 from mpi4py import MPI
 
+from scripts.lib.program import Problem
+from scripts.stores.posix import reader as posix
 from scripts.stores.reading import Changed, Identity, Reader
 from scripts.studies.blobs.mpi import patiently
 from scripts.studies.blobs.patterns import Operation, Plan
@@ -34,10 +37,6 @@ class Independent:
     def close(self) -> None:
         """Let go of what all processes hold together; called by all of them."""
 
-    def read_with(self, reader: Reader) -> None:
-        """Read with another reader from now on."""
-        self.reader = reader
-
     def numbers(self) -> set[int]:
         """Return the numbers of the objects that this process reads."""
         return {one.object for one in self.fetches}
@@ -55,14 +54,17 @@ class Independent:
             Changed: in all processes that cannot go on.
         """
         done = 0
-        for one in self.gets:
-            self._fetch(one)
+        for number, one in enumerate(self.gets):
+            self._bring(number, one)
             done += self._got(one, check)
         return done
 
     def hints(self) -> dict[str, str] | None:
         """Return the hints that MPI-IO used, None where it is not used (METHOD 10)."""
         return None
+
+    def _bring(self, number: int, operation: Operation) -> None:
+        self._fetch(operation)
 
     def _fetch(self, operation: Operation) -> None:
         self.reader.read(
@@ -81,14 +83,9 @@ class Independent:
 class _FromOne(Independent, ABC):
     """Rank 0 reads operation after operation, and each one is passed on before the next is read."""
 
-    def iterate(self, check: Check | None = None) -> int:
-        """Read and pass on; see `Independent.iterate`."""
-        done = 0
-        for number, one in enumerate(self.gets):
-            self._await(number)
-            self._pass_on(number, one)
-            done += self._got(one, check)
-        return done
+    def _bring(self, number: int, operation: Operation) -> None:
+        self._await(number)
+        self._pass_on(number, operation)
 
     def _await(self, number: int) -> None:
         """Return when rank 0 has read an operation; all hear of it if it cannot."""
@@ -142,3 +139,107 @@ class Scatter(_FromOne):
         starts = [sum(counts[:rank]) for rank in range(len(counts))]
         whole = self.view[: self.fetches[number].bytes]
         self.comm.Scatterv([whole, counts, starts, MPI.BYTE], MPI.IN_PLACE)
+
+
+class MpiIo(Independent):
+    """The MPI library reads: for each process by itself (Read_at), or for all together (Read_at_all).
+
+    The file is opened once, by all processes together, before the first iteration. Interleaved pieces are one file
+    view, so that the library sees all of them; what it did with its hints is read back. In a collective read every
+    process takes part in as many operations as anybody has.
+    """
+
+    def __init__(self, comm: MPI.Comm, plan: Plan, reader: posix.Reader, names: list[str], view: memoryview) -> None:
+        """Take the posix reader for the file's place and identity, and nothing else of it."""
+        super().__init__(comm, plan, reader, names, view)
+        self._collective = plan.kind.by == "collective"
+        self._rounds = comm.allreduce(len(self.gets), MPI.MAX)
+        self._file: MPI.File | None = None
+        self._path = reader.path(names[0])
+
+    def numbers(self) -> set[int]:
+        """Return the one file's number, since all processes open it."""
+        return {0}
+
+    def identify(self) -> dict[int, Identity]:
+        """Find out what the file is, and open it together."""
+        try:
+            identities = super().identify()
+        except Changed:
+            identities = None
+        # All processes open the file together, or none.
+        if not self.comm.allreduce(identities is not None, MPI.LAND):
+            raise Changed(f"{self._path} was replaced or changed as the cell began")
+        try:
+            self._file = MPI.File.Open(self.comm, str(self._path), MPI.MODE_RDONLY)
+            self._show()
+        except MPI.Exception as error:
+            raise _problem(self._path, "opened", error) from error
+        return identities
+
+    def iterate(self, check: Check | None = None) -> int:
+        """Read all operations; see `Independent.iterate`. Nobody leaves a collective read before the others."""
+        same = self._same()
+        done, cut, at = 0, False, self._begin
+        for number in range(self._rounds if self._collective else len(self.gets)):
+            one = self.gets[number] if number < len(self.gets) else Operation(0, ())
+            cut |= self._read(at, self.view[: one.bytes]) < one.bytes
+            at += one.bytes
+            done += self._got(one, None if cut else check)
+        if not (same and self._same()):
+            raise Changed(f"{self._path} was replaced or changed while it was measured")
+        if cut:
+            raise Changed(f"{self._path} ended before all of it was read")
+        return done
+
+    def hints(self) -> dict[str, str]:
+        """Return the hints that the library says it used."""
+        if not self._file:
+            return {}
+        info = self._file.Get_info()
+        try:
+            return dict(info.items())
+        finally:
+            info.Free()
+
+    def close(self) -> None:
+        """Close the file together."""
+        if self._file:
+            self._file.Close()
+
+    def _show(self) -> None:
+        """Let this process see its own pieces and nothing else, if it has more than one; all do this together."""
+        extents = [extent for one in self.gets for extent in one.extents]
+        self._begin = extents[0][0] if extents else 0
+        if self.plan.kind.gives != "pieces":
+            return
+        shown = MPI.BYTE
+        if extents:
+            self._begin = 0
+            shown = MPI.BYTE.Create_hindexed([length for _, length in extents], [offset for offset, _ in extents])
+            shown.Commit()
+        self._file.Set_view(0, MPI.BYTE, shown)
+        if extents:
+            shown.Free()
+
+    def _read(self, at: int, view: memoryview) -> int:
+        """Read from a place of what this process sees; returns the bytes that came."""
+        self.reader.attempts += 1
+        status = MPI.Status()
+        read = self._file.Read_at_all if self._collective else self._file.Read_at
+        try:
+            read(at, [view, MPI.BYTE], status)
+        except MPI.Exception as error:
+            raise _problem(self._path, "read", error) from error
+        return status.Get_count(MPI.BYTE)
+
+    def _same(self) -> bool:
+        try:
+            return self.reader.identify(self.names[0]) == self.identities[0]
+        except Changed:
+            return False
+
+
+def _problem(path: Path, what: str, error: MPI.Exception) -> Problem:
+    reason = error.Get_error_string().splitlines()[0].split(", error stack")[0]
+    return Problem(f"{path} cannot be {what} through MPI-IO: {reason}")

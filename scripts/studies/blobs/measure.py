@@ -44,7 +44,7 @@ def measure(step: Step) -> dict:
         done = ranks.hear("done")
         ranks.end()
     outcome = done["outcome"]
-    reads, faults = _rows(outcome)
+    reads, faults = outcome["samples"], _faults(outcome)
     work = ceiling.shares(plan)
     names = [entry["name"] for entry in manifest["files"]]
     rounds, problem = ([], None) if outcome["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
@@ -53,27 +53,35 @@ def measure(step: Step) -> dict:
         "seconds": {**_seconds(reads), **outcome["seconds"], "ranks_start": started},
         "work": _work(plan, outcome, settings["iterations"], manifest["files"]),
         "effective": _effective(step.job, plan, facts, outcome, ranks.launcher),
-        "memory": _memory(plan, outcome["ranks"]),
+        "memory": {
+            "allowed_bytes": plan.operation_bytes + memory.SPARE,
+            "ranks": outcome["ranks"],
+            "growth_bytes": max(one["peak_bytes"] - one["start_bytes"] for one in outcome["ranks"]),
+        },
         "retries": outcome["retries"],
         "attempts": outcome["attempts"],
         "verified": outcome["verified"],
-        "faults": [*outcome["changed"], *faults, *_wrong(outcome)],
+        "faults": faults,
         "cache": _cache(settings["cell"]["cache"], reads),
         "ceiling": {
             "threads": len(work),
-            "requests": sum(map(len, work)),
-            "bytes_a_round": sum(length for share in work for _, _, length in share),
+            "requests": sum(len(share.extents) for share in work),
+            "bytes_a_round": sum(share.bytes for share in work),
             "problem": problem,
         },
         "modules": sorted({*outcome["modules"], *provenance.package("stores")}),
     }
 
 
-def _rows(outcome: dict) -> tuple[list[dict], list[str]]:
-    """Return the iterations' samples and what their page caches were not; one line speaks for all iterations."""
-    lines = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
-    more = f"; so were {len(lines) - 1} other states" if len(lines) > 1 else ""
-    return outcome["samples"], [lines[0] + more] if lines else []
+def _faults(outcome: dict) -> list[str]:
+    """Return what was not as it should be; of the page caches' states one line speaks for all iterations."""
+    faults = [*outcome["changed"]]
+    states = [line for row in outcome["samples"] for line in row.pop("not_as_asked")]
+    if states:
+        faults.append(states[0] + (f"; so were {len(states) - 1} other states" if states[1:] else ""))
+    if wrong := outcome["blocks_wrong"]:
+        faults.append(f"{wrong} blocks were read that do not have the checksum of the manifest")
+    return faults
 
 
 def _seconds(reads: list[dict]) -> dict:
@@ -169,7 +177,7 @@ def _cache(wanted: str, reads: list[dict]) -> dict:
 
 
 def _ceiling(
-    job: dict, plan: patterns.Plan, work: list[ceiling.Share], names: list[str], addresses: dict
+    job: dict, plan: patterns.Plan, work: list[patterns.Operation], names: list[str], addresses: dict
 ) -> tuple[list[dict], str | None]:
     """Measure the store's ceiling with the page cache as the cell has it.
 
@@ -187,19 +195,6 @@ def _ceiling(
         return ceiling.measure(work, names, connect, rounds, lambda: caches.ready(cell["cache"], files)), None
     except (Problem, OSError, RuntimeError, HTTPException) as problem:
         return [], str(problem)
-
-
-def _memory(plan: patterns.Plan, ranks: list[dict]) -> dict:
-    return {
-        "allowed_bytes": plan.operation_bytes + memory.SPARE,
-        "ranks": ranks,
-        "growth_bytes": max(one["peak_bytes"] - one["start_bytes"] for one in ranks),
-    }
-
-
-def _wrong(outcome: dict) -> list[str]:
-    wrong = outcome["blocks_wrong"]
-    return [f"{wrong} blocks were read that do not have the checksum of the manifest"] if wrong else []
 
 
 def _ended(signal_number: int, frame: FrameType | None) -> None:

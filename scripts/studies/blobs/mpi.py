@@ -19,12 +19,17 @@ from pathlib import Path
 
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem
-from scripts.studies.blobs import segments
 
 PROGRAM = "scripts.studies.blobs.read"
 _PYTHON = [sys.executable, "-sE", "-m", "scripts.studies.blobs.start_rank", "-m"]
 # MPICH's own transport within a machine: without these it listens on every network.
 WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
+# Where MPICH keeps shared memory. It names a segment by a hash of its launcher's process number, and its processes take
+# one that is there for their own: what killed processes left behind makes a later job of that number fail in MPI_Init.
+SEGMENTS = Path("/dev/shm")
+_SEGMENT = re.compile(r"mpich_shm_[0-9a-f]+_[0-9]+")
+# Between making a segment and mapping it a process needs less.
+_SEGMENT_AGE_S = 5.0
 _PATIENCE_S = 10.0
 _SOON_S = 2e-4
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
@@ -155,7 +160,7 @@ def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
     env = dict(os.environ)
     if not mpi["launcher"] and not mpi["hostfile"]:
         env |= WITHIN_A_MACHINE
-        segments.sweep()
+        sweep_segments()
     if mpi["library"]:
         env["MPI4PY_LIBMPI"] = mpi["library"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -165,6 +170,26 @@ def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
         except OSError as error:
             raise Problem(f"{command[0]} does not start ({error.strerror}); correct launcher under mpi") from error
         yield Ranks(process, command, count)
+
+
+def sweep_segments() -> list[str]:
+    """Remove this user's segments that no process has mapped; returns their names (proc(5), maps)."""
+    old = [path for path in SEGMENTS.glob("mpich_shm_*") if _SEGMENT.fullmatch(path.name) and _is_ours_and_old(path)]
+    mapped: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps") if old else ():
+        with contextlib.suppress(OSError):
+            mapped.update(_SEGMENT.findall(maps.read_text(encoding="utf-8", errors="replace")))
+    gone = [path for path in old if path.name not in mapped]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return [path.name for path in gone]
+
+
+def _is_ours_and_old(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        return status.st_uid == os.geteuid() and time.time() - status.st_mtime > _SEGMENT_AGE_S
+    return False
 
 
 def _launcher(mpi: dict, count: int) -> list[str]:

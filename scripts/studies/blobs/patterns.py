@@ -131,12 +131,10 @@ class Plan:
         Raises:
             Problem: the pattern cannot be read with such operations.
         """
-        self.pattern, self.processes, self.size, self.block = pattern, processes, size, block
-        self.kind = PATTERNS[pattern]
+        self.kind, self.processes, self.size, self.block = PATTERNS[pattern], processes, size, block
         self._one_each = limits["own"] or self.kind.one_each
-        self.own, self._chunk_bytes, self._concurrency = limits["own"], limits["chunk_bytes"], limits["concurrency"]
+        self._chunk_bytes, self._concurrency = limits["chunk_bytes"], limits["concurrency"]
         self.operation_bytes = self._whole(limits["operation_bytes"])
-        self._piece_bytes = self._piece(limits["chunk_bytes"])
         if self.kind.by == "scatter" and self.operation_bytes < min(block, size):
             raise Problem(
                 f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"
@@ -151,7 +149,7 @@ class Plan:
     @property
     def at_once(self) -> int:
         """Return how many chunks a process has under way at most: as many as asked, if an operation has so many."""
-        counts = [sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._fetched_by_all()]
+        counts = (sum(-(-length // self._chunk_bytes) for _, length in one.extents) for one in self._fetched_by_all())
         return min(self._concurrency, max(counts, default=1))
 
     @property
@@ -165,13 +163,13 @@ class Plan:
         number = rank if self._one_each else 0
         if self.kind.by == "scatter":
             return [Operation(0, tuple(self._section(rank, *piece.extents[0]))) for piece in self.fetched(0)]
-        return list(_split(number, self._extents(rank), self.operation_bytes))
+        return list(split(number, self._extents(rank), self.operation_bytes))
 
     def fetched(self, rank: int) -> list[Operation]:
         """Return what a process asks the store for."""
         if not self.kind.from_one:
             return self.operations(rank)
-        return [] if rank else list(_split(0, [(0, self.size)], self.operation_bytes))
+        return [] if rank else list(split(0, [(0, self.size)], self.operation_bytes))
 
     def _fetched_by_all(self) -> Iterator[Operation]:
         return (one for rank in range(self.processes) for one in self.fetched(rank))
@@ -183,10 +181,6 @@ class Plan:
     def delivered(self, rank: int) -> int:
         """Return the bytes that a process gets in an iteration."""
         return sum(one.bytes for one in self.operations(rank))
-
-    def blocks(self, rank: int) -> int:
-        """Return how many blocks a process gets in an iteration."""
-        return sum(1 for _ in self.blocks_of(rank))
 
     def blocks_of(self, rank: int) -> Iterator[tuple[int, int]]:
         """Yield (object, block) of all blocks that a process gets."""
@@ -201,16 +195,13 @@ class Plan:
             raise Problem(f"an operation_size of {operation_bytes} bytes is too small; choose 4KiB or more")
         return operation_bytes - operation_bytes % unit
 
-    def _piece(self, chunk_bytes: int) -> int:
-        blocks = -(-self.size // self.block)
-        return self.block * max(1, min(chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
-
     def _extents(self, rank: int) -> list[tuple[int, int]]:
         if self.kind.gives == "whole":
             return [(0, self.size)]
         if self.kind.gives == "section":
             return self._section(rank, 0, self.size)
-        piece = self._piece_bytes
+        blocks = -(-self.size // self.block)
+        piece = self.block * max(1, min(self._chunk_bytes // self.block, -(-blocks // self.processes) // _PIECES))
         starts = range(rank * piece, self.size, self.processes * piece)
         return [(start, min(piece, self.size - start)) for start in starts]
 
@@ -222,7 +213,8 @@ class Plan:
         return [(start + rank * share, count)] if count > 0 else []
 
 
-def _split(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
+def split(number: int, extents: Iterable[tuple[int, int]], limit: int) -> Iterator[Operation]:
+    """Cut extents of the object `number` into operations of `limit` bytes, of which the last may have fewer."""
     parts: list[tuple[int, int]] = []
     room = limit
     for offset, length in extents:

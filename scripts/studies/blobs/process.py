@@ -13,10 +13,17 @@ from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.reading import Access, Changed
 from scripts.studies.blobs import caches, patterns, verify
-from scripts.studies.blobs.delivery import Broadcast, Independent, Scatter
+from scripts.studies.blobs.delivery import Broadcast, Check, Independent, MpiIo, Scatter
 from scripts.studies.blobs.mpi import patiently, span
-from scripts.studies.blobs.mpi_io import MpiIo
 
+# How the bytes of a pattern get to the processes.
+_DELIVERIES = {
+    "each": Independent,
+    "broadcast": Broadcast,
+    "scatter": Scatter,
+    "mpi-io": MpiIo,
+    "collective": MpiIo,
+}
 _FIRST_BROADCAST = 2**20
 _ANOTHER = bytes([*range(1, 256), 0])
 
@@ -35,7 +42,8 @@ class Process:
         self._host = MPI.Get_processor_name()
         chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
         self._access = Access(chunk, concurrency, self._cell["cache"] == "direct")
-        self._reader = stores.of(settings["store"]).reader(job["location"], self._access)
+        self._store = stores.of(settings["store"])
+        self._reader = self._store.reader(job["location"], self._access)
         self._changed: list[str] = []
         self._samples: list[dict] = []
         self._local = caches.files(job, self._plan)
@@ -67,7 +75,7 @@ class Process:
         # Pages are there only once they are written, so what is resident now is all but the buffer.
         self._buffer = mmap.mmap(-1, max(1, length))
         view = memoryview(self._buffer)[:length]
-        self._delivery = _delivery_of(self._plan)(self._comm, self._plan, self._reader, names, view)
+        self._delivery = _DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
         self._identify()
         self._null = self._empty_iterations()
         memory.forget_peak()
@@ -123,7 +131,8 @@ class Process:
         for number in range(1, self._iterations + 1):
             if self._changed:
                 break
-            state = self._set_cache()
+            # One process of a host brings its page cache into the state that is asked for (METHOD 8).
+            state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
             before = self._reader.retries
             times, count = self._between(lambda: self._read(self._delivery))
             self._check_last(count)
@@ -143,10 +152,6 @@ class Process:
         self._done.update(attempts=self._reader.attempts, retries=self._reader.retries)
         self._hints = self._delivery.hints()
         self._reader.close()
-
-    def _set_cache(self) -> dict | None:
-        """Bring the page cache of this host into the state that is asked for (METHOD 8)."""
-        return None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
 
     def _between(self, work) -> tuple[tuple[float, float], object]:
         """Do something between barriers; returns when this process began and ended, and what `work` returns."""
@@ -170,9 +175,9 @@ class Process:
         self._agree()
         return seconds
 
-    def _read(self, delivered: Independent) -> int:
+    def _read(self, delivered: Independent, check: Check | None = None) -> int:
         try:
-            return delivered.iterate()
+            return delivered.iterate(check)
         except Changed as changed:
             self._changed = [str(changed)]
             return 0
@@ -192,9 +197,7 @@ class Process:
 
     def finish(self) -> dict | None:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
-        verifier = self._spot
-        if self._several and not self._changed:
-            verifier = self._verify_all()
+        verifier = self._verify_all() if self._several and not self._changed else self._spot
         self._delivery.close()
         mine = {
             "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
@@ -214,32 +217,25 @@ class Process:
         """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
         names = [entry["name"] for entry in self._files[: self._plan.objects]]
         try:
-            return {"of": stores.of(self._job["settings"]["store"]).addresses(self._job["location"], names)}
+            return {"of": self._store.addresses(self._job["location"], names)}
         except Problem as problem:
             return {"problem": str(problem)}
 
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
         verifier = verify.Verifier(self._files, self._plan.block)
-        reader = stores.of(self._job["settings"]["store"]).reader(self._job["location"], self._access)
         began = time.perf_counter()
-        try:
-            self._delivery.read_with(reader)
-            self._delivery.iterate(verifier.check)
-        except Changed as changed:
-            self._changed = [str(changed)]
-        finally:
-            reader.close()
+        self._delivery.reader = self._store.reader(self._job["location"], self._access)
+        self._read(self._delivery, verifier.check)
+        self._delivery.reader.close()
         self._verify_s += time.perf_counter() - began
         patiently(self._comm.Ibarrier())
         self._agree()
         return verifier
 
     def _result(self, gathered: list[dict]) -> dict:
-        def total(key: str) -> int:
-            return sum(one.get(key, 0) for one in gathered)
-
         lines = {line for one in gathered for line in one["lines"]}
+        totals = ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")
         return {
             "samples": self._samples,
             "changed": self._changed,
@@ -249,7 +245,7 @@ class Process:
             "operations": max(one["operations"] for one in gathered),
             "seconds": {key: max(one[f"{key}_s"] for one in gathered) for key in ("verify", "null", "first_broadcast")},
             "mpi_io_hints": self._hints,
-            **{key: total(key) for key in ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")},
+            **{key: sum(one.get(key, 0) for one in gathered) for key in totals},
         }
 
 
@@ -270,7 +266,9 @@ def _sample(number: int, rows: list[dict]) -> dict:
         "resident_before": worst(fractions) if fractions else None,
         "retries": sum(row["retries"] for row in rows),
         "resident_after": min(after, default=None),
-        "not_as_asked": [line for one in states if (line := caches.fault(one, one["host"], number))],
+        "not_as_asked": [
+            line for one in states if (line := cache.fault(one, f" of {one['host']}", f" before iteration {number}"))
+        ],
     }
 
 
@@ -279,10 +277,3 @@ def _library() -> str:
     line = MPI.Get_library_version().splitlines()[0]
     match = re.match(r"(.+?) Version:\s+(\S+)", line)
     return " ".join(match.groups()) if match else line.split(",")[0].strip()
-
-
-def _delivery_of(plan: patterns.Plan) -> type[Independent]:
-    """Return how the bytes of a pattern get to the processes."""
-    if plan.kind.mpi_io:
-        return MpiIo
-    return {"each": Independent, "broadcast": Broadcast, "scatter": Scatter}[plan.kind.by]

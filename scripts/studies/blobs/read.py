@@ -6,8 +6,6 @@ answers on standard output: `started`, `ready` (what follows is to be counted), 
 """
 
 import argparse
-import json
-import os
 import signal
 import sys
 import traceback
@@ -16,6 +14,7 @@ from mpi4py import MPI
 
 from scripts.lib import provenance
 from scripts.lib.program import Problem, read_json
+from scripts.lib.window import Step
 from scripts.studies.blobs.mpi import patiently, say_problem
 from scripts.studies.blobs.process import Process
 
@@ -46,8 +45,8 @@ def _line(error: BaseException, comm: MPI.Comm) -> str:
 
 
 def _converse(comm: MPI.Comm) -> None:
-    parent = _Parent() if comm.rank == 0 else None
-    job = comm.bcast(parent.hear() if parent else None)
+    parent = Step() if comm.rank == 0 else None
+    job = comm.bcast(parent.job if parent else None)
     job["manifest"] = comm.bcast(read_json(job["manifest"]) if parent else None)
     if comm.size != int(job["settings"]["cell"]["processes"]):
         raise Problem(
@@ -72,29 +71,12 @@ def _converse(comm: MPI.Comm) -> None:
     _tell(parent, "ended")
 
 
-class _Parent:
-    """Rank 0's line to the program that started it; whatever libraries print goes to standard error."""
-
-    def __init__(self) -> None:
-        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        os.dup2(2, 1)
-
-    def hear(self) -> dict:
-        line = sys.stdin.readline()
-        if not line:
-            raise Problem("this program is started by scripts.studies.blobs.measure, and that is gone")
-        return json.loads(line)
-
-    def say(self, message: dict) -> None:
-        print(json.dumps(message), file=self._out, flush=True)
-
-
-def _tell(parent: _Parent | None, event: str, **facts: object) -> None:
+def _tell(parent: Step | None, event: str, **facts: object) -> None:
     if parent:
         parent.say({"event": event, **facts})
 
 
-def _hear(comm: MPI.Comm, parent: _Parent | None) -> None:
+def _hear(comm: MPI.Comm, parent: Step | None) -> None:
     """Wait until the parent lets all go on."""
     if parent:
         parent.hear()

@@ -35,15 +35,12 @@ class Blobs(Study):
             for size in part["size"]:
                 if not _at(iterations, size):
                     yield f"studies.blobs.iterations: how often {size} is read is not said"
-                    return
                 if not _at(limits, size):
                     yield f"studies.blobs.time_limit_s: how long a cell of {size} may take is not said"
-                    return
                 if (there := _at(objects, size)) < needed:
                     one = "; each process has one of its own" if own else ""
                     few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
                     yield f"studies.blobs.data.objects: {few}{one}"
-                    return
         yield from _mpi_mistakes(section["mpi"], max(most for part in parts for most in part["processes"]))
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
@@ -64,8 +61,7 @@ class Blobs(Study):
                 yield "MPI-IO reads one operation of a process at a time"
         if store.embedded and self.section(config)["mpi"].get("hostfile"):
             yield "an embedded server is reached from its own machine only, and a hostfile may name others"
-        yield from _too_small(levels)
-        yield from _too_few_chunks(levels)
+        yield from _sizes(levels, store.copies)
         if levels["objects"] == "own" and not pattern.split:
             if pattern.one_each:
                 yield f"{levels['pattern']} reads an object for each process already"
@@ -73,8 +69,6 @@ class Blobs(Study):
                 yield f"{levels['pattern']} reads one object"
             else:
                 yield "each process reading an object of its own is the pattern multiple-files"
-        if store.copies:
-            yield from _too_large_for_the_sdk(levels)
         limit = object_limits().get(kind)
         if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
             largest = sizes.text(limit["gib"] * 2**30)
@@ -129,14 +123,11 @@ class Blobs(Study):
         reasons = uncounted(record, settings) if record["samples"] else []
         if effective["processes"] != int(settings["cell"]["processes"]):
             reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
-        if layout["size_bytes"] != sizes.in_bytes(data["size"]):
-            reasons.append(
-                f"{manifest['dataset']}: objects have {layout['size_bytes']} bytes, {data['size']} was asked"
-            )
-        if effective["object_bytes"] != layout["size_bytes"]:
-            reasons.append(
-                f"the objects that were read have {effective['object_bytes']} bytes, not {layout['size_bytes']}"
-            )
+        size, held = layout["size_bytes"], effective["object_bytes"]
+        if size != sizes.in_bytes(data["size"]):
+            reasons.append(f"{manifest['dataset']}: objects have {size} bytes, {data['size']} was asked")
+        if held != size:
+            reasons.append(f"the objects that were read have {held} bytes, not {size}")
         return reasons
 
     def faults(self, record: dict, settings: dict) -> list[str]:
@@ -149,8 +140,7 @@ class Blobs(Study):
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
         """Return what the report says about the MPI processes of each record."""
-        measured = [one for one in kept if one.record and "memory" in one.record]
-        return {"readers": [reader(one.cell, one.record) for one in measured]}
+        return {"readers": [reader(one.cell, one.record) for one in kept if one.record and "memory" in one.record]}
 
     def contest(self, levels: dict[str, str]) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
@@ -186,37 +176,24 @@ def reader(cell: str, record: dict) -> dict:
     }
 
 
-def _too_small(levels: dict[str, str]) -> Iterator[str]:
-    """Yield that an operation is smaller than what is verified, or than a page."""
-    operation, block = sizes.in_bytes(levels["operation_size"]), sizes.block_bytes(sizes.in_bytes(levels["size"]))
+def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:
+    """Yield which sizes do not go together; `copies`: an SDK has a second copy of each chunk that is under way."""
+    pattern, concurrency = patterns.PATTERNS[levels["pattern"]], int(levels["concurrency"])
+    size, operation, chunk = (sizes.in_bytes(levels[factor]) for factor in ("size", "operation_size", "chunk_size"))
+    block = sizes.block_bytes(size)
     if operation < _PAGE:
         yield f"an operation_size of {levels['operation_size']} is smaller than a page"
-    elif patterns.PATTERNS[levels["pattern"]].by == "scatter" and operation < block:
+    elif pattern.by == "scatter" and operation < block:
         yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {levels['size']}"
-
-
-def _share(levels: dict[str, str]) -> int:
-    """The bytes of an object that the process with most of them asks for."""
-    size = sizes.in_bytes(levels["size"])
-    return -(-size // int(levels["processes"])) if patterns.PATTERNS[levels["pattern"]].split else size
-
-
-def _too_few_chunks(levels: dict[str, str]) -> Iterator[str]:
-    """Yield that so many chunks cannot be under way at once, as an operation has fewer (interleaved: one a piece)."""
-    concurrency, chunk = int(levels["concurrency"]), sizes.in_bytes(levels["chunk_size"])
-    chunks = -(-min(sizes.in_bytes(levels["operation_size"]), _share(levels)) // chunk)
-    if concurrency > chunks and patterns.PATTERNS[levels["pattern"]].gives != "pieces":
+    # What the process with most bytes of an object asks for at once; interleaved, each piece is a chunk.
+    buffer = min(operation, -(-size // int(levels["processes"])) if pattern.split else size)
+    chunks = -(-buffer // chunk)
+    if concurrency > chunks and pattern.gives != "pieces":
         has = f"{chunks} chunk{'s' * (chunks != 1)} of {levels['chunk_size']}"
         of = f"what a process asks for at {levels['size']}"
         yield f"{concurrency} requests in flight need as many chunks: {of} has {has}"
-
-
-def _too_large_for_the_sdk(levels: dict[str, str]) -> Iterator[str]:
-    """Yield that an SDK would hold more than a process may, who has two copies of each chunk that is under way."""
-    operation, chunk = sizes.in_bytes(levels["operation_size"]), sizes.in_bytes(levels["chunk_size"])
-    buffer, concurrency = min(operation, _share(levels)), int(levels["concurrency"])
     held = buffer + 2 * min(chunk, buffer) * concurrency
-    if held > operation + memory.SPARE:
+    if copies and held > operation + memory.SPARE:
         yield (
             f"the SDK holds two copies of each chunk: {sizes.text(buffer)} + 2 × {sizes.text(chunk)} × {concurrency} ="
             f" {sizes.text(held)} is more than an operation and {sizes.text(memory.SPARE)}"

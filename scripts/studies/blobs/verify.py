@@ -19,28 +19,23 @@ class Verifier:
 
     def check(self, operation: Operation, view: memoryview) -> None:
         """Check the blocks of an operation whose bytes are in `view`; a block without its beginning is left out."""
-        at = 0
+        number, at = operation.object, 0
         for offset, length in operation.extents:
             end = offset + length
             while offset < end:
-                offset, at = self._part(operation.object, offset, end, view, at)
+                block = offset // self._block
+                start = block * self._block
+                stop = min(start + self._block, self._files[number]["bytes"])
+                count = min(stop, end) - offset
+                checksum = self._running.pop((number, block), 0 if offset == start else None)
+                if checksum is not None:
+                    checksum = self._running[number, block] = zlib.crc32(view[at : at + count], checksum)
+                    if offset + count == stop:
+                        self._done(number, block, stop - start)
+                offset, at = offset + count, at + count
 
-    def _part(self, number: int, offset: int, end: int, view: memoryview, at: int) -> tuple[int, int]:
-        """Check what [offset, end) has of one block; returns where the next one begins, in the object and in `view`."""
-        entry = self._files[number]
-        block = offset // self._block
-        start, stop = block * self._block, min((block + 1) * self._block, entry["bytes"])
-        count = min(stop, end) - offset
-        checksum_before = self._running.pop((number, block), 0 if offset == start else None)
-        if checksum_before is not None:
-            checksum = zlib.crc32(view[at : at + count], checksum_before)
-            if offset + count < stop:
-                self._running[number, block] = checksum
-            else:
-                self._done(number, block, stop - start, checksum)
-        return offset + count, at + count
-
-    def _done(self, number: int, block: int, count: int, checksum: int) -> None:
+    def _done(self, number: int, block: int, count: int) -> None:
+        checksum = self._running.pop((number, block))
         self.lines.add((number, block, count, checksum))
         if checksum == self._files[number]["crc32"][block]:
             self.right += 1

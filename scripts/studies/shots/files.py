@@ -64,37 +64,36 @@ def describe(paths: Iterable[Path]) -> dict:
     Raises:
         Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
     """
-    files, objects, facts, orders = [], {}, set(), []
-    levels = set()
+    files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
     for path in paths:
-        held, order, space, deflate = _examine(path)
+        held, order, page_size, deflate = _examine(path)
         for shot, signals in held.items():
             if twice := objects.setdefault(shot, {}).keys() & signals.keys():
                 raise Problem(f"{path} holds shot {shot}, signal {min(twice)} again; name one file for each only")
             objects[shot].update(signals)
         files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
-        facts.add(space)
+        page_sizes.add(page_size)
         orders.append((len(held), order))
         levels |= deflate
     if not objects:
         raise Problem("no HDF5 file with shots is there; name some, or a folder that holds them")
-    paged = {space is not None for space in facts}
-    pairs = [parts_of["datasets"] for signals in objects.values() for parts_of in signals.values()]
+    pairs = [entry["datasets"] for signals in objects.values() for entry in signals.values()]
+    names = sorted({signal for signals in objects.values() for signal in signals})
     return {
         "files": files,
         "layout": {
             "layout": _layout(orders),
-            "paged": paged.pop() if len(paged) == 1 else None,
-            "page_size": facts.pop() if len(facts) == 1 else None,
-            "deflate": levels.pop() if len(levels) == 1 else None,
+            "paged": _common({size is not None for size in page_sizes}),
+            "page_size": _common(page_sizes),
+            "deflate": _common(levels),
             "files": len(files),
             "shots": len(objects),
-            "signals": len({signal for signals in objects.values() for signal in signals}),
+            "signals": len(names),
             "pairs": len(pairs),
             "dataset_reads": sum(map(len, pairs)),
         },
         "shots": sorted(objects),
-        "signals": sorted({signal for signals in objects.values() for signal in signals}),
+        "signals": names,
         "objects": {shot: objects[shot] for shot in sorted(objects)},
     }
 
@@ -107,20 +106,9 @@ def glance(path: Path) -> dict:
     Raises:
         Problem: as `describe`.
     """
-    objects, places = {}, {}
-    try:
-        with h5py.File(path, "r") as file:
-            creation = file.id.get_create_plist()
-            paged = creation.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
-            for shot, signal, dataset in _signals(path, file):
-                members = parts(dataset)
-                objects.setdefault(shot, {})[signal] = {"datasets": [[member.name] for member in members]}
-                places |= {member.name: extents(member) for member in members}
-            page_size = creation.get_file_space_page_size() if paged else None
-    except (OSError, RuntimeError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
+    objects, order, page_size, _ = _examine(path, values=False)
     signals = {signal for shot in objects.values() for signal in shot}
-    layout = _layout([(len(objects), _order(objects, places))])
+    layout = _layout([(len(objects), order)])
     return {"layout": layout, "page_size": page_size, "shots": len(objects), "signals": len(signals)}
 
 
@@ -129,8 +117,11 @@ def of_source(source: Path) -> list[Path]:
     return sorted(path for path in source.glob("*") if path.suffix in SUFFIXES) if source.is_dir() else [source]
 
 
-def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
-    """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels."""
+def _examine(path: Path, values: bool = True) -> tuple[dict, str, int | None, set[int]]:
+    """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels.
+
+    Objects have checksums, and levels are known, where the `values` are read.
+    """
     objects, places, levels, scales = {}, {}, set(), {}
     try:
         with h5py.File(path, "r") as file:
@@ -143,9 +134,9 @@ def _examine(path: Path) -> tuple[dict, str, int | None, set[int]]:
                     # A scale's name costs a search of the file, its address does not.
                     address = h5py.h5o.get_info(member.id).addr
                     if address not in scales:
-                        scales[address] = [member.name, *fingerprint(member[()])]
+                        scales[address] = [member.name, *(fingerprint(member[()]) if values else ())]
                         places[member.name] = extents(member)
-                        if scales[address][1] > SMALL:
+                        if values and scales[address][1] > SMALL:
                             levels.add((member.compression == "gzip" and member.compression_opts) or 0)
                     lines.append(scales[address])
                 objects.setdefault(shot, {})[signal] = {"file": path.name, "datasets": lines}
@@ -191,6 +182,11 @@ def _layout(orders: list[tuple[int, str]]) -> str:
         return "single-shot"
     names = {order for _, order in orders}
     return names.pop() if len(names) == 1 else "mixed"
+
+
+def _common(values: set) -> object:
+    """Return the one value that all have, None where they differ."""
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def _encoded(value: object) -> bytes:

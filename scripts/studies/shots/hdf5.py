@@ -5,8 +5,7 @@ import sys
 import h5py
 import numpy as np
 
-from scripts.studies.shots.drivers import Access
-from scripts.studies.shots.page_buffer import UNSET
+from scripts.studies.shots.drivers import UNSET, Access
 
 
 def versions() -> dict:

@@ -4,7 +4,6 @@ import argparse
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby, pairwise
@@ -21,7 +20,6 @@ from scripts.studies.shots.signals import (
     check,
     ordered_pairs,
     plan,
-    selection,
     signal_values,
     table,
 )
@@ -50,12 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
     contents = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
-    head = {
-        "manifest": 1,
-        "status": "done",
-        "dataset": options.dataset,
-        "data_sha256": data_sha256(contents["objects"]),
-    }
+    head = {"manifest": 1, "status": "done", "dataset": options.dataset}
+    head["data_sha256"] = data_sha256(contents["objects"])
     write_json(options.out, head | parts | contents)
     layout = contents["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")
@@ -100,7 +94,6 @@ def make(settings: Settings, out: Path) -> dict:
         folder.mkdir(parents=True, exist_ok=True)
         out.unlink(missing_ok=True)
         clean(folder)
-        expect_room(folder, settings)
         for name, chosen in contents.items():
             part = folder / f".{name}.part"
             written |= write_shots(part, [(shot, signal, shots[shot][signal]) for shot, signal in chosen], settings)
@@ -127,14 +120,6 @@ def clean(folder: Path) -> None:
         if not ours:
             raise Problem(f"{path} was not made by {GENERATOR} and is left alone; choose another folder or move it")
         path.unlink()
-
-
-def expect_room(folder: Path, settings: Settings) -> None:
-    """Raise `Problem` before anything is written if the files cannot fit, even compressed to a third."""
-    logical = settings.shots * sum(table()[name].nbytes for name in selection(settings.signals))
-    needed, free = logical // (3 if settings.deflate else 1), shutil.disk_usage(folder).free
-    if free < needed:
-        raise Problem(f"{folder} has {free / 1e6:.0f} MB free and needs {needed / 1e6:.0f} or more; free the disk")
 
 
 def discard_parts(folder: Path) -> None:
@@ -180,7 +165,9 @@ def fill(file: h5py.File, contents: Iterable[tuple[str, str, tuple[str, ...]]], 
                 store.put(place, values).make_scale()
                 written[place] = fingerprint(values)
             signal.dims[dimension].attach_scale(file[place])
-    store.free()
+    # The file forgets about the free space when it is closed.
+    if "padding" in file:
+        del file["padding"]
     return written
 
 
@@ -202,9 +189,7 @@ class Store:
         options = {}
         if values.nbytes > SMALL:
             rows = min(len(values), 2 ** ((CHUNK_BYTES * len(values) // values.nbytes).bit_length() - 1))
-            options = {"chunks": (rows, *values.shape[1:])}
-            if self.deflate:
-                options |= {"compression": "gzip", "compression_opts": self.deflate}
+            options = {"chunks": (rows, *values.shape[1:]), "compression": self.deflate or None}
         dataset = self.file.create_dataset(path, data=values, track_times=False, **options)
         dataset.flush()  # chunks get their place in the file when they leave the chunk cache
         if self.page_size:
@@ -214,11 +199,6 @@ class Store:
                     self._pad(end, self.page_size - end % self.page_size)
             self.end = max(self.end, pieces[-1][1])
         return dataset
-
-    def free(self) -> None:
-        """Unlink the padding; the file forgets about the free space when it is closed."""
-        if "padding" in self.file:
-            del self.file["padding"]
 
     def _pad(self, start: int, length: int) -> None:
         """Take the rest of a page, of which references to scales may have taken the beginning since it was free."""

@@ -8,11 +8,14 @@ import hashlib
 import random
 import statistics
 import time
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from scripts.lib import dask_workers, host, provenance
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.shots import drivers, page_buffer, reader
+from scripts.studies.shots import drivers, reader
 
 # Where checksums take more of the total than this, they move into a pass of their own (METHOD 9).
 VERIFY_AT_MOST = 0.03
@@ -29,23 +32,20 @@ def measure(step: Step) -> dict:
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
     cell = settings["cell"]
     workers = workers_of(cell["workers"])
-    buffer = page_buffer.in_bytes(cell["page_buffer"])
+    buffer = drivers.page_buffer_bytes(cell["page_buffer"])
     access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
     objects = sampled(settings, manifest, step.job["repeat"])
     # The same code for all arms, whichever driver an arm has: they are compared.
     record = {"read": objects, "modules": provenance.package("studies/shots/drivers")}
-    for verify in (True, False):
-        plan = _Plan(settings["cell"]["access"], objects, manifest, step.job["location"], access, workers, verify)
-        record |= _pass(step, plan, workers, timed=True)
-        if record["seconds"]["verify"] <= VERIFY_AT_MOST * record["seconds"]["total"]:
-            break
-    if not verify:
-        plan = _Plan(settings["cell"]["access"], objects, manifest, step.job["location"], access, workers, True)
-        untimed = _pass(step, plan, workers, timed=False)
-        record["work"]["checksum"] = untimed["work"]["checksum"]
-        record["seconds"]["verify"] = untimed["seconds"]["verify"]
-    record["verified"] = "within the timed pass" if verify else "in a pass of its own"
-    return record
+    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, verify=True)
+    record |= _pass(step, plan, timed=True)
+    if record["seconds"]["verify"] <= VERIFY_AT_MOST * record["seconds"]["total"]:
+        return record | {"verified": "within the timed pass"}
+    record |= _pass(step, replace(plan, verify=False), timed=True)
+    untimed = _pass(step, plan, timed=False)
+    record["work"]["checksum"] = untimed["work"]["checksum"]
+    record["seconds"]["verify"] = untimed["seconds"]["verify"]
+    return record | {"verified": "in a pass of its own"}
 
 
 def workers_of(level: str) -> int:
@@ -66,68 +66,61 @@ def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
     return random.Random(f"{settings['seed']} {access} {repeat}").sample(available, wanted)
 
 
+@dataclass(frozen=True)
 class _Plan:
     """The batches of each object, and what the manifest says that they must give."""
 
-    def __init__(
-        self,
-        by: str,
-        objects: list[str],
-        manifest: dict,
-        location: dict,
-        access: drivers.Access,
-        workers: int,
-        verify: bool,
-    ) -> None:
-        self.by, self.objects, self.access = by, objects, access
-        self._manifest, self._location, self._workers, self._verify = manifest, location, workers, verify
+    by: str
+    objects: list[str]
+    manifest: dict
+    location: dict
+    access: drivers.Access
+    workers: int
+    verify: bool
 
     def batches(self, object_id: str) -> list[reader.Batch]:
         """Cut an object into batches: a shot into groups of signals, a signal into groups of shots."""
-        pairs = self._pairs(object_id)
-        return [
-            reader.Batch(number, object_id, self._files(batch), self._units(batch), self.access, self._verify)
-            for number, batch in enumerate(dask_workers.batches_of(pairs, self._workers), start=1)
-        ]
+        batches = []
+        for batch in dask_workers.batches_of(self._pairs(object_id), self.workers):
+            files, shots = self._files(batch), {shot for shot, _ in batch}
+            batches.append(reader.Batch(len(batches) + 1, object_id, files, len(shots), self.access, self.verify))
+        return batches
 
     def expected(self) -> tuple[int, int, list[str]]:
         """Return the datasets, logical bytes and checksum lines of the manifest for all objects."""
         entries = [
             (object_id, *dataset)
             for object_id in self.objects
-            for pair in self._pairs(object_id)
-            for dataset in self._entry(pair)["datasets"]
+            for shot, signal in self._pairs(object_id)
+            for dataset in self.manifest["objects"][shot][signal]["datasets"]
         ]
         return len(entries), sum(entry[2] for entry in entries), [reader.line(*entry) for entry in entries]
 
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
-        signals = self._manifest["objects"]
+        signals = self.manifest["objects"]
         if self.by == "shots":
             return [(object_id, signal) for signal in signals[object_id]]
-        return [(shot, object_id) for shot in self._manifest["shots"] if object_id in signals[shot]]
-
-    def _entry(self, pair: tuple[str, str]) -> dict:
-        return self._manifest["objects"][pair[0]][pair[1]]
+        return [(shot, object_id) for shot in self.manifest["shots"] if object_id in signals[shot]]
 
     def _files(self, batch: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Group the datasets of a batch by file, each file opened once, in the order of the batch."""
         files: dict[str, list[str]] = {}
-        for pair in batch:
-            entry = self._entry(pair)
+        for shot, signal in batch:
+            entry = self.manifest["objects"][shot][signal]
             files.setdefault(entry["file"], []).extend(path for path, _, _ in entry["datasets"])
-        return tuple((drivers.address_of(self._location, name), tuple(paths)) for name, paths in files.items())
-
-    def _units(self, batch: list[tuple[str, str]]) -> int:
-        return len({shot for shot, _ in batch})
+        return tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
 
 
-def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
+def _pass(step: Step, plan: _Plan, *, timed: bool) -> dict:
     """Start the workers, read all objects once, and return seconds, samples, work and effective settings."""
-    with dask_workers.cluster(workers) as (cluster, cluster_start):
-        empty = [reader.Batch(number, "", (), 0, plan.access, False) for number in range(workers)]
+    with dask_workers.cluster(plan.workers) as (cluster, cluster_start):
+        empty = [reader.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
         # The first empty tasks import what the workers need, the second are the harness's own cost.
         cluster.map(reader.nothing, empty)
-        null = _null_cost(cluster, plan, empty)
+        start = time.perf_counter()
+        for _ in plan.objects:
+            cluster.map(reader.nothing, empty)
+        null = time.perf_counter() - start
         library = cluster.each(drivers.of(plan.access.driver).versions)
         cluster.each(reader.lines)
         cluster.each(dask_workers.forget_executed)
@@ -145,8 +138,8 @@ def _pass(step: Step, plan: _Plan, workers: int, *, timed: bool) -> dict:
     # The clock stops for checksums: those of the slowest task of each object are what the elapsed time has of them.
     stopped = sum(row["verify"] for row in slowest)
     total = elapsed - stopped
-    return _accounts(plan, rows, library, sum(executed), lines, workers) | {
-        "samples": [_sample(row, plan, rows, workers, total) for row in rows],
+    return _accounts(plan, rows, library, sum(executed), lines) | {
+        "samples": [_sample(row, plan, total) for row in rows],
         "seconds": {
             "cluster_start": cluster_start,
             "plan": planning,
@@ -176,25 +169,11 @@ def _read_all(cluster: dask_workers.Workers, plan: _Plan) -> tuple[list[dict], f
 
 def _slowest(rows: list[dict]) -> list[dict]:
     """Return the row of the slowest task of each object, which is what the next object waits for."""
-    slowest: dict[str, dict] = {}
-    for row in rows:
-        slowest_row = slowest.get(row["object_id"])
-        if slowest_row is None or row["seconds"] + row["verify"] > slowest_row["seconds"] + slowest_row["verify"]:
-            slowest[row["object_id"]] = row
-    return list(slowest.values())
+    by_object = groupby(rows, key=itemgetter("object_id"))
+    return [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
 
 
-def _null_cost(cluster: dask_workers.Workers, plan: _Plan, empty: list[reader.Batch]) -> float:
-    """Return the seconds of as many rounds of empty tasks as there are objects (METHOD 13)."""
-    start = time.perf_counter()
-    for _ in plan.objects:
-        cluster.map(reader.nothing, empty)
-    return time.perf_counter() - start
-
-
-def _accounts(
-    plan: _Plan, rows: list[dict], library: list[dict], executed: int, lines: list[str], workers: int
-) -> dict:
+def _accounts(plan: _Plan, rows: list[dict], library: list[dict], executed: int, lines: list[str]) -> dict:
     """Return what was done beside what was asked, and the settings that held (METHOD 9, 10, 12)."""
     datasets, logical, expected = plan.expected()
     facts = [fact for row in rows for fact in row["effective"]]
@@ -203,11 +182,10 @@ def _accounts(
         raise Problem(f"files were not opened alike: {', '.join(differing)} differ between opens")
     if any(one != library[0] for one in library):
         raise Problem("workers run different libraries")
-    tasks = sum(len(plan.batches(object_id)) for object_id in plan.objects)
-    busy = min(len(plan.batches(object_id)) for object_id in plan.objects)
+    batches = [len(plan.batches(object_id)) for object_id in plan.objects]
     return {
         "work": {
-            "tasks_asked": tasks,
+            "tasks_asked": sum(batches),
             "tasks_done": executed,
             "datasets_asked": datasets,
             "datasets": sum(row["datasets"] for row in rows),
@@ -220,11 +198,11 @@ def _accounts(
             **library[0],
             **facts[0],
             "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
-            "workers_asked": workers,
+            "workers_asked": plan.workers,
             "workers": len(library),
-            "idle_workers": workers - busy,
+            "idle_workers": plan.workers - min(batches),
             "usable_cores": host.usable_cores(),
-            "oversubscribed": workers > host.usable_cores(),
+            "oversubscribed": plan.workers > host.usable_cores(),
         },
     }
 
@@ -234,7 +212,7 @@ def _checksum(lines: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-def _sample(row: dict, plan: _Plan, rows: list[dict], workers: int, total: float) -> dict:
+def _sample(row: dict, plan: _Plan, total: float) -> dict:
     """Return a row of samples.csv: the published columns first, in their spelling."""
     return {
         "worker#": row["number"],
@@ -245,7 +223,7 @@ def _sample(row: dict, plan: _Plan, rows: list[dict], workers: int, total: float
         "num-dsets": row["datasets"],
         "mean-dset-time": row["seconds"] / row["datasets"],
         "pb-size": plan.access.page_buffer,
-        "num-workers": workers,
+        "num-workers": plan.workers,
         "obj-type": plan.by,
         "tot-num-obj": len(plan.objects),
         "total-runtime": total,

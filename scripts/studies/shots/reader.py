@@ -46,10 +46,8 @@ def read(batch: Batch) -> dict:
     set is kept in this process until `lines` fetches it, so that it does not travel in the timed window.
     """
     clock = time.perf_counter
-    opens: list[float] = []
-    first = rest = verify = 0.0
-    count = logical = 0
-    facts: list[dict] = []
+    opens, reads, facts = [], [], []
+    verify, logical = 0.0, 0
     driver = drivers.of(batch.access.driver)
     start = clock()
     for address, paths in batch.files:
@@ -62,11 +60,7 @@ def read(batch: Batch) -> dict:
                 began = clock()
                 values = file.read(path)
                 ended = clock()
-                count += 1
-                if count == 1:
-                    first = ended - began
-                else:
-                    rest += ended - began
+                reads.append(ended - began)
                 logical += values.nbytes
                 if batch.verify:
                     _keep(batch.object_id, path, values)
@@ -78,10 +72,10 @@ def read(batch: Batch) -> dict:
         "object_id": batch.object_id,
         "seconds": seconds,
         "units": batch.units,
-        "datasets": count,
+        "datasets": len(reads),
         "opens": opens,
-        "first": first,
-        "rest": rest,
+        "first": reads[0],
+        "rest": sum(reads[1:]),
         "verify": verify,
         "bytes": logical,
         "effective": facts,

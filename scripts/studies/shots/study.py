@@ -7,7 +7,7 @@ from scripts.frame.study import Study, lost_pages, mappings, uncounted, undone
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
-from scripts.studies.shots import drivers, page_buffer
+from scripts.studies.shots import drivers
 
 
 class Shots(Study):
@@ -71,24 +71,18 @@ class Shots(Study):
             manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
         effective, reasons = record["effective"], []
-        library = settings.get("library")
-        if library and effective.get("hdf5") != library["hdf5"]:
-            reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library['hdf5']}")
-        if driver := settings["cell"].get("driver"):
-            if effective.get("driver") != driver:
-                reasons.append(f"files were opened with driver {effective.get('driver')}, not {driver}")
-            if drivers.of(driver).optional and not effective.get(driver):
-                reasons.append(f"the library has no {driver.upper()}")
+        library, driver = settings["library"]["hdf5"], settings["cell"]["driver"]
+        if effective.get("hdf5") != library:
+            reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library}")
+        if effective["driver"] != driver:
+            reasons.append(f"files were opened with driver {effective['driver']}, not {driver}")
+        if drivers.of(driver).optional and not effective.get(driver):
+            reasons.append(f"the library has no {driver.upper()}")
         reasons += uncounted(record, settings)
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
-        for key in ("paged", "page_size"):
-            if (
-                key in effective
-                and key in layout
-                and effective[key] != layout[key]
-                and (key == "paged" or layout["paged"])
-            ):
+        for key in ("paged", "page_size") if layout["paged"] else ("paged",):
+            if effective.get(key, layout[key]) != layout[key]:
                 reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
         return reasons
 
@@ -96,7 +90,7 @@ class Shots(Study):
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
         return [
             *undone(record["work"]),
-            *_cache(record["cache"]),
+            *([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])),
             *_settings(record["effective"], settings["cell"]["page_buffer"]),
         ]
 
@@ -134,21 +128,12 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
     ]
 
 
-def _cache(pages: dict) -> list[str]:
-    wanted, state = pages["asked"], pages["state"]
-    if wanted == "any" or state == "unverified":
-        return []
-    if state != wanted:
-        return [
-            f"the page cache was {state} ({cache.in_percent(pages['resident_before'])} resident), {wanted} was asked"
-        ]
-    return lost_pages(pages)
-
-
 def _settings(effective: dict, level: str) -> list[str]:
     reasons = []
-    requested = page_buffer.in_bytes(level)
-    if reason := page_buffer.ignored(requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)):
+    requested = drivers.page_buffer_bytes(level)
+    if reason := drivers.page_buffer_ignored(
+        requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)
+    ):
         reasons.append(reason)
     if "rdcc_nbytes" in effective and (requested := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
         reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {requested}")

@@ -9,10 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from scripts.lib import sizes
+
 if TYPE_CHECKING:
     import numpy as np
 
     from scripts.stores.store import Store
+
+
+# As a page buffer: the library's default, which is not the same as 0.
+UNSET = -1
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Access:
 
     Attributes:
         driver: name of the driver.
-        page_buffer: bytes asked for; page_buffer.UNSET leaves the library's default, which is not the same as 0.
+        page_buffer: bytes asked for, or UNSET.
         rdcc_nbytes: chunk cache of each dataset, bytes.
         store: the store's entry in the configuration; credentials are in the environment.
     """
@@ -88,3 +94,29 @@ def of(name: str) -> Driver:
 def address_of(location: dict, name: str) -> str:
     """Return the path or URL of the file `name` at a location: {"folder"} or {"url"}."""
     return f"{location['url']}/{name}" if "url" in location else str(Path(location["folder"]) / name)
+
+
+def page_buffer_bytes(level: str) -> int:
+    """Return the bytes of a page buffer's level: "unset" (UNSET), "0", or a size such as "64MiB".
+
+    Raises:
+        Problem: it is none of these.
+    """
+    return UNSET if level == "unset" else sizes.in_bytes(level)
+
+
+def page_buffer_ignored(requested: int, effective: int, page_size: int) -> str:
+    """Say how the library departed from the page buffer that was asked for, "" where it did not (FACTS of HDF5).
+
+    A buffer is rounded down to whole pages, which keeps the label true; one below a page is raised to a page, and
+    one on a file that is not paged is dropped: both silently, and both make the label false.
+    """
+    if requested in (UNSET, effective):
+        return ""
+    if effective == 0:
+        return f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+    if effective > requested:
+        return f"the library raised the page buffer of {requested} bytes to {effective} (one page)"
+    if effective == requested // page_size * page_size:
+        return ""
+    return f"the library made a page buffer of {effective} bytes out of {requested}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from scripts.lib.processes import started
-from scripts.stores.access_log import AccessLog
+from scripts.stores.counting import AccessLog
 from scripts.stores.servers import Served
 
 
