@@ -11,7 +11,7 @@ import pytest
 
 from scripts.benchmarks import fio_results
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio, import_fio, tarballs
+from scripts.studies.volumes import fio, fio_options, import_fio, tarballs
 from tests import fio_files
 from tests.conftest import ROOT, program
 from tests.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball
@@ -328,7 +328,7 @@ def test_synthetic_batteries_are_as_drawn_and_collapse_where_they_should(tmp_pat
     battery = fio.read_battery(folder)
     rows = battery["samples"]
     assert battery["faults"] == []
-    assert fio.job_name(battery["job_options"], JOB_FILES) == "etcd-published"
+    assert fio_options.job_name(battery["job_options"], JOB_FILES) == "etcd-published"
     for row, times in zip(rows, [1.0] * 8 + [5.5] * 4, strict=True):
         assert row["sync_lat_mean_ms"] == pytest.approx(1.0 * times, rel=0.02)
         assert row["sync_lat_p99_ms"] == pytest.approx(2.5 * times, rel=0.03)
