@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scripts.benchmarks import fio_results
-from scripts.studies.volumes import fio, fio_jobs, fio_options, fio_samples
+from scripts.studies.volumes import fio, fio_options, fio_samples
 from tests import fio_files
 from tests.conftest import ROOT
 from tests.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours
@@ -193,7 +193,7 @@ def test_the_name_of_the_job_file_is_found_in_what_fio_printed(run_fio, tmp_path
 def test_each_job_file_has_a_name_of_its_own():
     flags = ("time_based", "group_reporting", "thread")
     printed = [
-        {key: value for key, value in fio_jobs.options(text).items() if key not in flags}
+        {key: value for key, value in fio_options.of_job_file(text).items() if key not in flags}
         | {"filename": "/x", "name": "y"}
         for text in JOB_FILES.values()
     ]

@@ -28,18 +28,13 @@ _GIB_PER_TIB = 1024
 class Volume(NamedTuple):
     """What a volume promises; NaN where its type or size is not known, `credits` NaN where it has none to spend."""
 
-    type: str
+    volume_type: str
     size_gib: float
     baseline_iops: float
     burst_iops: float
     credits: float
     ceiling_mib_s: float
     note: str
-
-    @property
-    def ceiling_iops(self) -> float:
-        """The most I/Os a second that it ever does."""
-        return self.burst_iops
 
 
 class Amplification(NamedTuple):
@@ -52,11 +47,11 @@ class Amplification(NamedTuple):
 class Spent(NamedTuple):
     """A modelled job: credits before and after it, how long it takes, I/Os of the device a second, and allowed ones."""
 
-    start: float
-    end: float
-    seconds: float
-    iops: float
-    allowed: float
+    credits_start: float
+    credits_end: float
+    modelled_s: float
+    modelled_iops: float
+    allowed_iops: float
 
 
 class History(NamedTuple):
@@ -181,13 +176,13 @@ def model(
     spending = []
     for ios, wanted, pause in zip(demand, seconds, jobs["pause_s"].to_numpy(float), strict=True):
         spending.append(_spend(left, ios, wanted, volume))
-        left = min(spending[-1].end + volume.baseline_iops * pause, volume.credits)
+        left = min(spending[-1].credits_end + volume.baseline_iops * pause, volume.credits)
     return spending
 
 
 def _history(series: Series, battery: Battery, segments: list[Segment], before: History | None) -> History | None:
     volume = describe(series.volume)
-    places = np.flatnonzero(series.jobs["repeat"] == battery.repeat) if battery.ok and volume.type else []
+    places = np.flatnonzero(series.jobs["repeat"] == battery.repeat) if battery.ok and volume.volume_type else []
     if not len(places):
         return None
     jobs = series.jobs.iloc[places]
@@ -202,14 +197,14 @@ def _history(series: Series, battery: Battery, segments: list[Segment], before: 
     complete = np.isfinite(jobs[["writes", "reads", "seconds"]].to_numpy(float)).all()
     complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
     spent = model(jobs, volume, each.value, observed, start) if complete else []
-    predicted = next((place for place, job in enumerate(spent) if job.end <= 0), None)
+    predicted = next((place for place, job in enumerate(spent) if job.credits_end <= 0), None)
     return History(series, jobs, volume, each, tuple(spent), start is not None, started, predicted, observed)
 
 
 def _left(before: History, seconds: float) -> float:
     """The credits so many seconds after a battery began, when it is over."""
     busy = float(before.jobs["start_s"].iloc[-1] + before.jobs["seconds"].iloc[-1])
-    return before.spent[-1].end + before.volume.baseline_iops * max(seconds - busy, 0)
+    return before.spent[-1].credits_end + before.volume.baseline_iops * max(seconds - busy, 0)
 
 
 def _moment(text: str) -> datetime | None:

@@ -15,7 +15,7 @@ from types import FrameType
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.volumes import fio, fio_jobs, fio_options, instance_volume
+from scripts.studies.volumes import fio, fio_options, instance_volume
 
 _BATTERY = "scripts/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
@@ -164,7 +164,7 @@ def _run(command: list[str]) -> None:
 def _faults(results: dict, settings: dict) -> list[str]:
     """Return what is not as asked beside what the reader of results has found (METHOD 10)."""
     faults = [f"{one['file']} {one['reason']}" for one in results["left_out"]]
-    options = fio_jobs.options(settings["job"]["text"])
+    options = fio_options.of_job_file(settings["job"]["text"])
     if results["samples"] and not fio_options.same(options, results["job_options"]):
         faults.append("fio's output has other options than the job file")
     if settings["background"] and not results["background"]:

@@ -13,7 +13,7 @@ from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import host
 from scripts.lib.program import Problem, tool
 from scripts.stores import store as stores
-from scripts.studies.volumes import fio_jobs
+from scripts.studies.volumes import fio_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,9 +127,11 @@ class Volumes(Study):
 
     def estimate(self, settings: dict) -> dict:
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
-        options = fio_jobs.options(settings["job"]["text"])
-        size, block = fio_jobs.total_bytes(options), fio_jobs.block_bytes(options)
-        each = fio_jobs.runtime_s(options) or (size / block * _SYNC_S if fio_jobs.syncs(options) else size / 2**27)
+        options = fio_options.of_job_file(settings["job"]["text"])
+        size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
+        each = fio_options.runtime_s(options) or (
+            size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        )
         jobs = max(settings["jobs"], settings["at_least_s"] / (each + settings["pause_s"]))
         return {"requests": 0, "bytes": jobs * size, "seconds": jobs * (each + settings["pause_s"])}
 
@@ -137,7 +139,7 @@ class Volumes(Study):
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
         background = settings["background"]
         texts = [settings["job"]["text"], *([background["job"]["text"]] if background else [])]
-        return sum(fio_jobs.total_bytes(fio_jobs.options(text)) for text in texts)
+        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why nothing was measured: no job was finished."""
