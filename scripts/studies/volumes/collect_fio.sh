@@ -32,27 +32,21 @@ refuse() {
     exit 2
 }
 
-# Prints a word in quotes, for a shell to read.
-quoted() {
-    printf "'"
-    printf '%s' "$1" | sed "s/'/'\\\\''/g"
-    printf "'"
-}
-
-# Adds an option to those that the battery is called with.
+# Adds words to those that the battery is called with, in quotes, for a shell to read.
 pass() {
     for word in "$@"; do
-        words="$words $(quoted "$word")"
+        words="$words '$(printf '%s' "$word" | sed "s/'/'\\\\''/g")'"
     done
 }
 
-# Adds the text and the name of a job file, since the file is not over there: $1 is job or background.
+# Adds the text and the name of a job file, since the file is not over there: $1 is --job or --background.
 pass_job() {
     [ -f "$2" ] || refuse "there is no job file $2"
     base=${2##*/}
-    pass "--$1-text" "$(cat "$2")" "--$1-name" "${base%.fio}"
+    pass "$1-text" "$(cat "$2")" "$1-name" "${base%.fio}"
 }
 
+# Reads the options that matter here; the others are the battery's, which knows them.
 read_options() {
     while [ $# -gt 0 ]; do
         case $1 in
@@ -63,16 +57,14 @@ read_options() {
         [ $# -gt 1 ] && [ "$2" != -- ] || refuse "$1 is no option, or has no value; --help lists the options"
         case $1 in
         --job) job=$2 ;;
-        --background) pass_job background "$2" ;;
+        --background) pass_job "$1" "$2" ;;
         --out) out=$2 ;;
         --battery) battery=$2 && pass "$1" "$2" ;;
         --cluster) cluster=$2 && pass "$1" "$2" ;;
-        --directory | --device | --jobs | --at-least | --pause | --background-directory | --time-limit | --reserve) pass "$1" "$2" ;;
-        *) refuse "$1 is no option; --help lists the options" ;;
+        *) pass "$1" "$2" ;;
         esac
         shift 2
     done
-    refuse "how is the other machine reached? Add for example: -- ssh root@host"
 }
 
 # Asks the machine for its name, so that a command that leads nowhere, or results that are here already, are seen now.
@@ -103,11 +95,10 @@ hang_up() {
 
 battery='' cluster='' out=. job=$(dirname "$0")/../../../config/fio/etcd-published.fio words=''
 read_options "$@"
-while [ "$1" != -- ]; do shift; done
-shift
-[ $# -gt 0 ] || refuse "how is the other machine reached? Add for example: -- ssh root@host"
+while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+[ $# -gt 1 ] && shift || refuse "how is the other machine reached? Add for example: -- ssh root@host"
 [ -n "$battery" ] && [ -n "$cluster" ] || refuse "what is it called? Add for example: --battery b2 --cluster t1"
-pass_job job "$job"
+pass_job --job "$job"
 [ -d "$out" ] && [ -w "$out" ] || refuse "$out is no folder that can be written to"
 ask_name "$@"
 temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "no folder can be made in $out"

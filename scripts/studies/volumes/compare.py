@@ -41,7 +41,7 @@ def comparisons(
     equivalence_percent: float = 5,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Return a row a comparison, phase and metric, in the order of `compare`, then of the series.
+    """Return a row a comparison, phase and metric, in the order of `compare` (factor, baseline), then of the series.
 
     The arms of a comparison are the jobs at the baseline's and at another level of a factor, at the same levels of the
     others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
@@ -52,13 +52,6 @@ def comparisons(
     Verdicts: `same` if the interval lies inside ±`equivalence_percent` (taken as 1 / 1.05 … 1.05), else `higher` or
     `lower` if it excludes 0, else `no evidence`; `too few jobs` below 6 in an arm, and `too few batteries` where an arm
     has one alone: its jobs are no repeats of it (METHOD 18). Phases stand only where each has 6 jobs in both arms.
-
-    Args:
-        series: all of a run.
-        segments: of each series' jobs, by its levels.
-        compare: mappings of `factor` and `baseline`, its level.
-        equivalence_percent: differences inside are `same`.
-        seed: of the bootstrap.
 
     Raises:
         Problem: `compare` names something that is no factor.

@@ -8,17 +8,14 @@ forced write of a file is more than one (data, journal, metadata), `ios_per_writ
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
-from scripts.lib.program import Problem
+from scripts.studies.volumes import study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Battery, Series
-from scripts.studies.volumes.study import VOLUME_TYPES
 
 # Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
 COLLAPSE = 1.5
@@ -74,31 +71,26 @@ class History(NamedTuple):
 
 
 def describe(volume: dict) -> Volume:
-    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises.
-
-    Raises:
-        Problem: the type is not in config/facts/volume_types.yaml, or a figure is no number.
-    """
-    if not volume.get("type"):
-        return Volume("", *[math.nan] * 5, "")
-    documented = _types()
-    if volume["type"] not in documented["types"]:
-        raise Problem(f"volume: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(documented['types'])}")
-    facts = documented["types"][volume["type"]]
-    try:
-        size, iops, throughput = (_float(volume.get(key)) for key in ("size_gib", "iops", "throughput_mib_s"))
-    except (TypeError, ValueError) as error:
-        raise Problem(f"volume: {volume} holds something that is no number ({error})") from error
+    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises, as config/facts documents it."""
+    name = volume.get("type") or ""
+    size, iops, throughput = (
+        math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
+    )
+    documented = study.documented(study.VOLUME_TYPES)
+    if name not in documented["types"]:
+        note = f"{name} is not in {study.VOLUME_TYPES}" if name else ""
+        return Volume(name, size, *[math.nan] * 4, note)
+    facts = documented["types"][name]
     baseline, burst = _iops(facts["iops"], size, iops)
     bucket = math.nan if baseline >= burst else facts["iops"].get("credits", math.nan)
     least, most = facts["size_gib"]
     notes = []
     if not (math.isnan(size) or least <= size <= most):
-        notes.append(f"{volume['type']} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
+        notes.append(f"{name} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
     if "burst_per_tib" in facts["throughput_mib_s"]:
-        notes.append(f"the throughput of {volume['type']} bursts on credits, which are not modelled")
-    ceiling = throughput if throughput == throughput else _throughput(facts["throughput_mib_s"], size, baseline)
-    return Volume(volume["type"], size, baseline, burst, bucket, ceiling, "; ".join(notes))
+        notes.append(f"the throughput of {name} bursts on credits, which are not modelled")
+    ceiling = _throughput(facts["throughput_mib_s"], size, baseline) if math.isnan(throughput) else throughput
+    return Volume(name, size, baseline, burst, bucket, ceiling, "; ".join(notes))
 
 
 def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> list[History]:
@@ -106,23 +98,17 @@ def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]])
 
     Credits carry over from one battery of a volume (store and host) to the next. The first is taken to begin with a
     full bucket, and so is one whose start is not known, or before which a battery failed.
-
-    Args:
-        series: all of a run.
-        segments: of each series' jobs, by its levels.
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     last: dict[tuple, History] = {}
-    by_battery: dict[tuple, History] = {}
-    for one, battery in sorted(batteries, key=lambda each: each[1].started_utc):
-        place = one.levels[0], one.levels[3]
-        history = _history(one, battery, segments[one.levels], last.pop(place, None))
-        if history:
-            by_battery[one.levels, battery.repeat] = history
+    found: list[tuple[int, History]] = []
+    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: each[1][1].started_utc):
+        volume = one.levels[0], one.levels[3]
+        history = _history(one, battery, segments[one.levels], last.pop(volume, None))
+        found += [(place, history)] if history else []
         if history and history.spent:
-            last[place] = history
-    keys = [(one.levels, battery.repeat) for one, battery in batteries]
-    return [by_battery[key] for key in keys if key in by_battery]
+            last[volume] = history
+    return [history for _, history in sorted(found, key=lambda each: each[0])]
 
 
 def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
@@ -157,16 +143,11 @@ def model(
 ) -> list[Spent]:
     """Return a battery's jobs as the credits allow them.
 
-    A job asks for its writes × `each`, and its reads, in the time that it took; from the job on at which the series
-    collapsed (place `collapsed`), in the median time of those before, which is what a volume with credits would have
-    taken. So the jobs after a collapse, which the missing credits made slow, do not tell the model when it was.
-
-    Args:
-        jobs: of one battery, see `series.Series.jobs`.
-        volume: with credits.
-        each: device I/Os per write.
-        collapsed: see above.
-        start: credits at the beginning; a full bucket where that is not known.
+    A job asks for its writes × `each` (device I/Os per write), and its reads, in the time that it took; from the job on
+    at which the series collapsed (place `collapsed`), in the median time of those before, which is what a volume with
+    credits would have taken. So the jobs after a collapse, which the missing credits made slow, do not tell the model
+    when it was.
+    `start` is the credits at the beginning; a full bucket where that is not known.
     """
     demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
     seconds = jobs["seconds"].to_numpy(float).copy()
@@ -234,7 +215,7 @@ def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
     if "per_gib" in facts:
         baseline = float(np.clip(facts["per_gib"] * size, facts["least"], facts["most"]))
         return baseline, max(baseline, facts["burst"])
-    baseline = provisioned if provisioned == provisioned else float(facts.get("included", math.nan))
+    baseline = float(facts.get("included", math.nan)) if math.isnan(provisioned) else provisioned
     return baseline, baseline
 
 
@@ -248,12 +229,3 @@ def _throughput(facts: dict, size: float, iops: float) -> float:
         return math.nan if math.isnan(size) else min(facts["burst_per_tib"] * size / _GIB_PER_TIB, facts["most"])
     plain = min(facts["per_iops"] * iops, facts["most"])
     return max(plain, min(facts.get("per_iops_beyond", 0) * iops, facts.get("most_beyond", 0)))
-
-
-@cache
-def _types() -> dict:
-    return yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))
-
-
-def _float(value: object) -> float:
-    return math.nan if value is None else float(value)

@@ -7,7 +7,6 @@ is missing is None, what cannot be read is named in `left_out`, and the rest is 
 
 import hashlib
 import json
-import os
 import re
 from array import array
 from collections.abc import Iterator
@@ -33,18 +32,13 @@ def read_battery(folder: Path) -> dict:
     Returns:
         {"battery", "cluster", "host", "fio", "started_utc", "ended_utc", "pause_s", "job_options", "facts", "samples"
         (rows of `fio_samples.COLUMNS`, in time order), "histograms" ({id: {operation: [(ns, count), …]}}), "left_out"
-        ([{"file", "reason"}]), "background", "faults"}. Jobs whose options differ are a fault.
-
-    Raises:
-        Problem: there is no such folder.
+        ([{"file", "reason"}]), "background", "faults"}; of jobs whose options differ, those like the first.
     """
-    if not folder.is_dir():
-        raise Problem(f"{folder} is not a folder")
     tree = Tree(folder.resolve().name)
     for path in sorted(folder.iterdir()):
-        if path.is_file():
+        if wanted(path.name) and path.is_file():
             tree.add_file(path.name, path)
-    battery = tree.together()
+    battery = next(tree.batteries())
     return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
 
 
@@ -61,16 +55,6 @@ def operation_of(row: dict) -> str:
     if row["sync_N"] or row["sync_lat_mean_ms"] is not None:
         return "sync"
     return "read" if (row["read_ios"] or 0) > (row["write_ios"] or 0) else "write"
-
-
-def walk(folder: Path) -> list[Path]:
-    """Return the files below a folder in order; hidden ones, links to folders and what is no file are passed over."""
-    kept = []
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        paths = (Path(root, name) for name in sorted(files) if not name.startswith("."))
-        kept += [path for path in paths if path.is_file()]
-    return kept
 
 
 def wanted(name: str) -> bool:
@@ -93,22 +77,18 @@ class Tree:
 
     Attributes:
         left_out: [{"file", "reason"}] of what could not be read so far.
-        files: how many files have been looked at.
     """
 
     def __init__(self, name: str, place: str = "") -> None:
         """Begin a tree whose outermost folder has this name; `place` stands before the names of files left out."""
         self._name, self._place = name, place
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, _Folder] = {"": _Folder()}
         self._log: dict[str, list[tuple[str, fio_facts.LogLine]]] = {}
         self._marks: dict[tuple[str, str], str] = {}
         self.left_out: list[dict[str, str]] = []
-        self.files = 0
 
     def add_file(self, name: str, path: Path) -> None:
-        """Read a file that lies on disk, if it is `wanted`; `name` is its path within the tree."""
-        if not wanted(name):
-            return
+        """Read a file that lies on disk and is `wanted`; `name` is its path within the tree."""
         try:
             if path.stat().st_size > FILE_BYTES:
                 self.leave_out(name, f"has more than {FILE_BYTES // 2**20} MiB")
@@ -119,7 +99,6 @@ class Tree:
 
     def add(self, name: str, data: bytes) -> None:
         """Read the content of a file that is `wanted`; `name` is its path within the tree."""
-        self.files += 1
         path = PurePosixPath(name)
         parent = path.parent.as_posix().removeprefix(".")
         folder = self._folders.setdefault(parent, _Folder())
@@ -155,26 +134,18 @@ class Tree:
         """Name a file that is not read."""
         self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
 
-    def batteries(self) -> Iterator[tuple[str, frozenset[str], dict]]:
-        """Yield (folder within the tree, marks of the jobs' content, what `read_battery` says) of each battery.
+    def batteries(self) -> Iterator[dict]:
+        """Yield the batteries of each folder, as `read_battery` does; jobs whose options differ are batteries apart.
 
-        Jobs of a folder whose options differ are batteries apart; histograms are those of `fio_output.Result`.
+        Histograms are those of `fio_output.Result`. Each has "folder", its path within the tree, and "marks" of its
+        jobs' content; a folder without jobs gives one without samples.
         """
         for path, folder in self._folders.items():
-            if folder.battery and not folder.jobs:
-                status = folder.battery.get("status", "no status")
-                self.leave_out(str(PurePosixPath(path, "battery.txt")), f"tells of a battery without results: {status}")
-            for jobs in _by_options(folder.jobs):
-                yield path, frozenset(job.mark for job in jobs), self._battery(path, folder, jobs)
-
-    def together(self) -> dict:
-        """Return what lies in the outermost folder as one battery, whatever its jobs' options."""
-        folder = self._folders.setdefault("", _Folder())
-        battery = self._battery("", folder, folder.jobs)
-        if len(_by_options(folder.jobs)) > 1:
-            signatures = sorted({fio_options.signature(job.result.options) for job in folder.jobs})
-            battery["faults"].append(f"the jobs' options differ ({', '.join(signatures)})")
-        return battery
+            series: dict[tuple, list[Job]] = {}
+            for job in folder.jobs:
+                series.setdefault(tuple(fio_options.canonical(job.result.options).items()), []).append(job)
+            for jobs in series.values() or [[]]:
+                yield self._battery(path, folder, jobs) | {"folder": path, "marks": [job.mark for job in jobs]}
 
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
@@ -229,13 +200,6 @@ class Tree:
             before = [line for line in lines if line.began_s is not None and line.began_s <= ended + _CLOCKS_S]
             lines = sorted(before, key=lambda line: line.began_s)[-1:]
         return lines[0] if len(lines) == 1 else None
-
-
-def _by_options(jobs: list[Job]) -> list[list[Job]]:
-    series: dict[tuple, list[Job]] = {}
-    for job in jobs:
-        series.setdefault(tuple(fio_options.canonical(job.result.options).items()), []).append(job)
-    return list(series.values())
 
 
 def _background(folder: _Folder) -> dict | None:

@@ -42,7 +42,7 @@ refuse() {
 }
 
 main() {
-    battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch='' reserve=256
+    battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch_input='' reserve=256
     jobs=50 at_least=0 pause=10 job_text='' job_name='' background_text='' background_name='' background_directory=''
     read_options "$@"
     check_options
@@ -74,41 +74,28 @@ read_options() {
     while [ $# -gt 0 ]; do
         case $1 in
         --help) usage && exit ;;
-        --erase) erase=yes && shift && continue ;;
-        --tar) tar=yes && shift && continue ;;
-        --watch-input) watch=yes && shift && continue ;;
+        --erase | --tar | --watch-input) set_option "$1" yes && shift && continue ;;
         esac
         [ $# -gt 1 ] || refuse "$1 is no option, or has no value; --help lists the options"
         case $1 in
-        --battery) battery=$2 ;;
-        --cluster) cluster=$2 ;;
-        --directory) directory=$2 ;;
-        --device) device=$2 ;;
-        --job) read_job "$2" && job_text=$text job_name=$name ;;
-        --job-text) job_text=$2 ;;
-        --job-name) job_name=$2 ;;
-        --jobs) jobs=$2 ;;
-        --at-least) at_least=$2 ;;
-        --pause) pause=$2 ;;
-        --background) read_job "$2" && background_text=$text background_name=$name ;;
-        --background-text) background_text=$2 ;;
-        --background-name) background_name=$2 ;;
-        --background-directory) background_directory=$2 ;;
-        --out) out=$2 ;;
-        --time-limit) time_limit=$2 ;;
-        --reserve) reserve=$2 ;;
+        --job | --background) read_job "$1" "$2" ;;
+        --battery | --cluster | --directory | --device | --jobs | --at-least | --pause | --out | --time-limit | --reserve | \
+            --job-text | --job-name | --background-text | --background-name | --background-directory) set_option "$1" "$2" ;;
         *) refuse "$1 is no option; --help lists the options" ;;
         esac
         shift 2
     done
 }
 
-# Sets text and name to those of a job file.
+# Sets the variable of an option, such as job_text of --job-text.
+set_option() { eval "$(printf '%s' "${1#--}" | tr - _)=\$2"; }
+
+# Sets text and name of a job, or of the background, to those of a file.
 read_job() {
-    [ -f "$1" ] || refuse "there is no job file $1"
-    text=$(cat "$1") || refuse "the job file $1 cannot be read"
-    name=${1##*/}
-    name=${name%.fio}
+    [ -f "$2" ] || refuse "there is no job file $2"
+    text=$(cat "$2") || refuse "the job file $2 cannot be read"
+    name=${2##*/}
+    set_option "$1-text" "$text" && set_option "$1-name" "${name%.fio}"
 }
 
 check_options() {
@@ -167,27 +154,25 @@ check_tools() {
 }
 
 check_jobs() {
-    printf '%s\n' "$job_text" >"$temp/job.fio" || refuse "$temp cannot be written to"
-    check_job "$temp/job.fio" "$job_name"
+    check_job "$temp/job.fio" "$job_name" "$job_text"
     needed=$bytes
     kind=$(option "$temp/job.fio" rw readwrite)
     kind=${kind%%:*}
     kind=${kind:-read}
-    [ -n "$background_text" ] || return 0
-    printf '%s\n' "$background_text" >"$temp/background.fio" || refuse "$temp cannot be written to"
-    check_job "$temp/background.fio" "$background_name"
+    [ -z "$background_text" ] || check_job "$temp/background.fio" "$background_name" "$background_text"
     needed_beside=$bytes
 }
 
-# Refuses a job file that has other jobs, would write elsewhere, or is none; sets bytes to the size of its files.
+# Writes a job file $1 of the name $2 and the text $3; sets bytes to the size of its files.
+# Refuses one that has other jobs, would write elsewhere, or is none.
 check_job() {
+    printf '%s\n' "$3" >"$1" || refuse "$temp cannot be written to"
     sections=$(sed -n 's/^[[:space:]]*\[\([^]]*\)\].*/\1/p' "$1" | grep -vx global)
     [ "$sections" = fio_io ] ||
         refuse "$2.fio: a job file here has one job, [fio_io]; this one has: $(printf '%s' "${sections:-none}" | tr '\n' ' ')"
     for key in directory filename filename_format opendir include; do
-        if grep -q "^[[:space:]]*${key}[[:space:]=]" "$1"; then
+        ! grep -q "^[[:space:]]*${key}[[:space:]=]" "$1" ||
             refuse "$2.fio says $key; the battery says where the files lie: drop the line"
-        fi
     done
     words=$(fio --parse-only "$1" 2>&1) || refuse "$2.fio: fio says: $(printf '%s\n' "$words" | last_words)"
     bytes=$(bytes_of "$(option "$1" size filesize)") || refuse "$2.fio: how large are its files? Write size=200m or the like"
@@ -209,13 +194,14 @@ bytes_of() {
     digits=${1%%[!0-9]*}
     [ -n "$digits" ] || return 1
     case ${1#"$digits"} in
-    '') printf '%s\n' "$digits" ;;
-    [kK]*) printf '%s\n' "$((digits * 1024))" ;;
-    [mM]*) printf '%s\n' "$((digits * 1048576))" ;;
-    [gG]*) printf '%s\n' "$((digits * 1073741824))" ;;
-    [tT]*) printf '%s\n' "$((digits * 1099511627776))" ;;
+    '') power=0 ;;
+    [kK]*) power=10 ;;
+    [mM]*) power=20 ;;
+    [gG]*) power=30 ;;
+    [tT]*) power=40 ;;
     *) return 1 ;;
     esac
+    printf '%s\n' "$((digits << power))"
 }
 
 # Prints the last line of what comes in that says something; fio's line about the end of a process says little.
@@ -455,7 +441,7 @@ watch_over() {
         } >/dev/null 2>&1 &
         alarm=$!
     fi
-    if [ -n "$watch" ]; then
+    if [ -n "$watch_input" ]; then
         {
             while read -r _; do :; done
             kill -s TERM $$

@@ -121,9 +121,7 @@ def signature(options: Mapping[str, str]) -> str:
 def job_name(options: Mapping[str, str], job_files: Mapping[str, str]) -> str:
     """Return the name of the job file that has the same options, else their signature.
 
-    Args:
-        options: a job's options, as fio's output lists them.
-        job_files: their text by name (config/fio); a file that is not a job file of one job is skipped.
+    `job_files` are texts by name (config/fio); one that is not a job file of one job is skipped.
     """
     for name, text in sorted(job_files.items()):
         try:

@@ -27,31 +27,18 @@ _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
 
 @dataclass(frozen=True)
 class Result:
-    """What one job did, all its processes together.
-
-    Attributes:
-        name: the job's name.
-        version: fio's version.
-        options: the job's options, with the global ones.
-        columns: those of a sample that fio's output has: latencies in ms, counts, rates, run time, processor time.
-        histograms: operation -> ns, count, ns, count … in the order of ns, of those that have bins.
-        began_s: when it began, seconds since 1970 (UTC), as far as it can be told.
-        exact_start: whether fio itself says when it began.
-        ended_s: when it ended.
-        errors: how many operations failed where it went on.
-        disks: fio's figures of the devices, by name; none where jobs in turn share them.
-    """
+    """What one job did, all its processes together. Times are seconds since 1970 (UTC), as far as they can be told."""
 
     name: str
-    version: str
-    options: dict[str, str]
-    columns: dict[str, float | None]
-    histograms: dict[str, array]
+    version: str  # of fio
+    options: dict[str, str]  # with the global ones
+    columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time, processor time
+    histograms: dict[str, array]  # operation -> ns, count, ns, count … in the order of ns
     began_s: float | None
-    exact_start: bool
+    exact_start: bool  # whether fio itself says when it began
     ended_s: float | None
-    errors: int
-    disks: dict[str, dict[str, float | None]]
+    errors: int  # operations that failed where it went on
+    disks: dict[str, dict[str, float | None]]  # figures of the devices, by name; none where jobs in turn share them
 
 
 def results(text: str) -> list[Result]:

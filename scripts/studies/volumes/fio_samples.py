@@ -31,27 +31,16 @@ COLUMNS = (
 
 @dataclass
 class Job:
-    """One job, and what was written down beside it.
-
-    Attributes:
-        result: what fio says.
-        file: the file that says it.
-        mark: a mark of the content.
-        alone: whether there is no other job in the file.
-        id: the job's id; "" until it has one.
-        facts: facts_<id>.txt of the runner.
-        line: the log line written before the job.
-        began_s: when it began, seconds since 1970 (UTC).
-    """
+    """One job, and what was written down beside it."""
 
     result: Result
     file: str
-    mark: str
-    alone: bool
-    id: str = ""
-    facts: dict[str, str] = field(default_factory=dict)
-    line: fio_facts.LogLine | None = None
-    began_s: float | None = None
+    mark: str  # of the content
+    alone: bool  # whether there is no other job in the file
+    id: str = ""  # until it has one
+    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
+    line: fio_facts.LogLine | None = None  # the log line written before the job
+    began_s: float | None = None  # seconds since 1970 (UTC)
 
     def clocks(self) -> tuple[float | None, ...]:
         """Return when it began by each of those who may say so, the best first.
@@ -115,12 +104,8 @@ def name_jobs(jobs: list[Job]) -> list[str]:
 def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:
     """Return a job as a row of `COLUMNS`; what is not known is None.
 
-    Args:
-        job: the job.
-        number: its place in time order, from 1.
-        origin_s: when the first job began.
-        title: the battery's {"battery", "cluster", "host"}.
-        battery: battery.txt, as far as it is there.
+    `number` is its place in time order, from 1; `origin_s` when the first job began; `title` the battery's {"battery",
+    "cluster", "host"}; `battery` what battery.txt says.
     """
     facts = job.facts
     load = fio_facts.loads(facts.get("load_before", ""))

@@ -33,15 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         "from is a tarball, a folder, a JSON file or a pattern, the rest may be left out",
     )
     parser.add_argument("--run", required=True, help="name of the run, for the records")
-    parser.add_argument(
-        "--jobs-folder",
-        type=Path,
-        default=Path(study.JOB_FILE).parent,
-        help="job files: imported jobs with the same options have their names",
-    )
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
-    files = sorted(arguments.jobs_folder.glob("*.fio"))
+    files = Path(study.JOB_FILE).parent.glob("*.fio")
     job_files = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
     batteries, left_out = gather(parse(arguments.imports))
     if not batteries:
@@ -65,11 +59,10 @@ def main(argv: list[str] | None = None) -> int:
 def parse(text: str) -> list[dict]:
     """Return the imports in JSON, each {"from", and perhaps "name", "volume"}."""
     try:
-        imports = json.loads(text)
-    except ValueError as error:
-        raise Problem(f"imports: not JSON ({error})") from error
-    named = entries(imports) if isinstance(imports, list) else []
-    if not named or not all(isinstance(one, dict) and "from" in one for one in named):
+        named = entries(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise Problem(f"imports: not a list in JSON ({error})") from error
+    if not named or not all("from" in entry for entry in named):
         raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
     return named
 
@@ -102,50 +95,45 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
 def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
     """Return the batteries that imports name, and [{"file", "reason"}] of what was left out.
 
-    A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, "marks" of its jobs'
-    content, and "entry", the import that names it. Results that are there twice, such as a tarball and the folder that
-    was unpacked from it, are taken once: as there are more of them, or as more is said about them.
+    A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", the
+    import that names it. Results that are there twice, such as a tarball and the folder that was unpacked from it, are
+    taken once: where there are more of them, or more is said about them.
     """
-    kept: list[dict] = []
+    batteries: list[dict] = []
     left_out: list[dict] = []
-    holders: dict[str, int] = {}
     for entry, source, packed, tree in _trees(imports):
-        batteries = list(tree.batteries())
-        for folder, marks, facts in batteries:
-            place = source if packed or not folder else f"{source}/{folder}"
-            battery = facts | {"source": place, "marks": marks, "entry": entry}
-            at = next((holders[mark] for mark in sorted(marks) if mark in holders), len(kept))
-            holders |= dict.fromkeys(marks, at)
-            if at == len(kept):
-                kept.append(battery)
-                continue
-            kept[at], other = sorted((kept[at], battery), key=_known, reverse=True)
-            if other["source"] != kept[at]["source"]:
-                left_out.append({"file": other["source"], "reason": _twice(kept[at], other)})
+        some = False
+        for battery in tree.batteries():
+            place = source if packed or not battery["folder"] else f"{source}/{battery['folder']}"
+            some = some or bool(battery["samples"])
+            if battery["samples"]:
+                batteries.append(battery | {"source": place, "entry": entry})
+            elif battery["facts"]:
+                status = battery["facts"].get("status", "no status")
+                left_out.append({"file": place, "reason": f"tells of a battery without results: {status}"})
         left_out += tree.left_out
-        if not batteries and not tree.left_out:
+        if not some and not tree.left_out:
             left_out.append({"file": source, "reason": "holds no results of fio"})
-    return kept, left_out
-
-
-def _known(battery: dict) -> tuple[int, bool]:
-    """Return how much is known of a battery, for the choice between two that have the same results."""
-    return len(battery["samples"]), len(battery["entry"]) > 1
+    holders: dict[str, dict] = {}
+    for battery in sorted(batteries, key=lambda one: (len(one["samples"]), len(one["entry"]) > 1), reverse=True):
+        first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
+        if first["source"] != battery["source"]:
+            left_out.append({"file": battery["source"], "reason": _twice(first, battery)})
+        holders |= dict.fromkeys(battery["marks"], first)
+    kept = {id(battery) for battery in holders.values()}
+    return [battery for battery in batteries if id(battery) in kept], left_out
 
 
 def _twice(kept: dict, other: dict) -> str:
-    more = len(other["marks"] - kept["marks"])
-    note = f"holds {len(other['marks'] & kept['marks'])} jobs that {kept['source']} holds too: they are taken once"
-    return f"{note}, and {more} more, which are not taken" if more else note
+    more, both = set(other["marks"]) - set(kept["marks"]), set(other["marks"]) & set(kept["marks"])
+    note = f"holds {len(both)} jobs that {kept['source']} holds too: they are taken once"
+    return f"{note}, and {len(more)} more, which are not taken" if more else note
 
 
 def records(batteries: list[dict], job_files: dict[str, str], run_name: str) -> list[dict]:
-    """Return a record for each battery, without histograms and the measuring code.
+    """Return a record for each battery of `gather`, without histograms and the measuring code.
 
-    Args:
-        batteries: see `gather`.
-        job_files: their text by name.
-        run_name: the run that they become part of.
+    `job_files` are texts by name.
     """
     jobs = fio_options.names([battery["job_options"] for battery in batteries], job_files)
     cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
@@ -212,16 +200,17 @@ def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]
         for folder, paths in folders.items():
             place = tarballs.shown(str(folder))
             print(f"{place}: {len(paths):,} files", file=sys.stderr, flush=True)
-            loose = fio.Tree(tarballs.shown(folder.resolve().name), f"{place}/")
+            loose, packed = fio.Tree(tarballs.shown(folder.resolve().name), f"{place}/"), 0
             for path in paths:
                 name = tarballs.shown(path.relative_to(folder).as_posix())
                 if tarballs.is_tarball(name):
+                    packed += 1
                     yield entry, tarballs.shown(str(path)), True, _unpacked(path)
                 elif fio.wanted(name):
                     loose.add_file(name, path)
                 else:
                     loose.leave_out(name, "is neither a tarball nor a JSON file")
-            if loose.files or loose.left_out:
+            if packed < len(paths):
                 yield entry, place, False, loose
 
 
@@ -230,7 +219,7 @@ def _unpacked(path: Path) -> fio.Tree:
     source = tarballs.shown(str(path))
     tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
     try:
-        for name, data in tarballs.contents(path, fio.wanted, tarballs.Limits(file_bytes=fio.FILE_BYTES)):
+        for name, data in tarballs.contents(path):
             tree.add(name, data)
     except Problem as problem:
         tree = fio.Tree("", source)
@@ -239,8 +228,12 @@ def _unpacked(path: Path) -> fio.Tree:
 
 
 def _files(place: Path) -> list[Path]:
-    """Return a file, or those below a folder that may hold results."""
-    return [path for path in fio.walk(place) if _may_matter(path.name)] if place.is_dir() else [place]
+    """Return a file, or those below a folder that may hold results; hidden ones are passed over."""
+    if not place.is_dir():
+        return [place]
+    inside = [(path, path.relative_to(place).parts) for path in sorted(place.rglob("*"))]
+    seen = [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
+    return [path for path in seen if tarballs.is_tarball(path.name) or fio.wanted(path.name)]
 
 
 def _places(pattern: str) -> list[Path]:
@@ -254,10 +247,6 @@ def _places(pattern: str) -> list[Path]:
         what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"
         raise Problem(f"imports: {what} {pattern}")
     return paths
-
-
-def _may_matter(name: str) -> bool:
-    return tarballs.is_tarball(name) or fio.wanted(name)
 
 
 def _json(value: object) -> str:

@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
-from scripts.lib.program import Problem
 from scripts.statistics import histograms, resampling
+from scripts.studies.volumes import study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import histograms_of, percentiles
-from scripts.studies.volumes.study import LIMITS
 
 METRIC = "p99"
 # A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
@@ -29,23 +27,13 @@ class Limit(NamedTuple):
 
 
 def read(entries: Sequence[str | dict]) -> list[Limit]:
-    """Return the limits of a configuration: names of config/facts/limits.yaml, or mappings of name, p99_ms and source.
-
-    Raises:
-        Problem: a name that is not there, or a limit without a name or a height.
-    """
-    documented = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
-    limits = []
-    for one in entries:
-        if isinstance(one, str) and one not in documented:
-            raise Problem(f"limits: {one!r} is not in {LIMITS}: {', '.join(documented)}")
-        entry = {"name": one, **documented[one]} if isinstance(one, str) else one
-        try:
-            source = " ".join(entry.get("source", "").split())
-            limits.append(Limit(entry["name"], float(entry["p99_ms"]), source, entry.get("operation", "")))
-        except (KeyError, TypeError, ValueError) as error:
-            raise Problem(f"limits: {one!r} is no limit; write {{name: mine, p99_ms: 5, source: …}}") from error
-    return limits
+    """Return the limits of a configuration: names in config/facts/limits.yaml, or mappings like those there."""
+    documented = study.documented(study.LIMITS)["limits"]
+    named = [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
+    return [
+        Limit(one["name"], float(one["p99_ms"]), " ".join(one.get("source", "").split()), one.get("operation", ""))
+        for one in named
+    ]
 
 
 def p99(jobs: pd.DataFrame, seed: int = 1) -> histograms.Percentile:
@@ -68,14 +56,7 @@ def verdicts(
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
     hour and slow ever after has a p99 between the two that it never showed. Its figures are of all jobs. `kept_s` is
     the time from a battery's start until the first segment that does not meet the limit, the shortest of several
-    batteries, empty if all meet it.
-
-    Args:
-        jobs: see `series.Series.jobs`; several batteries stand one after the other.
-        segments: of the jobs, places in `jobs`.
-        limits: what they are held against.
-        seed: of the intervals.
-        memory: what kept the files in memory, where they lay on no device: then nothing is decided.
+    batteries, empty if all meet it. Where something (`memory`) kept the files in memory, nothing is decided.
     """
     short = _short(jobs)
     parts = [jobs.iloc[one.first : one.last] for one in segments]

@@ -44,21 +44,16 @@ def measure(step: Step) -> dict:
     seconds = time.monotonic() - began
     step.close_window()
     results = fio.read_battery(next(Path(step.job["scratch"]).iterdir()))
-    for row in results["samples"]:
-        row["layout"] = settings["cell"]["store"]
+    samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
     return {
-        "samples": results["samples"],
-        "histograms": results["histograms"],
-        "fio": results["fio"],
-        "job_options": results["job_options"],
+        **{key: results[key] for key in ("histograms", "fio", "job_options", "background")},
+        "samples": samples,
         "battery": results["facts"] | {"memory": host.in_memory(place_of(store, step.job["run"]))},
-        "background": results["background"],
         "volume": volume,
         "work": {
             "jobs_asked": settings["jobs"],
-            "jobs_done": int(results["facts"]["jobs_done"]),
-            "read_bytes": sum(row["read_bytes"] for row in results["samples"]),
-            "write_bytes": sum(row["write_bytes"] for row in results["samples"]),
+            "jobs_done": results["facts"]["jobs_done"],
+            **{key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")},
         },
         "seconds": {"total": seconds},
         "faults": [*results["faults"], *_faults(results, settings)],

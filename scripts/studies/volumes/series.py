@@ -148,16 +148,19 @@ def imported(path: Path) -> dict:
         raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
 
 
-def together(series: Sequence[Series]) -> list[Series]:
-    """Return a series for each (store, job, background) that was measured on several hosts: all of them as one."""
-    places: dict[tuple, list[Series]] = {}
+def with_hosts_together(series: Sequence[Series]) -> list[Series]:
+    """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
+    places: dict[tuple, list[Series]] = defaultdict(list)
     for one in series:
-        places.setdefault(one.levels[:3], []).append(one)
-    return [
-        Series("", (*place, ALL_HOSTS), tuple(battery for one in hosts for battery in one.batteries))
-        for place, hosts in places.items()
-        if sum(bool(one.good) for one in hosts) > 1
-    ]
+        places[one.levels[:3]].append(one)
+    shown = []
+    for one in series:
+        shown.append(one)
+        hosts = places[one.levels[:3]]
+        if one is hosts[-1] and sum(bool(host.good) for host in hosts) > 1:
+            batteries = tuple(battery for host in hosts for battery in host.batteries)
+            shown.append(Series("", (*one.levels[:3], ALL_HOSTS), batteries))
+    return shown
 
 
 def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:

@@ -1,7 +1,7 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,20 +35,17 @@ class Volumes(Study):
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
         section = self.section(config)
-        documented = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))["limits"]
+        limits = documented(LIMITS)["limits"]
         for number, limit in enumerate(section["limits"]):
-            if isinstance(limit, str) and limit not in documented:
-                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(documented)}"
-        types = yaml.safe_load(VOLUME_TYPES.read_text(encoding="utf-8"))["types"]
-        named = [(f"stores.{name}.volume", store.get("volume")) for name, store in config["stores"].items()]
-        named += [
-            (f"studies.volumes.imports[{number}].volume", one.get("volume"))
-            for number, one in enumerate(section["imports"])
-            if isinstance(one, dict)
-        ]
-        for place, volume in named:
+            if isinstance(limit, str) and limit not in limits:
+                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
+        types = documented(VOLUME_TYPES)["types"]
+        named = {f"stores.{name}": store for name, store in config["stores"].items()}
+        named |= {f"studies.volumes.imports[{number}]": one for number, one in enumerate(section["imports"])}
+        for place, entry in named.items():
+            volume = entry.get("volume") if isinstance(entry, dict) else None
             if isinstance(volume, dict) and volume["type"] not in types:
-                yield f"{place}.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+                yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
         levels = {level for part in mappings(section) for level in part["background"]}
         if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
             yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
@@ -150,6 +147,12 @@ class Volumes(Study):
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
         return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+@cache
+def documented(path: Path) -> dict:
+    """Return facts with their sources, of config/facts."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def _refuse(place: Path, memory: str) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 from scripts.statistics import histograms, resampling
 from scripts.studies.volumes import changes, compare, credits, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
-from scripts.studies.volumes.series import FACTORS, Series, histograms_of, percentiles, together
+from scripts.studies.volumes.series import FACTORS, Series, histograms_of, percentiles, with_hosts_together
 
 MIB = 2**20
 # The percentiles of the curves: as many to a tenth of the tail as one sees.
@@ -52,15 +52,13 @@ COLUMNS = {
 def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """Return the tables by name: samples, cells, verdicts, segments, percentiles, comparisons, credits, collapses.
 
-    Args:
-        series: see `series.read`.
-        settings: limits, compare, equivalence_percent and seed of the study; without anything to compare, stores are
-            compared with the first.
+    `settings` has limits, compare, equivalence_percent and seed; without anything to compare, stores are compared with
+    the first.
     """
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
     judged_limits = limits.read(settings["limits"])
     parts = {one.levels: _segments(one, equivalence, seed) for one in series}
-    shown = _with_hosts_together(series)
+    shown = with_hosts_together(series)
     quantiles = {one.levels: percentiles(one.jobs, CURVE, seed) for one in shown}
     modelled = credits.histories(series, parts)
     rows = {
@@ -96,15 +94,6 @@ def samples(series: Sequence[Series]) -> pd.DataFrame:
         for row in battery.rows
     ]
     return pd.DataFrame(rows, columns=None if rows else [*SAMPLE, "cell", *FACTORS, "repeat", "status", "valid"])
-
-
-def _with_hosts_together(series: Sequence[Series]) -> list[Series]:
-    """The series, and after the last host of a place those that take its hosts together."""
-    joined = {one.levels[:3]: one for one in together(series)}
-    shown: list[Series] = []
-    for one in reversed(series):
-        shown += filter(None, (joined.pop(one.levels[:3], None), one))
-    return shown[::-1]
 
 
 def _segments(series: Series, equivalence: float, seed: int) -> list[changes.Segment]:

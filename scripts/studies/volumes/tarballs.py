@@ -9,27 +9,20 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from scripts.lib.program import Problem
+from scripts.studies.volumes import fio
 
 SUFFIXES = (".tar.gz", ".tar.xz", ".tgz", ".tar")
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 _READ = 2**16
 # Names and other particulars of one file, and what tarfile reads ahead; more than that is an attack on the reader.
 _HEADER_BYTES = 2**20
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a tarball may hold: files and folders, bytes of a file, bytes in all when unpacked."""
-
-    members: int = 20_000
-    file_bytes: int = 16 * 2**20
-    total_bytes: int = 2 * 2**30
+# What a tarball may hold: files and folders, and bytes in all when unpacked.
+MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
 
 
 def is_tarball(name: str) -> bool:
@@ -42,8 +35,8 @@ def stem(name: str) -> str:
     return name[: -len(next(suffix for suffix in SUFFIXES if name.lower().endswith(suffix)))]
 
 
-def contents(path: Path, wanted: Callable[[str], bool], limits: Limits = Limits()) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the files in a tarball whose name is wanted, in its order.
+def contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of the files in a tarball that are `fio.wanted`, in its order.
 
     Raises:
         Problem: it is refused, cannot be read, or is damaged; whatever was yielded before does not count.
@@ -52,7 +45,7 @@ def contents(path: Path, wanted: Callable[[str], bool], limits: Limits = Limits(
         with open(path, "rb") as file:
             opener = _OPENERS.get(file.read(2), open)
         with opener(path, "rb") as stream:
-            yield from _contents(_Metered(stream, limits.total_bytes), wanted, limits)
+            yield from _contents(_Metered(stream))
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise Problem(f"is no tarball, or damaged: {' '.join(str(error).split())}") from error
     except EOFError as error:
@@ -68,29 +61,29 @@ def shown(name: str) -> str:
     return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
-def _contents(stream: "_Metered", wanted: Callable[[str], bool], limits: Limits) -> Iterator[tuple[str, bytes]]:
+def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
         for count, member in enumerate(archive):
-            if count == limits.members:
-                raise Problem(f"is not unpacked: it holds more than {limits.members:,} files and folders")
-            _check(member, limits)
+            if count == MEMBERS:
+                raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
+            _check(member)
             stream.until = member.offset_data + member.size + _HEADER_BYTES
-            if member.isreg() and wanted(member.name):
+            if member.isreg() and fio.wanted(member.name):
                 yield shown(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
     # Only at the very end is it known whether the checksum is right.
-    stream.until = limits.total_bytes
+    stream.until = TOTAL_BYTES
     while stream.read(_READ):
         pass
 
 
-def _check(member: tarfile.TarInfo, limits: Limits) -> None:
+def _check(member: tarfile.TarInfo) -> None:
     """Refuse what is no plain file or folder below the tarball's own, and what is too large."""
     reasons = {
         f"is a link (to {shown(member.linkname)})": member.issym() or member.islnk(),
         "is neither a plain file nor a folder": not (member.isreg() or member.isdir()) or member.issparse(),
         "is an absolute path": member.name.startswith("/"),
         "would lie outside its folder": ".." in PurePosixPath(member.name).parts,
-        f"has more than {limits.file_bytes // 2**20} MiB": member.size > limits.file_bytes,
+        f"has more than {fio.FILE_BYTES // 2**20} MiB": member.size > fio.FILE_BYTES,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
         raise Problem(f"is not unpacked: {shown(member.name)} {reason}")
@@ -110,16 +103,16 @@ class _Member(tarfile.TarInfo):
 
 
 class _Metered:
-    """A stream of at most so many bytes in all, and of no more than `until` for the time being."""
+    """A stream of no more than `TOTAL_BYTES`, and of no more than `until` for the time being."""
 
-    def __init__(self, stream: IO[bytes], total: int) -> None:
-        self._stream, self._total, self._count, self.until = stream, total, 0, _HEADER_BYTES
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._count, self.until = stream, 0, _HEADER_BYTES
 
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
         self._count += len(data)
-        if self._count > self._total:
-            raise Problem(f"is not unpacked: it is larger than {self._total // 2**20:,} MiB")
+        if self._count > TOTAL_BYTES:
+            raise Problem(f"is not unpacked: it is larger than {TOTAL_BYTES // 2**20:,} MiB")
         if self._count > self.until:
             raise Problem("is not unpacked: a name or a header is larger than it should be")
         return data
