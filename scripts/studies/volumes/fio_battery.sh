@@ -29,7 +29,15 @@ before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
   --job-text TEXT --job-name NAME, --background-text TEXT --background-name NAME
                                   text and name of a job instead of its file
 
-Status: 0 complete; 1 interrupted or failed, and what was measured is kept; 2 nothing was begun.
+collect_fio.sh runs it on another machine, with nothing but fio and a shell there, and brings the results back into the
+folder --out (the current one) as {battery}_{cluster}-fio-{hostname}.tar.gz, which `make import` reads. It has the same
+options; --job is config/fio/etcd-published.fio by default. COMMAND … is what comes before `sh` to get a shell there:
+
+  collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- ssh root@host
+  collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- podman exec -i etcd
+  collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- oc debug --quiet node/NAME -- chroot /host
+
+Status: 0 complete; 1 interrupted or failed, and what was measured is kept; 2 nothing was begun, or nothing came back.
 END
 }
 
@@ -42,9 +50,10 @@ refuse() {
 }
 
 main() {
-    battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch_input='' reserve=256
+    elsewhere='' battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch_input='' reserve=256
     jobs=50 at_least=0 pause=10 job_text='' job_name='' background_text='' background_name='' background_directory=''
     read_options "$@"
+    [ -z "$elsewhere" ] || collect "$@"
     check_options
     check_tools
     exec 3<&0
@@ -74,9 +83,10 @@ read_options() {
     while [ $# -gt 0 ]; do
         case $1 in
         --help) usage && exit ;;
-        --erase | --tar | --watch-input) set_option "$1" yes && shift && continue ;;
+        --) [ -z "$elsewhere" ] || return 0 ;;
+        --erase | --tar | --watch-input | --elsewhere) set_option "$1" yes && shift && continue ;;
         esac
-        [ $# -gt 1 ] || refuse "$1 is no option, or has no value; --help lists the options"
+        [ $# -gt 1 ] && [ "$2" != -- ] || refuse "$1 is no option, or has no value; --help lists the options"
         case $1 in
         --job | --background) read_job "$1" "$2" ;;
         --battery | --cluster | --directory | --device | --jobs | --at-least | --pause | --out | --time-limit | --reserve | \
@@ -640,6 +650,80 @@ finish() {
     say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs jobs done, $jobs asked"
     [ -z "$tar" ] || (cd "$temp" && tar -cf - "$title") | gzip -c
     exit "$code"
+}
+
+# --- On another machine ---
+
+# Runs the battery through the command after --, and brings its results back.
+collect() {
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+    [ $# -gt 1 ] || refuse "how is the other machine reached? Add for example: -- ssh root@host"
+    shift
+    out=${out:-.}
+    [ -n "$job_text" ] || read_job --job "$(dirname "$0")/../../../config/fio/etcd-published.fio"
+    check_options
+    [ -d "$out" ] && [ -w "$out" ] || refuse "$out is no folder that can be written to"
+    ask_name "$@"
+    temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "no folder can be made in $out"
+    trap 'rm -rf "$temp"' EXIT
+    trap '' PIPE
+    mkfifo "$temp/input" || refuse "no pipe can be made in $out"
+    "$@" sh -s <"$temp/input" >"$temp/tarball" &
+    shell=$!
+    trap hang_up HUP INT TERM
+    exec 4>"$temp/input"
+    # All that is said over there is one script: its options are its first line, so no shell between takes them apart.
+    { printf 'set -- --tar --watch-input%s\n' "$(quoted_options)" && cat "$0"; } >&4
+    while
+        wait "$shell"
+        code=$?
+        kill -0 "$shell" 2>/dev/null
+    do :; done
+    exec 4>&-
+    # Where the battery itself refused, it has said why.
+    [ "$code" -ne 2 ] || exit 2
+    check_tarball "$temp/tarball" || refuse "no whole results came back from $host ('$*' ended with status $code)"
+    mv "$temp/tarball" "$out/$title.tar.gz" || refuse "$out/$title.tar.gz cannot be written"
+    say "$out/$title.tar.gz: $outcome"
+    [ "$outcome" = complete ]
+    exit
+}
+
+# Asks the machine for its name, so that a command that leads nowhere, or results that are here already, are seen now.
+ask_name() {
+    host=$(printf 'uname -n\n' | "$@" sh -s | tail -n 1)
+    case $host in
+    '' | *[!A-Za-z0-9._-]*) refuse "'$*' does not lead to a shell: asked for its name, it said '$host'" ;;
+    esac
+    title=${battery}_$cluster-fio-$host
+    [ ! -e "$out/$title.tar.gz" ] || refuse "$out/$title.tar.gz is there already; move it away, or give the battery another name"
+}
+
+# Prints the options that have a value, in quotes for a shell to read; files are not over there, so texts of jobs.
+quoted_options() {
+    for name in battery cluster directory device erase jobs at_least pause time_limit reserve \
+        job_text job_name background_text background_name background_directory; do
+        eval "value=\$$name"
+        [ -n "$value" ] || continue
+        printf ' --%s' "$(printf '%s' "$name" | tr _ -)"
+        [ "$name" = erase ] || printf " '%s'" "$(printf '%s' "$value" | sed "s/'/'\\\\''/g")"
+    done
+}
+
+# Ends the battery over there by ending its standard input; it sends what it has measured.
+# shellcheck disable=SC2329  # traps call it
+hang_up() {
+    say "ending the battery on $host; once more to give up its results"
+    exec 4>&-
+    trap 'kill "$shell" 2>/dev/null; exit 2' HUP INT TERM
+}
+
+# Sees that the tarball is whole and holds what it should; sets outcome to how the battery ended.
+check_tarball() {
+    names=$(tar -tzf "$1" 2>/dev/null) || return 1
+    ! printf '%s\n' "$names" | grep -qv "^$title/[A-Za-z0-9._-]*$" || return 1
+    outcome=$(tar -xzOf "$1" "$title/battery.txt" 2>/dev/null | sed -n 's/^status: //p')
+    [ -n "$outcome" ]
 }
 
 main "$@"

@@ -4,24 +4,22 @@ A series is what was measured at one (store, job, background, host): its batteri
 jobs. Latencies are in ms throughout.
 """
 
-import json
 import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from scripts.frame import records
-from scripts.lib.program import Problem, refuse_constant
+from scripts.lib.program import Problem
 from scripts.statistics import histograms
 from scripts.studies.volumes import fio_facts, fio_options
 from scripts.studies.volumes.fio import operation_of
-from scripts.studies.volumes.fio_output import OPERATIONS, PERCENTILES
+from scripts.studies.volumes.fio_output import PERCENTILES
 
 FACTORS = ("store", "job", "background", "host")
 ALL_HOSTS = "all"
@@ -130,24 +128,6 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     return [_with_volume(series, stores) for series in by_levels.values()]
 
 
-def imported(path: Path) -> dict:
-    """Return the artefact of an import, its histograms as arrays: as lists those of thousands of jobs are too large.
-
-    Raises:
-        Problem: it cannot be read, or is none.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        artefact = json.loads(text, object_hook=_with_arrays, parse_constant=refuse_constant)
-        if artefact.get("status") != "done":
-            print(f"{path}: nothing was imported: {'; '.join(artefact.get('reasons', []))}", file=sys.stderr)
-        return artefact
-    except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
-
-
 def with_hosts_together(series: Sequence[Series]) -> list[Series]:
     """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
     places: dict[tuple, list[Series]] = defaultdict(list)
@@ -191,6 +171,8 @@ def _levels(row: Mapping[str, str]) -> Levels:
 
 
 def _batteries(imported: dict) -> Iterator[Battery]:
+    if imported and imported.get("status") != "done":
+        print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
     for number, record in enumerate(imported.get("records", []), 1):
         name = f"imported record {number}"
         try:
@@ -204,13 +186,6 @@ def _batteries(imported: dict) -> Iterator[Battery]:
 def _unreadable(battery: Battery, problem: str) -> Battery:
     print(f"left out: {problem}", file=sys.stderr)
     return replace(battery, reasons=(problem,))
-
-
-def _with_arrays(values: dict) -> dict:
-    """A JSON object; one that maps operations to lists of bins is turned into arrays."""
-    if values and values.keys() <= set(OPERATIONS) and all(isinstance(bins, list) for bins in values.values()):
-        return {name: np.asarray(bins, dtype=float) for name, bins in values.items()}
-    return values
 
 
 def _read(battery: Battery, record: dict, where: str) -> Battery:
@@ -242,14 +217,14 @@ def _read(battery: Battery, record: dict, where: str) -> Battery:
 
 def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
-    arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
-    bins = [one for operations in arrays.values() for one in operations.values() if len(one)]
+    arrays = {
+        job: {name: np.asarray(bins, dtype=float) / (_NS, 1) for name, bins in operations.items() if bins}
+        for job, operations in by_job.items()
+    }
+    bins = [one for operations in arrays.values() for one in operations.values()]
     if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
         raise ValueError
-    return {
-        job: {name: bins / (_NS, 1) for name, bins in operations.items() if len(bins) and bins[:, 1].sum()}
-        for job, operations in arrays.items()
-    }
+    return {job: {name: one for name, one in kept.items() if one[:, 1].sum()} for job, kept in arrays.items()}
 
 
 def _with_volume(series: Series, stores: dict) -> Series:

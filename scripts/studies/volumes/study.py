@@ -92,12 +92,6 @@ class Volumes(Study):
 
         return import_fio.sources(self.section(config)["imports"])
 
-    def imported(self, path: Path) -> dict:
-        """Return the artefact of fio's results from elsewhere, its histograms as arrays."""
-        from scripts.studies.volumes import series
-
-        return series.imported(path)
-
     def tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame]":
