@@ -15,7 +15,7 @@ from scripts.frame import config as configuration
 from scripts.frame import records
 from scripts.frame import study as studies
 from scripts.lib import sizes
-from scripts.lib.program import Problem, replacing, run
+from scripts.lib.program import Problem, read_json, replacing, run
 
 # The parts of a record whose numbers are observations, and those that say under which circumstances.
 _OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling")
@@ -84,7 +84,7 @@ def _kept(results: Path, study: str) -> Iterator[records.Kept]:
     if (folder / "matrix.csv").is_file():
         yield from gather.read(folder, results.name, study)[1]
     if (path := folder / "imported.json").is_file():
-        for record in studies.of(study).imported(path).get("records", []):
+        for record in read_json(path).get("records", []):
             if records.is_sound(record):
                 yield records.Kept(record["name"], record["cell"], record["repeat"], path, record)
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from scripts.frame import facts, records
 from scripts.frame import study as studies
-from scripts.lib.program import json_object, run, write_json
+from scripts.lib.program import json_object, read_json, run, write_json
 from scripts.statistics import tables, verdicts
 
 
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     config, study, folder = arguments.config, arguments.study, arguments.results / arguments.study
     matrix, kept = read(folder, config["run"], study)
-    imported = studies.of(study).imported(arguments.imported) if arguments.imported else {}
+    imported = read_json(arguments.imported) if arguments.imported else {}
     made = merged(config, study, matrix, kept, imported)
     said = facts.facts(config, study, arguments.results, kept, imported)
     write(made, folder)

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from scripts import gather as program
-from scripts.frame import study as studies
 from scripts.frame.records import digest
+from scripts.lib.program import read_json
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache")
 LEVELS = {
@@ -104,14 +104,14 @@ def merge(folder: Path, out: str, study: str, imported: Path | None = None, **se
     """Merge the records of a synthetic run into its tables, as the program does, in a folder beside them."""
     config = {"equivalence_percent": 5, "seed": 1, "stores": {}, **section, "studies": {study: section}}
     matrix, kept = program.read(folder, "synthetic", study)
-    elsewhere = studies.of(study).imported(imported) if imported else {}
+    elsewhere = read_json(imported) if imported else {}
     program.write(program.merged(config, study, matrix, kept, elsewhere), folder / out)
 
 
 def facts(config: dict, study: str, results: Path, imported: Path | None = None) -> dict:
     """Return what the program says of a synthetic run beside its tables."""
     _, kept = program.read(results / study, config["run"], study)
-    elsewhere = studies.of(study).imported(imported) if imported else {}
+    elsewhere = read_json(imported) if imported else {}
     return program.facts.facts(config, study, results, kept, elsewhere)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.benchmarks import fio_results
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio, import_fio, tarballs
+from scripts.studies.volumes import fio, fio_options, import_fio, tarballs
 from tests import fio_files
 from tests.conftest import ROOT, program
 from tests.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball
@@ -261,26 +261,27 @@ def test_a_tarball_that_would_do_harm_is_refused_and_the_rest_is_read(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["imported.json", "in"]
 
 
-def test_bombs_are_refused_while_they_are_read(tmp_path: Path):
-    everything: dict = {"wanted": lambda name: True}
+def test_bombs_are_refused_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = packed(tmp_path / "size.tar.gz", ({"name": "a.json"}, bytes(17 * 2**20)))
     with pytest.raises(Problem, match=r"a\.json has more than 16 MiB"):
-        list(tarballs.contents(path, **everything))
-    path = packed(tmp_path / "total.tar.gz", *(({"name": f"{n}"}, bytes(2**20)) for n in range(9)))
-    for wanted in (lambda name: True, lambda name: False):
-        with pytest.raises(Problem, match="larger than 8 MiB"):
-            list(tarballs.contents(path, wanted, tarballs.Limits(total_bytes=2**23)))
-    path = packed(tmp_path / "count.tar.gz", *(({"name": f"{n}"}, b"") for n in range(12)))
-    with pytest.raises(Problem, match="more than 10 files and folders"):
-        list(tarballs.contents(path, **everything, limits=tarballs.Limits(members=10)))
+        list(tarballs.contents(path))
     path = packed(tmp_path / "name.tar.gz", ({"name": "a.json", "pax_headers": {"comment": "x" * 2**22}}, b""))
     with pytest.raises(Problem, match="a name or a header is larger than it should be"):
-        list(tarballs.contents(path, **everything))
+        list(tarballs.contents(path))
+    monkeypatch.setattr(tarballs, "TOTAL_BYTES", 2**23)
+    monkeypatch.setattr(tarballs, "MEMBERS", 10)
+    for kind in (".json", ""):
+        path = packed(tmp_path / "total.tar.gz", *(({"name": f"{n}{kind}"}, bytes(2**20)) for n in range(9)))
+        with pytest.raises(Problem, match="larger than 8 MiB"):
+            list(tarballs.contents(path))
+    path = packed(tmp_path / "count.tar.gz", *(({"name": f"{n}"}, b"") for n in range(12)))
+    with pytest.raises(Problem, match="more than 10 files and folders"):
+        list(tarballs.contents(path))
     # What comes after the end of the archive is unpacked as well when its checksum is looked at.
     whole = packed(tmp_path / "tail.tar.gz", ({"name": "a.json"}, DATA))
     whole.write_bytes(gzip.compress(gzip.decompress(whole.read_bytes()) + bytes(2**24)))
     with pytest.raises(Problem, match="larger than 8 MiB"):
-        list(tarballs.contents(whole, **everything, limits=tarballs.Limits(total_bytes=2**23)))
+        list(tarballs.contents(whole))
 
 
 @pytest.mark.parametrize("size", [10, len(DATA) - 600, len(DATA) + 5000, 2**40])
@@ -316,7 +317,7 @@ def test_a_flipped_bit_is_found_out(tmp_path: Path):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(Problem, match="is no tarball, or damaged"):
-        list(tarballs.contents(path, lambda name: True))
+        list(tarballs.contents(path))
 
 
 # Synthetic results, for the benchmarks.
@@ -328,7 +329,7 @@ def test_synthetic_batteries_are_as_drawn_and_collapse_where_they_should(tmp_pat
     battery = fio.read_battery(folder)
     rows = battery["samples"]
     assert battery["faults"] == []
-    assert fio.job_name(battery["job_options"], JOB_FILES) == "etcd-published"
+    assert fio_options.job_name(battery["job_options"], JOB_FILES) == "etcd-published"
     for row, times in zip(rows, [1.0] * 8 + [5.5] * 4, strict=True):
         assert row["sync_lat_mean_ms"] == pytest.approx(1.0 * times, rel=0.02)
         assert row["sync_lat_p99_ms"] == pytest.approx(2.5 * times, rel=0.03)

@@ -487,19 +487,6 @@ def test_comparisons_of_what_is_not_there_are_left_out(tmp_path):
         gather(run, compare=[{"factor": "colour", "baseline": "red"}])
 
 
-@pytest.mark.parametrize(
-    "limits, words",
-    [
-        (["etcdd"], "'etcdd' is not in .*: etcd, openshift"),
-        ([{"name": "mine"}], "is no limit"),
-        ([{"p99_ms": 3}], "is no"),
-    ],
-)
-def test_a_limit_that_is_none_is_a_problem(tmp_path, limits, words):
-    with pytest.raises(Problem, match=words):
-        gather(write_run(tmp_path, [battery("base", STEADY)]), limits=limits)
-
-
 def test_without_anything_to_compare_volumes_are_compared_with_the_first(tmp_path):
     made = [battery("base", STEADY), battery("other", STEADY)]
     compared = gather(write_run(tmp_path / "a", made), compare=[])["comparisons"]
@@ -514,7 +501,7 @@ def test_without_anything_to_compare_volumes_are_compared_with_the_first(tmp_pat
 def test_a_problem_writes_no_table(tmp_path):
     run = write_run(tmp_path, [battery("base", STEADY)])
     with pytest.raises(Problem):
-        gather(run, limits=["nobody's"])
+        gather(run, compare=[{"factor": "colour", "baseline": "red"}])
     assert not (run / "out").exists()
     with pytest.raises(Problem, match="not JSON"):
         program.main(["--config", "{", "--study", "volumes", "--results", "r"])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from scripts.frame.records import Kept
 from scripts.lib import cache
-from scripts.lib.program import read_json
 
 if TYPE_CHECKING:
     # Measuring a cell asks its study, too, and makes no tables.
@@ -121,10 +120,6 @@ class Study:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
         return []
 
-    def imported(self, path: Path) -> dict:
-        """Return the artefact of results from elsewhere."""
-        return read_json(path)
-
     def tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame] | None":
@@ -133,7 +128,7 @@ class Study:
         Args:
             matrix: the cells that are not left out, as in matrix.csv.
             kept: their records.
-            imported: see `imported`, empty where there are none.
+            imported: the artefact of results from elsewhere, empty where there are none.
             config: the resolved configuration, of which only this study's section is there.
         """
         return None

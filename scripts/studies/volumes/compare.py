@@ -7,6 +7,7 @@ An interval here speaks of these batteries, with jobs as the unit; the jobs of b
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ import pandas as pd
 from scripts.lib.program import Problem
 from scripts.statistics import histograms, resampling
 from scripts.studies.volumes.changes import Segment
-from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, PERCENTILES, Series, histograms_of
+from scripts.studies.volumes.fio_output import PERCENTILES
+from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
 
 TOO_FEW_JOBS, TOO_FEW_BATTERIES = "too few jobs", "too few batteries"
 _LEAST_BATTERIES = 2
@@ -29,6 +31,7 @@ _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
+Arms = tuple[list[Series], list[Series]]
 
 
 def comparisons(
@@ -38,7 +41,7 @@ def comparisons(
     equivalence_percent: float = 5,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Return a row a comparison, phase and metric, in the order of `compare`, then of the series.
+    """Return a row a comparison, phase and metric, in the order of `compare` (factor, baseline), then of the series.
 
     The arms of a comparison are the jobs at the baseline's and at another level of a factor, at the same levels of the
     others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
@@ -50,31 +53,31 @@ def comparisons(
     `lower` if it excludes 0, else `no evidence`; `too few jobs` below 6 in an arm, and `too few batteries` where an arm
     has one alone: its jobs are no repeats of it (METHOD 18). Phases stand only where each has 6 jobs in both arms.
 
-    Args:
-        series: all of a run.
-        segments: of each series' jobs, by its levels.
-        compare: mappings of `factor` and `baseline`, its level.
-        equivalence_percent: differences inside are `same`.
-        seed: of the bootstrap.
-
     Raises:
         Problem: `compare` names something that is no factor.
     """
     bound = 1 + equivalence_percent / 100
-    figures = _Figures(seed)
+    by_levels = {one.levels: one for one in series}
+
+    # One baseline is compared with many contenders.
+    @cache
+    def figures(levels: tuple[Levels, ...], first: float, last: float, place: int) -> dict[str, _Figure]:
+        jobs = pd.concat([by_levels[one].jobs for one in levels], ignore_index=True)
+        return _figures(jobs[jobs["number"].between(first, last)], seed, place)
+
     rows = []
     for entry in compare:
         if entry["factor"] not in FACTORS:
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
         for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
-            if arms[0][0].operation == arms[1][0].operation:
-                rows += [{**head, **row} for row in _compare(arms, segments, bound, figures)]
+            for phase, numbers in _phases(arms, segments).items():
+                sides = [figures(tuple(one.levels for one in arm), *numbers, place) for place, arm in enumerate(arms)]
+                rows += [{**head, "phase": phase, **row} for row in _compare(arms, sides, bound)]
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
-def _arms(
-    series: Sequence[Series], factor: str, baseline: str
-) -> Iterator[tuple[dict, tuple[list[Series], list[Series]]]]:
+def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
+    """Yield the levels and the arms of each comparison, in the order of the series."""
     fixed = [name for name in FACTORS if name not in (factor, "host")]
     places: dict[tuple, dict[str, list[Series]]] = {}
     for one in series:
@@ -83,33 +86,16 @@ def _arms(
             places.setdefault(place, {}).setdefault(one.head[factor], []).append(one)
     for place, by_level in places.items():
         for level, arm in by_level.items():
-            if baseline in by_level and level != baseline:
-                arms = by_level[baseline], arm
-                hosts = {one.head["host"] for one in (*arms[0], *arm)}
-                where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
-                levels = {**dict(zip(fixed, place, strict=True)), factor: "", "host": where}
-                yield {"factor": factor, "baseline": baseline, "contender": level, **levels}, arms
+            base = by_level.get(baseline, arm)
+            if level == baseline or base is arm or base[0].operation != arm[0].operation:
+                continue
+            hosts = {one.head["host"] for one in (*base, *arm)}
+            where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
+            levels = {**dict(zip(fixed, place, strict=True)), factor: "", "host": where, "operation": arm[0].operation}
+            yield {"factor": factor, "baseline": baseline, "contender": level, **levels}, (base, arm)
 
 
-def _compare(
-    arms: tuple[list[Series], list[Series]], segments: dict, bound: float, figures: "_Figures"
-) -> Iterator[dict]:
-    alone = min(sum(len(one.good) for one in arm) for arm in arms) < _LEAST_BATTERIES
-    for phase, numbers in _phases(arms, segments).items():
-        sides = [figures.of(arm, numbers, place) for place, arm in enumerate(arms)]
-        for metric in METRICS:
-            # A merged percentile is compared with a merged one only: that of the jobs is something else.
-            for name, method in ((metric, _METHODS.get(metric, _MERGED)), (f"{metric} of jobs", _MEDIANS)):
-                if all(name in one for one in sides):
-                    head = {"operation": arms[0][0].operation, "metric": metric, "phase": phase}
-                    judged = _judge(*(one[name] for one in sides), metric, bound)
-                    if alone and judged["verdict"] != TOO_FEW_JOBS:
-                        judged |= {"verdict": TOO_FEW_BATTERIES}
-                    yield head | judged | {"method": method}
-                    break
-
-
-def _phases(arms: tuple[list[Series], list[Series]], segments: dict) -> dict[str, tuple[float, float]]:
+def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
     """The numbers (from, to) of the jobs of each phase."""
     changes = [
         int(one.jobs["number"].iloc[segment.first])
@@ -127,21 +113,36 @@ def _phases(arms: tuple[list[Series], list[Series]], segments: dict) -> dict[str
     return phases
 
 
+def _compare(arms: Arms, sides: Sequence[dict[str, "_Figure"]], bound: float) -> Iterator[dict]:
+    alone = min(sum(len(one.good) for one in arm) for arm in arms) < _LEAST_BATTERIES
+    for metric in METRICS:
+        # A merged percentile is compared with a merged one only: that of the jobs is something else.
+        for name, method in ((metric, _METHODS.get(metric, _MERGED)), (f"{metric} of jobs", _MEDIANS)):
+            if all(name in one for one in sides):
+                judged = _judge(*(one[name] for one in sides), metric, bound)
+                if alone and judged["verdict"] != TOO_FEW_JOBS:
+                    judged["verdict"] = TOO_FEW_BATTERIES
+                yield {"metric": metric, **judged, "method": method}
+                break
+
+
 def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float) -> dict:
-    ratio, counts = contender.value / baseline.value, [baseline.jobs, contender.jobs]
-    few = min(counts) < resampling.LEAST
-    low, high = resampling.interval(contender.draws / baseline.draws, max(min(counts), resampling.LEAST))
+    ratio, jobs = contender.value / baseline.value, min(baseline.jobs, contender.jobs)
+    low, high = resampling.interval(contender.draws / baseline.draws, max(jobs, resampling.LEAST))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
     low, high = float(low) / widened, float(high) * widened
+    verdict = _decide(low, high, bound)
+    if jobs < resampling.LEAST:
+        low, high, verdict = math.nan, math.nan, TOO_FEW_JOBS
     return {
         "percent": 100 * (ratio - 1),
-        "low": math.nan if few else 100 * (low - 1),
-        "high": math.nan if few else 100 * (high - 1),
+        "low": 100 * (low - 1),
+        "high": 100 * (high - 1),
         "baseline_value": baseline.value,
         "contender_value": contender.value,
-        "n_baseline": counts[0],
-        "n_contender": counts[1],
-        "verdict": TOO_FEW_JOBS if few else _decide(low, high, bound),
+        "n_baseline": baseline.jobs,
+        "n_contender": contender.jobs,
+        "verdict": verdict,
     }
 
 
@@ -161,52 +162,33 @@ class _Figure(NamedTuple):
     jobs: int
 
 
-class _Figures:
-    """The metrics of jobs of some series; each is made once, as one baseline is compared with many contenders.
+def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
+    """Return the metrics that there are of jobs, drawn as arm 0 or 1.
 
     A percentile stands there as "p99", merged from bins, and as "p99 of jobs", the median of the jobs' own.
     """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._figures: dict[tuple, dict[str, _Figure]] = {}
-
-    def of(self, series: list[Series], numbers: tuple[float, float], arm: int) -> dict[str, _Figure]:
-        """Return the metrics that there are of the jobs with these numbers, drawn as arm 0 or 1."""
-        key = (tuple(one.levels for one in series), numbers, arm)
-        if key not in self._figures:
-            jobs = pd.concat([one.jobs for one in series], ignore_index=True)
-            self._figures[key] = self._make(jobs[jobs["number"].between(*numbers)], arm)
-        return self._figures[key]
-
-    def _make(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
-        if jobs.empty:
-            return {}
-        weights = jobs["N"].astype(float)
-        weights = weights if weights.notna().all() else pd.Series(1.0, index=jobs.index)
-        rates = {
-            "mean": self._total(jobs["mean_ms"] * weights, weights, arm),
-            "iops": self._total(jobs["ios"].astype(float), jobs["seconds"].astype(float), arm),
+    if jobs.empty:
+        return {}
+    n = jobs["N"].astype(float)
+    weights = n if n.notna().all() else pd.Series(1.0, index=jobs.index)
+    figures = {}
+    for name, amounts, by in (
+        ("mean", jobs["mean_ms"] * weights, weights),
+        ("iops", jobs["ios"].astype(float), jobs["seconds"].astype(float)),
+    ):
+        value = float(amounts.sum(skipna=False) / by.sum(skipna=False))
+        if 0 < value < math.inf:
+            figures[name] = _Figure(value, resampling.resampled_totals(amounts, by, seed, arm), len(jobs))
+    total = float(n.sum(skipna=False))
+    ps = [p for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)]
+    for p in ps:
+        own = jobs[f"p{p:g}_ms"].dropna().to_numpy(float)
+        if len(own):
+            draws = histograms.resampled_medians(own, seed, arm)
+            figures[f"p{p:g} of jobs"] = _Figure(float(np.median(own)), draws, len(own))
+    if merged := histograms_of(jobs):
+        values, draws = histograms.resampled(merged, ps, seed, arm)
+        figures |= {
+            f"p{p:g}": _Figure(value, drawn, len(jobs)) for p, value, drawn in zip(ps, values, draws.T, strict=True)
         }
-        return {name: one for name, one in rates.items() if 0 < one.value < math.inf} | self._percentiles(jobs, arm)
-
-    def _total(self, amounts: pd.Series, weights: pd.Series, arm: int) -> _Figure:
-        value = float(amounts.sum(skipna=False) / weights.sum(skipna=False))
-        return _Figure(value, resampling.resampled_totals(amounts, weights, self._seed, arm), len(amounts))
-
-    def _percentiles(self, jobs: pd.DataFrame, arm: int) -> dict[str, _Figure]:
-        n = float(jobs["N"].astype(float).sum(skipna=False))
-        ps = [p for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(n, p)]
-        own = {p: jobs[f"p{p:g}_ms"].dropna().to_numpy(float) for p in ps}
-        by_name = {
-            f"p{p:g} of jobs": _Figure(
-                float(np.median(one)), histograms.resampled_medians(one, self._seed, arm), len(one)
-            )
-            for p, one in own.items()
-            if len(one)
-        }
-        if merged := histograms_of(jobs):
-            values, draws = histograms.resampled(merged, ps, self._seed, arm)
-            for p, value, drawn in zip(ps, values, draws.T, strict=True):
-                by_name[f"p{p:g}"] = _Figure(value, drawn, len(jobs))
-        return by_name
+    return figures

@@ -8,16 +8,14 @@ forced write of a file is more than one (data, journal, metadata), `ios_per_writ
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from scripts.lib.program import Problem, read_yaml
+from scripts.studies.volumes import study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Battery, Series
-from scripts.studies.volumes.study import VOLUME_TYPES
 
 # Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
 COLLAPSE = 1.5
@@ -27,18 +25,13 @@ _GIB_PER_TIB = 1024
 class Volume(NamedTuple):
     """What a volume promises; NaN where its type or size is not known, `credits` NaN where it has none to spend."""
 
-    type: str
+    volume_type: str
     size_gib: float
     baseline_iops: float
     burst_iops: float
     credits: float
     ceiling_mib_s: float
     note: str
-
-    @property
-    def ceiling_iops(self) -> float:
-        """The most I/Os a second that it ever does."""
-        return self.burst_iops
 
 
 class Amplification(NamedTuple):
@@ -51,11 +44,11 @@ class Amplification(NamedTuple):
 class Spent(NamedTuple):
     """A modelled job: credits before and after it, how long it takes, I/Os of the device a second, and allowed ones."""
 
-    start: float
-    end: float
-    seconds: float
-    iops: float
-    allowed: float
+    credits_start: float
+    credits_end: float
+    modelled_s: float
+    modelled_iops: float
+    allowed_iops: float
 
 
 class History(NamedTuple):
@@ -78,31 +71,26 @@ class History(NamedTuple):
 
 
 def describe(volume: dict) -> Volume:
-    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises.
-
-    Raises:
-        Problem: the type is not in config/facts/volume_types.yaml, or a figure is no number.
-    """
-    if not volume.get("type"):
-        return Volume("", *[math.nan] * 5, "")
-    documented = _types()
-    if volume["type"] not in documented["types"]:
-        raise Problem(f"volume: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(documented['types'])}")
-    facts = documented["types"][volume["type"]]
-    try:
-        size, iops, throughput = (_float(volume.get(key)) for key in ("size_gib", "iops", "throughput_mib_s"))
-    except (TypeError, ValueError) as error:
-        raise Problem(f"volume: {volume} holds something that is no number ({error})") from error
+    """Return what a volume of this type, size_gib, iops and throughput_mib_s promises, as config/facts documents it."""
+    name = volume.get("type") or ""
+    size, iops, throughput = (
+        math.nan if volume.get(key) is None else float(volume[key]) for key in ("size_gib", "iops", "throughput_mib_s")
+    )
+    documented = study.documented(study.VOLUME_TYPES)
+    if name not in documented["types"]:
+        note = f"{name} is not in {study.VOLUME_TYPES}" if name else ""
+        return Volume(name, size, *[math.nan] * 4, note)
+    facts = documented["types"][name]
     baseline, burst = _iops(facts["iops"], size, iops)
     bucket = math.nan if baseline >= burst else facts["iops"].get("credits", math.nan)
     least, most = facts["size_gib"]
     notes = []
     if not (math.isnan(size) or least <= size <= most):
-        notes.append(f"{volume['type']} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
+        notes.append(f"{name} had {least} to {most:,} GiB in {documented['as_of']}, this one has {size:g}")
     if "burst_per_tib" in facts["throughput_mib_s"]:
-        notes.append(f"the throughput of {volume['type']} bursts on credits, which are not modelled")
-    ceiling = throughput if throughput == throughput else _throughput(facts["throughput_mib_s"], size, baseline)
-    return Volume(volume["type"], size, baseline, burst, bucket, ceiling, "; ".join(notes))
+        notes.append(f"the throughput of {name} bursts on credits, which are not modelled")
+    ceiling = _throughput(facts["throughput_mib_s"], size, baseline) if math.isnan(throughput) else throughput
+    return Volume(name, size, baseline, burst, bucket, ceiling, "; ".join(notes))
 
 
 def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> list[History]:
@@ -110,23 +98,17 @@ def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]])
 
     Credits carry over from one battery of a volume (store and host) to the next. The first is taken to begin with a
     full bucket, and so is one whose start is not known, or before which a battery failed.
-
-    Args:
-        series: all of a run.
-        segments: of each series' jobs, by its levels.
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     last: dict[tuple, History] = {}
-    by_battery: dict[tuple, History] = {}
-    for one, battery in sorted(batteries, key=lambda each: each[1].started_utc):
-        place = one.levels[0], one.levels[3]
-        history = _history(one, battery, segments[one.levels], last.pop(place, None))
-        if history:
-            by_battery[one.levels, battery.repeat] = history
+    found: list[tuple[int, History]] = []
+    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: each[1][1].started_utc):
+        volume = one.levels[0], one.levels[3]
+        history = _history(one, battery, segments[one.levels], last.pop(volume, None))
+        found += [(place, history)] if history else []
         if history and history.spent:
-            last[place] = history
-    keys = [(one.levels, battery.repeat) for one, battery in batteries]
-    return [by_battery[key] for key in keys if key in by_battery]
+            last[volume] = history
+    return [history for _, history in sorted(found, key=lambda each: each[0])]
 
 
 def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
@@ -161,16 +143,11 @@ def model(
 ) -> list[Spent]:
     """Return a battery's jobs as the credits allow them.
 
-    A job asks for its writes × `each`, and its reads, in the time that it took; from the job on at which the series
-    collapsed (place `collapsed`), in the median time of those before, which is what a volume with credits would have
-    taken. So the jobs after a collapse, which the missing credits made slow, do not tell the model when it was.
-
-    Args:
-        jobs: of one battery, see `series.Series.jobs`.
-        volume: with credits.
-        each: device I/Os per write.
-        collapsed: see above.
-        start: credits at the beginning; a full bucket where that is not known.
+    A job asks for its writes × `each` (device I/Os per write), and its reads, in the time that it took; from the job on
+    at which the series collapsed (place `collapsed`), in the median time of those before, which is what a volume with
+    credits would have taken. So the jobs after a collapse, which the missing credits made slow, do not tell the model
+    when it was.
+    `start` is the credits at the beginning; a full bucket where that is not known.
     """
     demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
     seconds = jobs["seconds"].to_numpy(float).copy()
@@ -180,13 +157,13 @@ def model(
     spending = []
     for ios, wanted, pause in zip(demand, seconds, jobs["pause_s"].to_numpy(float), strict=True):
         spending.append(_spend(left, ios, wanted, volume))
-        left = min(spending[-1].end + volume.baseline_iops * pause, volume.credits)
+        left = min(spending[-1].credits_end + volume.baseline_iops * pause, volume.credits)
     return spending
 
 
 def _history(series: Series, battery: Battery, segments: list[Segment], before: History | None) -> History | None:
     volume = describe(series.volume)
-    places = np.flatnonzero(series.jobs["repeat"] == battery.repeat) if battery.ok and volume.type else []
+    places = np.flatnonzero(series.jobs["repeat"] == battery.repeat) if battery.ok and volume.volume_type else []
     if not len(places):
         return None
     jobs = series.jobs.iloc[places]
@@ -201,14 +178,14 @@ def _history(series: Series, battery: Battery, segments: list[Segment], before: 
     complete = np.isfinite(jobs[["writes", "reads", "seconds"]].to_numpy(float)).all()
     complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
     spent = model(jobs, volume, each.value, observed, start) if complete else []
-    predicted = next((place for place, job in enumerate(spent) if job.end <= 0), None)
+    predicted = next((place for place, job in enumerate(spent) if job.credits_end <= 0), None)
     return History(series, jobs, volume, each, tuple(spent), start is not None, started, predicted, observed)
 
 
 def _left(before: History, seconds: float) -> float:
     """The credits so many seconds after a battery began, when it is over."""
     busy = float(before.jobs["start_s"].iloc[-1] + before.jobs["seconds"].iloc[-1])
-    return before.spent[-1].end + before.volume.baseline_iops * max(seconds - busy, 0)
+    return before.spent[-1].credits_end + before.volume.baseline_iops * max(seconds - busy, 0)
 
 
 def _moment(text: str) -> datetime | None:
@@ -238,7 +215,7 @@ def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
     if "per_gib" in facts:
         baseline = float(np.clip(facts["per_gib"] * size, facts["least"], facts["most"]))
         return baseline, max(baseline, facts["burst"])
-    baseline = provisioned if provisioned == provisioned else float(facts.get("included", math.nan))
+    baseline = float(facts.get("included", math.nan)) if math.isnan(provisioned) else provisioned
     return baseline, baseline
 
 
@@ -252,12 +229,3 @@ def _throughput(facts: dict, size: float, iops: float) -> float:
         return math.nan if math.isnan(size) else min(facts["burst_per_tib"] * size / _GIB_PER_TIB, facts["most"])
     plain = min(facts["per_iops"] * iops, facts["most"])
     return max(plain, min(facts.get("per_iops_beyond", 0) * iops, facts.get("most_beyond", 0)))
-
-
-@cache
-def _types() -> dict:
-    return read_yaml(VOLUME_TYPES)
-
-
-def _float(value: object) -> float:
-    return math.nan if value is None else float(value)

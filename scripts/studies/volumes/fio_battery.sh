@@ -29,7 +29,15 @@ before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
   --job-text TEXT --job-name NAME, --background-text TEXT --background-name NAME
                                   text and name of a job instead of its file
 
-Status: 0 complete; 1 interrupted or failed, and what was measured is kept; 2 nothing was begun.
+collect_fio.sh runs it on another machine, with nothing but fio and a shell there, and brings the results back into the
+folder --out (the current one) as {battery}_{cluster}-fio-{hostname}.tar.gz, which `make import` reads. It has the same
+options; --job is config/fio/etcd-published.fio by default. COMMAND … is what comes before `sh` to get a shell there:
+
+  collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- ssh root@host
+  collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- podman exec -i etcd
+  collect_fio.sh --battery b2 --cluster t1 --directory /var/lib/etcd -- oc debug --quiet node/NAME -- chroot /host
+
+Status: 0 complete; 1 interrupted or failed, and what was measured is kept; 2 nothing was begun, or nothing came back.
 END
 }
 
@@ -42,9 +50,10 @@ refuse() {
 }
 
 main() {
-    battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch='' reserve=256
+    elsewhere='' battery='' cluster='' directory='' device='' erase='' out='' tar='' time_limit='' watch_input='' reserve=256
     jobs=50 at_least=0 pause=10 job_text='' job_name='' background_text='' background_name='' background_directory=''
     read_options "$@"
+    [ -z "$elsewhere" ] || collect "$@"
     check_options
     check_tools
     exec 3<&0
@@ -74,41 +83,29 @@ read_options() {
     while [ $# -gt 0 ]; do
         case $1 in
         --help) usage && exit ;;
-        --erase) erase=yes && shift && continue ;;
-        --tar) tar=yes && shift && continue ;;
-        --watch-input) watch=yes && shift && continue ;;
+        --) [ -z "$elsewhere" ] || return 0 ;;
+        --erase | --tar | --watch-input | --elsewhere) set_option "$1" yes && shift && continue ;;
         esac
-        [ $# -gt 1 ] || refuse "$1 is no option, or has no value; --help lists the options"
+        [ $# -gt 1 ] && [ "$2" != -- ] || refuse "$1 is no option, or has no value; --help lists the options"
         case $1 in
-        --battery) battery=$2 ;;
-        --cluster) cluster=$2 ;;
-        --directory) directory=$2 ;;
-        --device) device=$2 ;;
-        --job) read_job "$2" && job_text=$text job_name=$name ;;
-        --job-text) job_text=$2 ;;
-        --job-name) job_name=$2 ;;
-        --jobs) jobs=$2 ;;
-        --at-least) at_least=$2 ;;
-        --pause) pause=$2 ;;
-        --background) read_job "$2" && background_text=$text background_name=$name ;;
-        --background-text) background_text=$2 ;;
-        --background-name) background_name=$2 ;;
-        --background-directory) background_directory=$2 ;;
-        --out) out=$2 ;;
-        --time-limit) time_limit=$2 ;;
-        --reserve) reserve=$2 ;;
+        --job | --background) read_job "$1" "$2" ;;
+        --battery | --cluster | --directory | --device | --jobs | --at-least | --pause | --out | --time-limit | --reserve | \
+            --job-text | --job-name | --background-text | --background-name | --background-directory) set_option "$1" "$2" ;;
         *) refuse "$1 is no option; --help lists the options" ;;
         esac
         shift 2
     done
 }
 
-# Sets text and name to those of a job file.
+# Sets the variable of an option, such as job_text of --job-text.
+set_option() { eval "$(printf '%s' "${1#--}" | tr - _)=\$2"; }
+
+# Sets text and name of a job, or of the background, to those of a file.
 read_job() {
-    [ -f "$1" ] || refuse "there is no job file $1"
-    text=$(cat "$1") || refuse "the job file $1 cannot be read"
-    name=${1##*/}
-    name=${name%.fio}
+    [ -f "$2" ] || refuse "there is no job file $2"
+    text=$(cat "$2") || refuse "the job file $2 cannot be read"
+    name=${2##*/}
+    set_option "$1-text" "$text" && set_option "$1-name" "${name%.fio}"
 }
 
 check_options() {
@@ -167,27 +164,25 @@ check_tools() {
 }
 
 check_jobs() {
-    printf '%s\n' "$job_text" >"$temp/job.fio" || refuse "$temp cannot be written to"
-    check_job "$temp/job.fio" "$job_name"
+    check_job "$temp/job.fio" "$job_name" "$job_text"
     needed=$bytes
     kind=$(option "$temp/job.fio" rw readwrite)
     kind=${kind%%:*}
     kind=${kind:-read}
-    [ -n "$background_text" ] || return 0
-    printf '%s\n' "$background_text" >"$temp/background.fio" || refuse "$temp cannot be written to"
-    check_job "$temp/background.fio" "$background_name"
+    [ -z "$background_text" ] || check_job "$temp/background.fio" "$background_name" "$background_text"
     needed_beside=$bytes
 }
 
-# Refuses a job file that has other jobs, would write elsewhere, or is none; sets bytes to the size of its files.
+# Writes a job file $1 of the name $2 and the text $3; sets bytes to the size of its files.
+# Refuses one that has other jobs, would write elsewhere, or is none.
 check_job() {
+    printf '%s\n' "$3" >"$1" || refuse "$temp cannot be written to"
     sections=$(sed -n 's/^[[:space:]]*\[\([^]]*\)\].*/\1/p' "$1" | grep -vx global)
     [ "$sections" = fio_io ] ||
         refuse "$2.fio: a job file here has one job, [fio_io]; this one has: $(printf '%s' "${sections:-none}" | tr '\n' ' ')"
     for key in directory filename filename_format opendir include; do
-        if grep -q "^[[:space:]]*${key}[[:space:]=]" "$1"; then
+        ! grep -q "^[[:space:]]*${key}[[:space:]=]" "$1" ||
             refuse "$2.fio says $key; the battery says where the files lie: drop the line"
-        fi
     done
     words=$(fio --parse-only "$1" 2>&1) || refuse "$2.fio: fio says: $(printf '%s\n' "$words" | last_words)"
     bytes=$(bytes_of "$(option "$1" size filesize)") || refuse "$2.fio: how large are its files? Write size=200m or the like"
@@ -209,13 +204,14 @@ bytes_of() {
     digits=${1%%[!0-9]*}
     [ -n "$digits" ] || return 1
     case ${1#"$digits"} in
-    '') printf '%s\n' "$digits" ;;
-    [kK]*) printf '%s\n' "$((digits * 1024))" ;;
-    [mM]*) printf '%s\n' "$((digits * 1048576))" ;;
-    [gG]*) printf '%s\n' "$((digits * 1073741824))" ;;
-    [tT]*) printf '%s\n' "$((digits * 1099511627776))" ;;
+    '') power=0 ;;
+    [kK]*) power=10 ;;
+    [mM]*) power=20 ;;
+    [gG]*) power=30 ;;
+    [tT]*) power=40 ;;
     *) return 1 ;;
     esac
+    printf '%s\n' "$((digits << power))"
 }
 
 # Prints the last line of what comes in that says something; fio's line about the end of a process says little.
@@ -455,7 +451,7 @@ watch_over() {
         } >/dev/null 2>&1 &
         alarm=$!
     fi
-    if [ -n "$watch" ]; then
+    if [ -n "$watch_input" ]; then
         {
             while read -r _; do :; done
             kill -s TERM $$
@@ -654,6 +650,80 @@ finish() {
     say "battery ${battery}_$cluster: $outcome${ended:+ ($ended)}, $done_jobs jobs done, $jobs asked"
     [ -z "$tar" ] || (cd "$temp" && tar -cf - "$title") | gzip -c
     exit "$code"
+}
+
+# --- On another machine ---
+
+# Runs the battery through the command after --, and brings its results back.
+collect() {
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+    [ $# -gt 1 ] || refuse "how is the other machine reached? Add for example: -- ssh root@host"
+    shift
+    out=${out:-.}
+    [ -n "$job_text" ] || read_job --job "$(dirname "$0")/../../../config/fio/etcd-published.fio"
+    check_options
+    [ -d "$out" ] && [ -w "$out" ] || refuse "$out is no folder that can be written to"
+    ask_name "$@"
+    temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "no folder can be made in $out"
+    trap 'rm -rf "$temp"' EXIT
+    trap '' PIPE
+    mkfifo "$temp/input" || refuse "no pipe can be made in $out"
+    "$@" sh -s <"$temp/input" >"$temp/tarball" &
+    shell=$!
+    trap hang_up HUP INT TERM
+    exec 4>"$temp/input"
+    # All that is said over there is one script: its options are its first line, so no shell between takes them apart.
+    { printf 'set -- --tar --watch-input%s\n' "$(quoted_options)" && cat "$0"; } >&4
+    while
+        wait "$shell"
+        code=$?
+        kill -0 "$shell" 2>/dev/null
+    do :; done
+    exec 4>&-
+    # Where the battery itself refused, it has said why.
+    [ "$code" -ne 2 ] || exit 2
+    check_tarball "$temp/tarball" || refuse "no whole results came back from $host ('$*' ended with status $code)"
+    mv "$temp/tarball" "$out/$title.tar.gz" || refuse "$out/$title.tar.gz cannot be written"
+    say "$out/$title.tar.gz: $outcome"
+    [ "$outcome" = complete ]
+    exit
+}
+
+# Asks the machine for its name, so that a command that leads nowhere, or results that are here already, are seen now.
+ask_name() {
+    host=$(printf 'uname -n\n' | "$@" sh -s | tail -n 1)
+    case $host in
+    '' | *[!A-Za-z0-9._-]*) refuse "'$*' does not lead to a shell: asked for its name, it said '$host'" ;;
+    esac
+    title=${battery}_$cluster-fio-$host
+    [ ! -e "$out/$title.tar.gz" ] || refuse "$out/$title.tar.gz is there already; move it away, or give the battery another name"
+}
+
+# Prints the options that have a value, in quotes for a shell to read; files are not over there, so texts of jobs.
+quoted_options() {
+    for name in battery cluster directory device erase jobs at_least pause time_limit reserve \
+        job_text job_name background_text background_name background_directory; do
+        eval "value=\$$name"
+        [ -n "$value" ] || continue
+        printf ' --%s' "$(printf '%s' "$name" | tr _ -)"
+        [ "$name" = erase ] || printf " '%s'" "$(printf '%s' "$value" | sed "s/'/'\\\\''/g")"
+    done
+}
+
+# Ends the battery over there by ending its standard input; it sends what it has measured.
+# shellcheck disable=SC2329  # traps call it
+hang_up() {
+    say "ending the battery on $host; once more to give up its results"
+    exec 4>&-
+    trap 'kill "$shell" 2>/dev/null; exit 2' HUP INT TERM
+}
+
+# Sees that the tarball is whole and holds what it should; sets outcome to how the battery ended.
+check_tarball() {
+    names=$(tar -tzf "$1" 2>/dev/null) || return 1
+    ! printf '%s\n' "$names" | grep -qv "^$title/[A-Za-z0-9._-]*$" || return 1
+    outcome=$(tar -xzOf "$1" "$title/battery.txt" 2>/dev/null | sed -n 's/^status: //p')
+    [ -n "$outcome" ]
 }
 
 main "$@"

@@ -1,8 +1,8 @@
 """What is written down beside fio's output: the facts of a job and of a battery, and the published log lines."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from typing import NamedTuple
 
 from scripts.lib.host import MEMORY_DEVICE, MEMORY_FILE_SYSTEMS
 
@@ -11,27 +11,16 @@ _LOADS = re.compile(r"load averages?:\s*([\d.,]+)\s+([\d.,]+)\s+([\d.,]+)")
 _DAYS = (datetime(2000, 1, 1), datetime(2001, 2, 2))
 # In 02/08/2021 nothing says which is the month.
 _ORDER_UNKNOWN = re.compile(r"\d[/.]\d+[/.]\d")
-_COUNTS = ("format", "jobs", "jobs_done", "cores", "file_system_bytes")
-_SECONDS = ("pause_s",)
 
 
-@dataclass(frozen=True)
-class LogLine:
-    """A line of the published log, written before a job: `[a1] <=> host <=> date <=> what uptime says`.
-
-    Attributes:
-        job_id: the job's id.
-        host: the host's name.
-        began_s: seconds since 1970 (UTC), None where the date cannot be read.
-        zoned: whether the date has its zone; without one it is taken for UTC.
-        load: load averages over 1, 5 and 15 minutes, as far as they are there.
-    """
+class LogLine(NamedTuple):
+    """A line of the published log, written before a job: `[a1] <=> host <=> date <=> what uptime says`."""
 
     job_id: str
     host: str
-    began_s: float | None
-    zoned: bool
-    load: tuple[float | None, ...]
+    began_s: float | None  # seconds since 1970, None where the date cannot be read
+    zoned: bool  # whether the date has its zone; without one it is taken for UTC
+    load: tuple[float | None, ...]  # averages over 1, 5 and 15 minutes, as far as they are there
 
 
 def log_lines(text: str) -> list[LogLine]:
@@ -54,10 +43,9 @@ def key_values(text: str) -> dict[str, str]:
 
 def battery(text: str) -> dict[str, object]:
     """Return battery.txt with numbers where numbers belong; one that cannot be read stays text."""
-    facts: dict[str, object] = dict(key_values(text))
-    for keys, number in ((_COUNTS, count), (_SECONDS, _float)):
-        facts |= {key: value for key in keys if (value := number(str(facts.get(key, "")))) is not None}
-    return facts
+    facts = key_values(text)
+    numbers = {key: number(facts.get(key, "")) for key, number in _NUMBERS.items()}
+    return facts | {key: value for key, value in numbers.items() if value is not None}
 
 
 def memory(facts: dict[str, object]) -> str:
@@ -111,9 +99,8 @@ def steal_percent(before: str, after: str) -> float | None:
 def device_counts(before: str, after: str, seconds: float | None) -> dict[str, float | None]:
     """Return {"read_ios", "write_ios", "util"} of a device between two of its lines of diskstats; {} without them.
 
-    Counters that ran backwards, since the device was changed meanwhile, tell nothing.
-
-    A line is one of /proc/diskstats, or a device's own file, which has no numbers and name in front.
+    Counters that ran backwards, since the device was changed meanwhile, tell nothing. A line is one of /proc/diskstats,
+    or of a device's own file, which has no numbers and name in front.
     """
     first, last = (_integers(line) for line in (before, after))
     if min(len(first), len(last)) < 10 or any(last[place] < first[place] for place in (0, 4, 9)):
@@ -146,3 +133,6 @@ def _integers(line: str) -> list[int]:
 
 def _float(text: str) -> float | None:
     return float(text) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]*)?", text) else None
+
+
+_NUMBERS = {**dict.fromkeys(("format", "jobs", "jobs_done", "cores", "file_system_bytes"), count), "pause_s": _float}

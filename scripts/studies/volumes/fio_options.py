@@ -1,11 +1,14 @@
-"""The options of a job of fio, as its own output lists them: which jobs are the same, their names, what they ask."""
+"""The options of a job of fio, of its file or its output: which jobs are the same, their names, what they ask for."""
 
+import configparser
 import re
 from collections.abc import Mapping, Sequence
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio_jobs
 
+# fio counts in powers of two whether the prefix has an i or not, as kb_base=1024 is its default.
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # `fio --cmdhelp=<option>` names the alias; fio's output has the name.
 _ALIASES = {
     "blocksize": "bs",
@@ -42,6 +45,43 @@ _ENDS_ELSEWHERE = (
 )
 
 
+def of_job_file(text: str) -> dict[str, str]:
+    """Return the options of a job file with one job, those of its [global] section included.
+
+    Raises:
+        Problem: it is no job file, or has not just one job.
+    """
+    parser = configparser.ConfigParser(
+        allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
+    )
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise Problem(f"no job file of fio: {' '.join(str(error).split())}") from error
+    jobs = [section for section in parser.sections() if section != "global"]
+    if len(jobs) != 1:
+        raise Problem(f"a job file here has one job, this one has {len(jobs)}: {', '.join(jobs)}")
+    shared = dict(parser["global"]) if parser.has_section("global") else {}
+    return {_name(key): value or "1" for key, value in (shared | dict(parser[jobs[0]])).items()}
+
+
+def total_bytes(options: Mapping[str, str]) -> int:
+    """Return the bytes of all files of a job: its size for each of its processes."""
+    if "size" not in options:
+        raise Problem("a job file here says the size of its files: size=…")
+    return _bytes(options["size"]) * int(options.get("numjobs", 1))
+
+
+def block_bytes(options: Mapping[str, str]) -> int:
+    """Return the bytes of one operation; 4 KiB is fio's default."""
+    return _bytes(options.get("bs", options.get("blocksize", "4k")).split(",")[0])
+
+
+def runtime_s(options: Mapping[str, str]) -> float:
+    """Return how long a job runs, in seconds, or 0 where its size says when it ends."""
+    return _seconds(options["runtime"]) if options.get("time_based", "0") != "0" and "runtime" in options else 0.0
+
+
 def canonical(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
 
@@ -72,11 +112,7 @@ def signature(options: Mapping[str, str]) -> str:
     spelled = canonical(options)
     block = "-".join(map(_readable, spelled["bs"].split(",")))
     words = [_readable(spelled["rw"]), block, _readable(spelled["ioengine"].rpartition("/")[2])]
-    words += [
-        name if spelled[name] == "1" else f"{name}{_readable(spelled[name])}"
-        for name in ("fdatasync", "fsync")
-        if spelled.get(name, "0") != "0"
-    ]
+    words += [name if every == "1" else f"{name}{_readable(every)}" for name, every in _forced(spelled).items()]
     if (spelled["iodepth"], spelled["numjobs"]) != ("1", "1"):
         words.append(f"qd{_readable(spelled['iodepth'])}x{_readable(spelled['numjobs'])}")
     return "-".join(words)
@@ -85,13 +121,11 @@ def signature(options: Mapping[str, str]) -> str:
 def job_name(options: Mapping[str, str], job_files: Mapping[str, str]) -> str:
     """Return the name of the job file that has the same options, else their signature.
 
-    Args:
-        options: a job's options, as fio's output lists them.
-        job_files: their text by name (config/fio); a file that is not a job file of one job is skipped.
+    `job_files` are texts by name (config/fio); one that is not a job file of one job is skipped.
     """
     for name, text in sorted(job_files.items()):
         try:
-            alike = same(fio_jobs.options(text), options)
+            alike = same(of_job_file(text), options)
         except Problem:
             continue
         if alike:
@@ -101,15 +135,15 @@ def job_name(options: Mapping[str, str], job_files: Mapping[str, str]) -> str:
 
 def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
     """Return the name of each job (see `job_name`); of jobs that are not the same but would share it, what differs."""
-    spelled = [canonical(options) for options in jobs]
-    short = {tuple(one.items()): job_name(options, job_files) for one, options in zip(spelled, jobs, strict=True)}
+    spelled = [tuple(canonical(options).items()) for options in jobs]
+    short = {one: job_name(options, job_files) for one, options in zip(spelled, jobs, strict=True)}
     unique = {}
     for one, name in short.items():
         alike = [other for other, theirs in short.items() if theirs == name]
         differing = sorted({key for other in alike for key, _ in set(other) ^ set(one)})
         parts = [f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing]
         unique[one] = "-".join([name, *parts])
-    return [unique[tuple(one.items())] for one in spelled]
+    return [unique[one] for one in spelled]
 
 
 def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
@@ -118,11 +152,11 @@ def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
     Files that are no multiple of the block end with their last whole block. None: its size does not say when it ends.
     """
     spelled = canonical(options)
-    if "trim" in spelled["rw"] or any(spelled.get(key, "0") != "0" for key in _ENDS_ELSEWHERE):
+    if "trim" in spelled["rw"] or any(_given(spelled, key) for key in _ENDS_ELSEWHERE):
         return None
     try:
-        size = fio_jobs.size_in_bytes(spelled.get("io_size") or spelled.get("size", ""))
-        block = max(map(fio_jobs.size_in_bytes, spelled["bs"].split(",")))
+        size = _bytes(spelled.get("io_size") or spelled.get("size", ""))
+        block = max(map(_bytes, spelled["bs"].split(",")))
     except (Problem, ValueError):
         return None
     files, loops, processes = (_small(spelled.get(key, "1")) for key in ("nrfiles", "loops", "numjobs"))
@@ -136,24 +170,32 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
     None: it does not, or it also reads: then fio syncs after reads as well.
     """
     spelled = canonical(options)
-    every = [_small(spelled[key]) for key in ("fdatasync", "fsync") if spelled.get(key, "0") != "0"]
+    every = [_small(value) for value in _forced(spelled).values()]
     processes = _small(spelled["numjobs"])
-    other = any(spelled.get(key, "0") != "0" for key in ("sync_file_range", "verify"))
+    other = _given(spelled, "sync_file_range") or _given(spelled, "verify")
     if len(every) != 1 or not every[0] or not processes or other or _direction(spelled) not in ("write", "randwrite"):
         return None
-    last = sum(spelled.get(key, "0") != "0" for key in ("end_fsync", "fsync_on_close"))
+    last = _given(spelled, "end_fsync") + _given(spelled, "fsync_on_close")
     return writes / every[0], processes * (1 + last)
 
 
 def syncs(options: Mapping[str, str]) -> bool:
     """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
     spelled = canonical(options)
-    writes = _direction(spelled) not in ("read", "randread")
-    return writes and any(spelled.get(key, "0") != "0" for key in ("fdatasync", "fsync"))
+    return _direction(spelled) not in ("read", "randread") and bool(_forced(spelled))
 
 
-def _direction(options: Mapping[str, str]) -> str:
-    return options["rw"].partition(":")[0]
+def _forced(spelled: dict[str, str]) -> dict[str, str]:
+    """Return by which calls writes are forced to the disk, and after how many writes each time."""
+    return {name: spelled[name] for name in ("fdatasync", "fsync") if _given(spelled, name)}
+
+
+def _given(spelled: dict[str, str], name: str) -> bool:
+    return spelled.get(name, "0") != "0"
+
+
+def _direction(spelled: dict[str, str]) -> str:
+    return spelled["rw"].partition(":")[0]
 
 
 def _small(text: str) -> int:
@@ -165,12 +207,28 @@ def _name(key: str) -> str:
     return key.lower().replace("-", "_")
 
 
+def _bytes(text: str) -> int:
+    """Return the bytes of "2300", "16k", "200m" or "1GiB"."""
+    match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
+    if not match:
+        raise Problem(f"{text!r} is no size; write it as 2300, 16k, 200m or 1g")
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of "30", "30s" or "2m"."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text, re.IGNORECASE)
+    if not match or match[2].lower() not in _SECONDS:
+        raise Problem(f"{text!r} is no time; write it as 30, 30s or 2m")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
 def _spelled(name: str, value: str) -> str:
     try:
         if name in _SIZES:
-            return ",".join(str(fio_jobs.size_in_bytes(part)) if part else "" for part in value.split(","))
+            return ",".join(str(_bytes(part)) if part else "" for part in value.split(","))
         if name in _TIMES:
-            return f"{fio_jobs.seconds(value):g}"
+            return f"{_seconds(value):g}"
     except (Problem, ValueError):
         pass
     return value.strip()

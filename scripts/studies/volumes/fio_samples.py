@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from scripts.studies.volumes import fio_facts, fio_options
-from scripts.studies.volumes.fio_output import OPERATIONS, PERCENTILES, Result
+from scripts.studies.volumes.fio_output import Result
 
 _ERRORS, _NAME = 4096, 200
 _LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
-_PUBLISHED = ("max", "mean", "stddev", "p99", "p99.9")
 COLUMNS = (
     *("battery_id", "node_name", "layout", "job_Id"),
-    *(f"sync_lat_{metric}_ms" for metric in _PUBLISHED),
-    *("sync_lat_p50_ms", "sync_lat_p99.99_ms", "sync_N"),
+    *(f"sync_lat_{metric}_ms" for metric in ("max", "mean", "stddev", "p99", "p99.9", "p50", "p99.99")),
+    "sync_N",
     *(
         column
         for kind in ("read", "write")
@@ -32,27 +31,16 @@ COLUMNS = (
 
 @dataclass
 class Job:
-    """One job, and what was written down beside it.
-
-    Attributes:
-        result: what fio says.
-        file: the file that says it.
-        mark: a mark of the content.
-        alone: whether there is no other job in the file.
-        id: the job's id; "" until it has one.
-        facts: facts_<id>.txt of the runner.
-        line: the log line written before the job.
-        began_s: when it began, seconds since 1970 (UTC).
-    """
+    """One job, and what was written down beside it."""
 
     result: Result
     file: str
-    mark: str
-    alone: bool = True
-    id: str = ""
-    facts: dict[str, str] = field(default_factory=dict)
-    line: fio_facts.LogLine | None = None
-    began_s: float | None = None
+    mark: str  # of the content
+    alone: bool  # whether there is no other job in the file
+    id: str = ""  # until it has one
+    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
+    line: fio_facts.LogLine | None = None  # the log line written before the job
+    began_s: float | None = None  # seconds since 1970 (UTC)
 
     def clocks(self) -> tuple[float | None, ...]:
         """Return when it began by each of those who may say so, the best first.
@@ -71,12 +59,10 @@ def in_time_order(jobs: list[Job]) -> list[Job]:
 
     Sets `began_s` where there is such a clock.
     """
-    for times in zip(*(job.clocks() for job in jobs), strict=True):
-        if None not in times:
-            for job, began_s in zip(jobs, times, strict=True):
-                job.began_s = began_s
-            return sorted(jobs, key=lambda job: (job.began_s, _natural(job.id), _natural(job.file)))
-    return sorted(jobs, key=lambda job: (_natural(job.id), _natural(job.file)))
+    clocks = next((times for times in zip(*(job.clocks() for job in jobs), strict=True) if None not in times), None)
+    for job, began_s in zip(jobs, clocks or (), strict=False):
+        job.began_s = began_s
+    return sorted(jobs, key=lambda job: (job.began_s or 0, _natural(job.id), _natural(job.file)))
 
 
 def told_ids(jobs: list[Job]) -> list[str]:
@@ -84,11 +70,15 @@ def told_ids(jobs: list[Job]) -> list[str]:
 
     Files are `fio_results_<rw>_<id>.json`. Ids that are missing for some, or are all the same, tell no jobs apart.
     """
-    by_name = [_first_match(job.result.name, r"fio_io_(.+)", r".*etcd[_-]?([a-z]+[0-9]+)") for job in jobs]
-    files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
-    by_file = [_first_match(name, r"fio_results_[a-z]+_(.+)\.json") for name in files]
-    for ids in (by_name, by_file):
-        if all(ids) and (len(jobs) == 1 or len(set(ids)) > 1):
+    names = [job.result.name[:_NAME] for job in jobs]
+    files = [PurePosixPath(job.file).name[:_NAME] if job.alone else "" for job in jobs]
+    for texts, form in (
+        (names, r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"),
+        (files, r"fio_results_[a-z]+_(.+)\.json"),
+    ):
+        matches = [re.fullmatch(form, text) for text in texts]
+        ids = [match[match.lastindex] for match in matches if match]
+        if len(ids) == len(jobs) and (len(jobs) == 1 or len(set(ids)) > 1):
             return ids
     return [""] * len(jobs)
 
@@ -101,11 +91,11 @@ def name_jobs(jobs: list[Job]) -> list[str]:
     timed = all(job.began_s is not None for job in jobs)
     for number, job in enumerate(jobs, 1):
         job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
-    uses = Counter(job.id for job in jobs)
     faults = []
-    for twice in [name for name, count in uses.items() if count > 1]:
+    for twice, count in Counter(job.id for job in jobs).items():
         alike = [job for job in jobs if job.id == twice]
-        faults.append(f"{twice} is there {len(alike)} times: {', '.join(sorted({job.file for job in alike}))}")
+        if count > 1:
+            faults.append(f"{twice} is there {count} times: {', '.join(sorted({job.file for job in alike}))}")
         for number, job in enumerate(alike[1:], 2):
             job.id = f"{twice}-{number}"
     return faults
@@ -114,60 +104,31 @@ def name_jobs(jobs: list[Job]) -> list[str]:
 def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:
     """Return a job as a row of `COLUMNS`; what is not known is None.
 
-    Args:
-        job: the job.
-        number: its place in time order, from 1.
-        origin_s: when the first job began.
-        title: the battery's {"battery", "cluster", "host"}.
-        battery: battery.txt, as far as it is there.
+    `number` is its place in time order, from 1; `origin_s` when the first job began; `title` the battery's {"battery",
+    "cluster", "host"}; `battery` what battery.txt says.
     """
-    result, facts = job.result, job.facts
-    writes = result.traffic["write"]
-    values: dict[str, object] = {
+    facts = job.facts
+    load = fio_facts.loads(facts.get("load_before", ""))
+    if load[0] is None and job.line:
+        load = job.line.load
+    free = [fio_facts.count(facts.get(f"free_bytes_{when}", "")) for when in ("before", "after")]
+    values = job.result.columns | {
         "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
         "node_name": title["host"],
         "job_Id": job.id,
-        "runtime_s": result.seconds,
         "number": number,
         "started_utc": fio_facts.utc(job.began_s),
         "started_s": None if job.began_s is None else round(job.began_s - origin_s, 3),
+        **dict(zip(("load1_before", "load5_before", "load15_before"), load, strict=True)),
+        "load1_after": fio_facts.loads(facts.get("load_after", ""))[0],
         "steal_percent": fio_facts.steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
-        "cpu_usr_percent": result.usr_percent,
-        "cpu_sys_percent": result.sys_percent,
-        "error": result.error,
+        "free_gib_before": None if free[0] is None else free[0] / 2**30,
+        "free_gib_after": None if free[1] is None else free[1] / 2**30,
+        **_device(job, battery),
     }
-    for operation in OPERATIONS:
-        values |= _latency(result, operation)
-    for kind, traffic in result.traffic.items():
-        seconds = traffic.seconds
-        values |= {
-            f"{kind}_ios": traffic.ios,
-            f"{kind}_bytes": traffic.nbytes,
-            f"{kind}_iops": traffic.ios / seconds if seconds else None,
-            f"{kind}_mib_s": traffic.nbytes / 2**20 / seconds if seconds else None,
-        }
-    before = fio_facts.loads(facts.get("load_before", ""))
-    if before[0] is None and job.line:
-        before = job.line.load
-    values |= dict(zip(("load1_before", "load5_before", "load15_before"), before, strict=True))
-    values["load1_after"] = fio_facts.loads(facts.get("load_after", ""))[0]
-    for when in ("before", "after"):
-        free = fio_facts.count(facts.get(f"free_bytes_{when}", ""))
-        values[f"free_gib_{when}"] = None if free is None else free / 2**30
-    values |= _device(job, battery)
-    device_writes = values["device_write_ios"]
-    values["ios_per_write"] = device_writes / writes.ios if writes.ios and device_writes is not None else None
+    if values["write_ios"] and values["device_write_ios"] is not None:
+        values["ios_per_write"] = values["device_write_ios"] / values["write_ios"]
     return {column: values.get(column) for column in COLUMNS}
-
-
-def _latency(result: Result, operation: str) -> dict[str, float | None]:
-    latency = result.latencies.get(operation)
-    if latency is None:
-        return {f"{operation}_N": 0 if operation != "sync" or not fio_options.syncs(result.options) else None}
-    values = {"max": latency.maximum, "mean": latency.mean, "stddev": latency.stddev}
-    values |= {f"p{percentile:g}": latency.at(percentile) for percentile in PERCENTILES}
-    columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in values.items()}
-    return columns | {f"{operation}_N": latency.n}
 
 
 def _device(job: Job, battery: dict[str, object]) -> dict[str, object]:
@@ -178,54 +139,39 @@ def _device(job: Job, battery: dict[str, object]) -> dict[str, object]:
     disks, facts = job.result.disks, job.facts
     device = PurePosixPath(str(battery.get("device", ""))).name
     name = next((name for name in disks if device.startswith(name)), next(iter(disks), device or None))
-    counts: dict[str, float | None] = disks.get(name, {})
-    if not any(counts.get(key) for key in ("read_ios", "write_ios", "util")):
+    counts = disks.get(name, {})
+    if not any(counts.values()):
         began, ended = (fio_facts.date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
         seconds = None if began is None or ended is None else ended - began
         counts = fio_facts.device_counts(facts.get("diskstats_before", ""), facts.get("diskstats_after", ""), seconds)
-    return {
-        "device": name,
-        "device_util_percent": counts.get("util"),
-        "device_read_ios": counts.get("read_ios"),
-        "device_write_ios": counts.get("write_ios"),
-    }
-
-
-def histograms(result: Result) -> dict[str, list[tuple[int, int]]]:
-    """Return {operation: [(ns, count), …]} of the operations that have bins."""
-    return {operation: latency.bins.pairs() for operation, latency in result.latencies.items() if latency.bins}
+    columns = {"device_util_percent": "util", "device_read_ios": "read_ios", "device_write_ios": "write_ios"}
+    return {"device": name, **{column: counts.get(key) for column, key in columns.items()}}
 
 
 def faults(job: Job) -> Iterator[str]:
     """Yield why what a job did is not what its options ask for (METHOD 9)."""
-    result, options = job.result, job.result.options
-    if result.error:
-        words = f" ({os.strerror(result.error)})" if 0 < result.error < _ERRORS else ""
-        yield f"fio ended with error {result.error}{words}"
+    result, columns, options = job.result, job.result.columns, job.result.options
+    if error := columns["error"]:
+        yield f"fio ended with error {error}{f' ({os.strerror(error)})' if error < _ERRORS else ''}"
     elif job.facts.get("status", "0") != "0":
         yield f"fio ended with status {job.facts['status']}"
     if result.errors:
         yield f"{result.errors} operations failed"
-    writes = result.traffic["write"].ios
-    done = sum(traffic.nbytes for traffic in result.traffic.values())
-    expected = fio_options.asked_bytes(options)
-    if expected and abs(done - expected[0]) > expected[1]:
-        yield f"{done} bytes were read and written, {expected[0]} asked"
+    writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
+    asked = fio_options.asked_bytes(options)
+    if asked and abs(done - asked[0]) > asked[1]:
+        yield f"{done} bytes were read and written, {asked[0]} asked"
     elif not done:
         yield "nothing was read or written"
-    sync, counts = result.latencies.get("sync"), fio_options.asked_syncs(options, writes)
-    if counts and sync is None and counts[0] > counts[1]:
+    syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)
+    if counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
         yield f"{result.version} does not say how long it took to force writes to the disk"
-    elif counts and sync and sync.n is not None and abs(sync.n - counts[0]) > counts[1]:
-        yield f"{writes} writes were forced to the disk {sync.n} times, {counts[0]:.0f} asked"
-    for operation, latency in result.latencies.items():
-        counted = latency.bins.total() if latency.bins else None
-        if counted is not None and latency.n is not None and counted != latency.n:
-            yield f"the bins of {operation} hold {counted} of {latency.n} latencies"
-
-
-def _first_match(text: str, *forms: str) -> str:
-    return next((match[1] for form in forms if (match := re.fullmatch(form, text[:_NAME]))), "")
+    elif counts and syncs is not None and abs(syncs - counts[0]) > counts[1]:
+        yield f"{writes} writes were forced to the disk {syncs} times, {counts[0]:.0f} asked"
+    for operation, bins in result.histograms.items():
+        counted, n = sum(bins[1::2]), columns[f"{operation}_N"]
+        if n is not None and counted != n:
+            yield f"the bins of {operation} hold {counted} of {n} latencies"
 
 
 def _natural(text: str) -> tuple:
@@ -233,4 +179,4 @@ def _natural(text: str) -> tuple:
     if match := re.fullmatch(r"([a-z]+)([0-9]+)", text):
         return 0, len(match[1]), match[1], int(match[2])
     parts = re.split(r"([0-9]+)", text)
-    return 1, 0, "", 0, *[(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    return 1, 0, "", 0, *[(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]

@@ -5,16 +5,14 @@ import glob
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.frame.matrix import digest
 from scripts.lib import provenance
 from scripts.lib.program import Problem, run, write_text
-from scripts.studies.volumes import fio, study, tarballs
+from scripts.studies.volumes import fio, fio_options, study, tarballs
 
-_SAY_EVERY = 500
 # What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
 _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 # What battery.txt says of the machine, by the names that scripts.lib.host has.
@@ -35,27 +33,25 @@ def main(argv: list[str] | None = None) -> int:
         "from is a tarball, a folder, a JSON file or a pattern, the rest may be left out",
     )
     parser.add_argument("--run", required=True, help="name of the run, for the records")
-    parser.add_argument(
-        "--jobs-folder",
-        type=Path,
-        default=Path(study.JOB_FILE).parent,
-        help="job files: imported jobs with the same options have their names",
-    )
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
-    files = sorted(arguments.jobs_folder.glob("*.fio"))
+    files = Path(study.JOB_FILE).parent.glob("*.fio")
     job_files = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
-    batteries, left_out = gather(parse(arguments.imports), lambda line: print(line, file=sys.stderr, flush=True))
+    batteries, left_out = gather(parse(arguments.imports))
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
-        raise Problem(f"no results of fio were found{first}{_more(len(left_out) - 1)}")
+        more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+        raise Problem(f"no results of fio were found{first}{more}")
     code = provenance.facts(provenance.loaded())
-    parts = ['{"status":"done","records":[']
+    texts = []
     for battery, record in zip(batteries, records(batteries, job_files, arguments.run), strict=True):
-        text = _json(record | {"provenance": code | record["provenance"]})
-        parts += ["\n" if len(parts) == 1 else ",\n", text[:-1], ',"histograms":', battery.histograms, "}"]
-    write_text(arguments.out, "".join([*parts, '\n],\n"left_out":', _json(left_out), "}\n"]))
-    jobs = sum(len(battery.facts["samples"]) for battery in batteries)
+        whole = record | {"histograms": fio.pairs(battery["histograms"])}
+        # Text has a tenth of the memory of lists, as long as no single sign in it is beyond ASCII.
+        texts.append(_json(whole | {"provenance": code | record["provenance"]}))
+    separated = ",\n".join(texts)
+    text = f'{{"status":"done","records":[\n{separated}\n],\n"left_out":{_json(left_out)}}}\n'
+    write_text(arguments.out, text)
+    jobs = sum(len(battery["samples"]) for battery in batteries)
     print(f"{arguments.out}: {len(batteries)} batteries, {jobs} jobs, {len(left_out)} files left out")
     return 0
 
@@ -63,11 +59,10 @@ def main(argv: list[str] | None = None) -> int:
 def parse(text: str) -> list[dict]:
     """Return the imports in JSON, each {"from", and perhaps "name", "volume"}."""
     try:
-        imports = json.loads(text)
-    except ValueError as error:
-        raise Problem(f"imports: not JSON ({error})") from error
-    named = entries(imports) if isinstance(imports, list) else []
-    if not named or not all(isinstance(one, dict) and "from" in one for one in named):
+        named = entries(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise Problem(f"imports: not a list in JSON ({error})") from error
+    if not named or not all("from" in entry for entry in named):
         raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
     return named
 
@@ -87,7 +82,7 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
     paths: set[Path] = set()
     for entry in entries(imports):
         for path in _places(entry["from"]):
-            files = [file for file in fio.walk(path) if _may_matter(file.name)] if path.is_dir() else [path]
+            files = _files(path)
             if not files:
                 raise Problem(f"imports: {path} holds no tarball and no JSON file; put fio's results there")
             paths.update(files)
@@ -97,94 +92,61 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
     return sorted(paths)
 
 
-@dataclass(frozen=True)
-class Battery:
-    """A battery that was found.
-
-    Attributes:
-        facts: what scripts.studies.volumes.fio says of it, without its histograms.
-        histograms: these as JSON, which takes a tenth of their memory.
-        source: the tarball, or the folder, that it lies in.
-        entry: the import that names it.
-        marks: marks of its jobs' content.
-    """
-
-    facts: dict
-    histograms: str
-    source: str
-    entry: dict
-    marks: frozenset[str]
-
-    def rank(self) -> tuple[int, bool]:
-        """Return how much is known of it, for the choice between two that have the same results."""
-        return len(self.facts["samples"]), bool(self.entry.keys() - {"from"})
-
-
-def gather(imports: Iterable[dict], say: Callable[[str], None]) -> tuple[list[Battery], list[dict]]:
+def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
     """Return the batteries that imports name, and [{"file", "reason"}] of what was left out.
 
-    Results that are there twice, such as a tarball and the folder that was unpacked from it, are taken once.
+    A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", the
+    import that names it. Results that are there twice, such as a tarball and the folder that was unpacked from it, are
+    taken once: where there are more of them, or more is said about them.
     """
-    kept: list[Battery] = []
+    batteries: list[dict] = []
     left_out: list[dict] = []
-    holders: dict[str, int] = {}
-    for tree in _trees(imports, say):
-        any_read = False
-        for facts in tree.read.batteries():
-            any_read = True
-            marks = frozenset(facts.pop("marks").values())
-            source = tree.place(facts.pop("folder"))
-            battery = Battery(facts, _json(facts.pop("histograms")), source, tree.entry, marks)
-            at = next((holders[mark] for mark in sorted(marks) if mark in holders), len(kept))
-            holders |= dict.fromkeys(marks, at)
-            if at == len(kept):
-                kept.append(battery)
-                continue
-            kept[at], other = sorted((kept[at], battery), key=Battery.rank, reverse=True)
-            if other.source != kept[at].source:
-                left_out.append({"file": other.source, "reason": _twice(kept[at], other)})
-        left_out += tree.read.left_out
-        if not any_read and not tree.read.left_out:
-            left_out.append({"file": tree.source, "reason": "holds no results of fio"})
-    return kept, left_out
+    for entry, source, packed, tree in _trees(imports):
+        some = False
+        for battery in tree.batteries():
+            place = source if packed or not battery["folder"] else f"{source}/{battery['folder']}"
+            some = some or bool(battery["samples"])
+            if battery["samples"]:
+                batteries.append(battery | {"source": place, "entry": entry})
+            elif battery["facts"]:
+                status = battery["facts"].get("status", "no status")
+                left_out.append({"file": place, "reason": f"tells of a battery without results: {status}"})
+        left_out += tree.left_out
+        if not some and not tree.left_out:
+            left_out.append({"file": source, "reason": "holds no results of fio"})
+    holders: dict[str, dict] = {}
+    for battery in sorted(batteries, key=lambda one: (len(one["samples"]), len(one["entry"]) > 1), reverse=True):
+        first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
+        if first["source"] != battery["source"]:
+            left_out.append({"file": battery["source"], "reason": _twice(first, battery)})
+        holders |= dict.fromkeys(battery["marks"], first)
+    kept = {id(battery) for battery in holders.values()}
+    return [battery for battery in batteries if id(battery) in kept], left_out
 
 
-def _twice(kept: Battery, other: Battery) -> str:
-    more = len(other.marks - kept.marks)
-    note = f"holds {len(other.marks & kept.marks)} jobs that {kept.source} holds too: they are taken once"
-    return f"{note}, and {more} more, which are not taken" if more else note
+def _twice(kept: dict, other: dict) -> str:
+    more, both = set(other["marks"]) - set(kept["marks"]), set(other["marks"]) & set(kept["marks"])
+    note = f"holds {len(both)} jobs that {kept['source']} holds too: they are taken once"
+    return f"{note}, and {len(more)} more, which are not taken" if more else note
 
 
-def records(batteries: list[Battery], job_files: dict[str, str], run_name: str) -> list[dict]:
-    """Return a record for each battery, without histograms and the measuring code.
+def records(batteries: list[dict], job_files: dict[str, str], run_name: str) -> list[dict]:
+    """Return a record for each battery of `gather`, without histograms and the measuring code.
 
-    Args:
-        batteries: see `gather`.
-        job_files: their text by name.
-        run_name: the run that they become part of.
+    `job_files` are texts by name.
     """
-    jobs = fio.names([battery.facts["job_options"] for battery in batteries], job_files)
-    repeats: dict[tuple[str, ...], int] = {}
-    by_number: dict[int, dict] = {}
-    times = [(str(battery.facts["started_utc"] or ""), number) for number, battery in enumerate(batteries)]
-    for _, number in sorted(times):
-        levels = _levels(batteries[number], jobs[number])
-        key = tuple(levels.values())
-        repeats[key] = repeats.get(key, 0) + 1
-        by_number[number] = _record(batteries[number], levels, repeats[key], run_name)
-    return [by_number[number] for number in range(len(batteries))]
+    jobs = fio_options.names([battery["job_options"] for battery in batteries], job_files)
+    cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
+    repeats: dict[int, int] = {}
+    for number in sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or "")):
+        repeats[number] = 1 + sum(cells[earlier] == cells[number] for earlier in repeats)
+    return [_record(batteries[number], cells[number], repeats[number], run_name) for number in range(len(batteries))]
 
 
-def _levels(battery: Battery, job: str) -> dict[str, str]:
-    facts = battery.facts
-    layout = battery.entry.get("name") or "_".join(filter(None, (facts["battery"], facts["cluster"])))
-    return {
-        "store": layout,
-        "job": job,
-        "background": _background(facts["facts"]),
-        "host": facts["host"],
-        "control": "",
-    }
+def _levels(battery: dict, job: str) -> dict[str, str]:
+    layout = battery["entry"].get("name") or "_".join(filter(None, (battery["battery"], battery["cluster"])))
+    background = _background(battery["facts"])
+    return {"store": layout, "job": job, "background": background, "host": battery["host"], "control": ""}
 
 
 def _background(facts: dict) -> str:
@@ -195,13 +157,13 @@ def _background(facts: dict) -> str:
     return "same" if folders[0] == folders[1] else "other"
 
 
-def _record(battery: Battery, levels: dict[str, str], repeat: int, run_name: str) -> dict:
-    facts, battery_facts = battery.facts, battery.facts["facts"]
-    samples = [row | {"layout": levels["store"]} for row in facts["samples"]]
-    work = {"jobs_asked": battery_facts.get("jobs", len(samples)), "jobs_done": len(samples)}
+def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -> dict:
+    facts = battery["facts"]
+    samples = [row | {"layout": levels["store"]} for row in battery["samples"]]
+    work = {"jobs_asked": facts.get("jobs", len(samples)), "jobs_done": len(samples)}
     work |= {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
-    reasons = study.STUDY.faults({"faults": facts["faults"], "work": work}, {})
-    volume = battery.entry.get("volume")
+    reasons = study.STUDY.faults({"faults": battery["faults"], "work": work}, {})
+    volume = battery["entry"].get("volume")
     last = samples[-1]
     return {
         "record": 1,
@@ -211,18 +173,13 @@ def _record(battery: Battery, levels: dict[str, str], repeat: int, run_name: str
         "name": _name(levels),
         "cell": levels,
         "repeat": repeat,
-        "source": battery.source,
-        "started_utc": facts["started_utc"],
-        "ended_utc": facts["ended_utc"],
-        "fio": facts["fio"],
-        "job_options": facts["job_options"],
-        "battery": {key: facts[key] for key in ("battery", "cluster", "host", "pause_s")} | battery_facts,
+        **{key: battery[key] for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background")},
+        "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
-        "background": facts["background"],
         "work": work,
         "seconds": {"total": None if last["started_s"] is None else last["started_s"] + last["runtime_s"]},
         "samples": samples,
-        "host": {"node": facts["host"]} | {key: battery_facts.get(name) for key, name in _HOST.items()},
+        "host": {"node": battery["host"]} | {key: facts.get(name) for key, name in _HOST.items()},
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
         "valid": not reasons,
         "reasons": reasons,
@@ -234,83 +191,49 @@ def _name(levels: dict[str, str]) -> str:
     return f"{readable}-{digest(levels)}"
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A tarball, or the files of a folder that are none, as read; `entry` is the import that names it."""
-
-    source: str
-    entry: dict
-    read: fio.Tree
-    packed: bool
-
-    def place(self, folder: str) -> str:
-        """Return where a folder within it is."""
-        if self.packed:
-            return self.source
-        return f"{self.source}/{folder}" if folder else self.source
-
-
-def _trees(imports: Iterable[dict], say: Callable[[str], None]) -> Iterator[_Source]:
-    """Yield each tarball, each folder, and each folder of single files that imports name."""
-    progress = _Progress(say)
+def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
+    """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder."""
     for entry in imports:
-        single: dict[Path, list[Path]] = {}
+        folders: dict[Path, list[Path]] = {}
         for place in _places(entry["from"]):
-            if not place.is_dir():
-                single.setdefault(place.parent, []).append(place)
-                continue
-            inside = [path for path in fio.walk(place) if _may_matter(path.name)]
-            yield from _read(place, inside, entry, progress)
-        for folder, paths in single.items():
-            yield from _read(folder, paths, entry, progress)
-    progress.end()
+            folders.setdefault(place if place.is_dir() else place.parent, []).extend(_files(place))
+        for folder, paths in folders.items():
+            place = tarballs.shown(str(folder))
+            print(f"{place}: {len(paths):,} files", file=sys.stderr, flush=True)
+            loose, packed = fio.Tree(tarballs.shown(folder.resolve().name), f"{place}/"), 0
+            for path in paths:
+                name = tarballs.shown(path.relative_to(folder).as_posix())
+                if tarballs.is_tarball(name):
+                    packed += 1
+                    yield entry, tarballs.shown(str(path)), True, _unpacked(path)
+                elif fio.wanted(name):
+                    loose.add_file(name, path)
+                else:
+                    loose.leave_out(name, "is neither a tarball nor a JSON file")
+            if packed < len(paths):
+                yield entry, place, False, loose
 
 
-def _read(folder: Path, paths: list[Path], entry: dict, progress: "_Progress") -> Iterator[_Source]:
-    """Yield the tarballs among files of a folder, and the others together."""
-    place = tarballs.shown(str(folder))
-    loose = fio.Tree(tarballs.shown(folder.resolve().name), f"{place}/")
-    for path in paths:
-        if tarballs.is_tarball(path.name):
-            yield _Source(tarballs.shown(str(path)), entry, _unpacked(path, progress), True)
-            continue
-        name = tarballs.shown(path.relative_to(folder).as_posix())
-        if fio.wanted(name):
-            loose.add_file(name, path)
-        else:
-            loose.leave_out(name, "is neither a tarball nor a JSON file")
-        progress.count()
-    if loose.files or loose.left_out:
-        yield _Source(place, entry, loose, False)
-
-
-def _unpacked(path: Path, progress: "_Progress") -> fio.Tree:
+def _unpacked(path: Path) -> fio.Tree:
     """Return the tree in a tarball; of one that is refused nothing is taken."""
     source = tarballs.shown(str(path))
     tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
     try:
-        for name, data in tarballs.contents(path, fio.wanted, tarballs.Limits(file_bytes=fio.FILE_BYTES)):
+        for name, data in tarballs.contents(path):
             tree.add(name, data)
-            progress.count()
     except Problem as problem:
-        tree = fio.Tree("")
-        tree.left_out.append({"file": source, "reason": str(problem)})
+        tree = fio.Tree("", source)
+        tree.leave_out("", str(problem))
     return tree
 
 
-class _Progress:
-    """Says now and then how many files have been read."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._count = say, 0
-
-    def count(self) -> None:
-        self._count += 1
-        if self._count % _SAY_EVERY == 0:
-            self._say(f"{self._count:,} files read")
-
-    def end(self) -> None:
-        self._say(f"{self._count:,} files read, all")
+def _files(place: Path) -> list[Path]:
+    """Return a file, or those below a folder that may hold results; hidden ones are passed over."""
+    if not place.is_dir():
+        return [place]
+    inside = [(path, path.relative_to(place).parts) for path in sorted(place.rglob("*"))]
+    seen = [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
+    return [path for path in seen if tarballs.is_tarball(path.name) or fio.wanted(path.name)]
 
 
 def _places(pattern: str) -> list[Path]:
@@ -326,16 +249,7 @@ def _places(pattern: str) -> list[Path]:
     return paths
 
 
-def _may_matter(name: str) -> bool:
-    return tarballs.is_tarball(name) or fio.wanted(name)
-
-
-def _more(count: int) -> str:
-    return f" (and {count} more)" if count > 0 else ""
-
-
 def _json(value: object) -> str:
-    # A single sign beyond ASCII would double the memory of all of the text.
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 

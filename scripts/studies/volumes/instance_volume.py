@@ -27,30 +27,18 @@ def volume_of(place: Path | str) -> dict:
         Problem: it is no EBS volume, or EC2 does not say what it is.
     """
     try:
-        volume = volume_id(place)
+        disk = _disk(Path(place))
+        serial = disk / "device/serial"
+        match = re.fullmatch(r"vol-?([0-9a-f]{8,17})\s*", serial.read_text(encoding="utf-8") if serial.exists() else "")
+        if not match:
+            raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
+        volume = f"vol-{match[1]}"
         return _described(volume) | {"source": f"EC2's description of {volume}"}
     except Problem as problem:
         raise Problem(
             f"what volume {place} is on is not known: {problem};"
             " write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}"
         ) from problem
-
-
-def volume_id(place: Path | str) -> str:
-    """Return the id of the EBS volume that holds a folder, such as vol-0123456789abcdef0.
-
-    Raises:
-        Problem: the disk below it is no EBS volume, or there are several.
-    """
-    disk = _disk(Path(place))
-    try:
-        serial = (disk / "device/serial").read_text(encoding="utf-8").strip()
-    except OSError:
-        serial = ""
-    match = re.fullmatch(r"vol-?([0-9a-f]{8,17})", serial)
-    if not match:
-        raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
-    return f"vol-{match[1]}"
 
 
 def _disk(place: Path) -> Path:
@@ -65,16 +53,12 @@ def _disk(place: Path) -> Path:
     if not (folder / "dev").exists():
         raise Problem(f"no disk is below it ({host.mount(place)['file_system']})")
     folder = folder.resolve()
-    while True:
-        below = sorted((folder / "slaves").glob("*"))
+    while below := sorted((folder / "slaves").glob("*")):
         if len(below) > 1:
             raise Problem(f"{folder.name} lies on several disks: {', '.join(path.name for path in below)}")
-        if below:
-            folder = below[0].resolve()
-        elif (folder / "partition").exists():
-            folder = folder.parent
-        else:
-            return folder
+        folder = below[0].resolve()
+    # A partition lies in the folder of its disk.
+    return folder.parent if (folder / "partition").exists() else folder
 
 
 def _described(volume: str) -> dict:

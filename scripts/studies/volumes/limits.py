@@ -7,17 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from scripts.lib.program import Problem, read_yaml
 from scripts.statistics import histograms, resampling
+from scripts.studies.volumes import study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import histograms_of, percentiles
-from scripts.studies.volumes.study import LIMITS
 
 METRIC = "p99"
 # A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
 LEAST_JOBS, LEAST_S = 20, 60.0
-_P = 99
-_COLUMN = "p99_ms"
 
 
 class Limit(NamedTuple):
@@ -30,28 +27,18 @@ class Limit(NamedTuple):
 
 
 def read(entries: Sequence[str | dict]) -> list[Limit]:
-    """Return the limits of a configuration: names of config/facts/limits.yaml, or mappings of name, p99_ms and source.
-
-    Raises:
-        Problem: a name that is not there, or a limit without a name or a height.
-    """
-    documented = read_yaml(LIMITS)["limits"]
-    limits = []
-    for one in entries:
-        if isinstance(one, str) and one not in documented:
-            raise Problem(f"limits: {one!r} is not in {LIMITS}: {', '.join(documented)}")
-        entry = {"name": one, **documented[one]} if isinstance(one, str) else one
-        try:
-            source = " ".join(entry.get("source", "").split())
-            limits.append(Limit(entry["name"], float(entry["p99_ms"]), source, entry.get("operation", "")))
-        except (KeyError, TypeError, ValueError) as error:
-            raise Problem(f"limits: {one!r} is no limit; write {{name: mine, p99_ms: 5, source: …}}") from error
-    return limits
+    """Return the limits of a configuration: names in config/facts/limits.yaml, or mappings like those there."""
+    documented = study.documented(study.LIMITS)["limits"]
+    named = [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
+    return [
+        Limit(one["name"], float(one["p99_ms"]), " ".join(one.get("source", "").split()), one.get("operation", ""))
+        for one in named
+    ]
 
 
 def p99(jobs: pd.DataFrame, seed: int = 1) -> histograms.Percentile:
     """Return the p99 of jobs together with its interval (`series.percentiles`)."""
-    return percentiles(jobs, [_P], seed).get(_P, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
+    return percentiles(jobs, [99], seed).get(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
 
 
 def judge(estimate: histograms.Percentile, limit_ms: float) -> str:
@@ -69,14 +56,7 @@ def verdicts(
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
     hour and slow ever after has a p99 between the two that it never showed. Its figures are of all jobs. `kept_s` is
     the time from a battery's start until the first segment that does not meet the limit, the shortest of several
-    batteries, empty if all meet it.
-
-    Args:
-        jobs: see `series.Series.jobs`; several batteries stand one after the other.
-        segments: of the jobs, places in `jobs`.
-        limits: what they are held against.
-        seed: of the intervals.
-        memory: what kept the files in memory, where they lay on no device: then nothing is decided.
+    batteries, empty if all meet it. Where something (`memory`) kept the files in memory, nothing is decided.
     """
     short = _short(jobs)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
@@ -84,18 +64,17 @@ def verdicts(
     whole = p99(jobs, seed) if len(parts) != 1 else estimates[0]
     rows = []
     for limit in limits:
-        words, doubts = [], []
-        for part, one in zip(parts, estimates, strict=True):
-            word = judge(one, limit.ms)
+        head = {"limit": limit.name, "metric": METRIC, "limit_ms": limit.ms, "source": limit.source}
+        judged = []
+        for number, (part, estimate) in enumerate(zip(parts, estimates, strict=True), 1):
+            word = judge(estimate, limit.ms)
             doubt = f"the files lay in memory ({memory}), on no volume" if memory else ""
             doubt = doubt or (short[int(part["repeat"].iloc[0])] if word == "meets" else "")
-            words.append("undecided" if doubt else word)
-            doubts.append(doubt)
-        head = {"limit": limit.name, "metric": METRIC, "limit_ms": limit.ms, "source": limit.source}
-        rows.append({**head, "segment": "all", **_figures(jobs, whole, limit), **_whole(jobs, parts, words)})
-        for number, (part, one, word, doubt) in enumerate(zip(parts, estimates, words, doubts, strict=True), 1):
-            judgement = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, one, limit, word, doubt)}
-            rows.append({**head, "segment": str(number), **_figures(part, one, limit), **judgement})
+            word = "undecided" if doubt else word
+            judgement = {"verdict": word, "kept_s": math.nan, "reason": _reason(part, estimate, limit, word, doubt)}
+            judged.append({**head, "segment": str(number), **_figures(part, estimate, limit), **judgement})
+        words = [row["verdict"] for row in judged]
+        rows += [{**head, "segment": "all", **_figures(jobs, whole, limit), **_whole(jobs, parts, words)}, *judged]
     return rows
 
 
@@ -117,7 +96,7 @@ def _figures(jobs: pd.DataFrame, estimate: histograms.Percentile, limit: Limit) 
         "first_job": jobs["job_Id"].iloc[0] if len(jobs) else "",
         "last_job": jobs["job_Id"].iloc[-1] if len(jobs) else "",
         "jobs": len(jobs),
-        "jobs_over": int((jobs[_COLUMN] >= limit.ms).sum()),
+        "jobs_over": int((jobs["p99_ms"] >= limit.ms).sum()),
         "value_ms": estimate.value,
         "low_ms": estimate.low,
         "high_ms": estimate.high,
@@ -127,29 +106,27 @@ def _figures(jobs: pd.DataFrame, estimate: histograms.Percentile, limit: Limit) 
 def _whole(jobs: pd.DataFrame, parts: list[pd.DataFrame], words: list[str]) -> dict:
     if not parts:
         return {"verdict": "undecided", "kept_s": math.nan, "reason": "no valid battery"}
-    word = next((word for word in ("misses", "undecided") if word in words), "meets")
-    kept = [float(part["start_s"].iloc[0]) for part, one in zip(parts, words, strict=True) if one != "meets"]
+    if set(words) == {"meets"}:
+        return {"verdict": "meets", "kept_s": math.nan, "reason": "every segment meets it"}
+    verdict = "misses" if "misses" in words else "undecided"
+    kept = [float(part["start_s"].iloc[0]) for part, word in zip(parts, words, strict=True) if word != "meets"]
     where = [
         f"segment {number} (jobs {part['number'].iloc[0]} to {part['number'].iloc[-1]})"
-        for number, (part, one) in enumerate(zip(parts, words, strict=True), 1)
-        if one == word
+        for number, (part, word) in enumerate(zip(parts, words, strict=True), 1)
+        if word == verdict
     ]
-    reason = "every segment meets it" if word == "meets" else f"{' and '.join(where)}: {word}"
     derived = "" if jobs["timed"].all() else "; times are derived from latencies and pauses"
     kept_s = float(np.nanmin(kept)) if np.isfinite(kept).any() else math.nan
-    return {"verdict": word, "kept_s": kept_s, "reason": reason + (derived if kept else "")}
+    return {"verdict": verdict, "kept_s": kept_s, "reason": f"{' and '.join(where)}: {verdict}{derived}"}
 
 
 def _reason(jobs: pd.DataFrame, estimate: histograms.Percentile, limit: Limit, word: str, doubt: str) -> str:
     if estimate.reason:
         return estimate.reason
-    bound = (
-        doubt
-        or {
-            "meets": f"at most {estimate.high:.3g} ms",
-            "misses": f"at least {estimate.low:.3g} ms",
-            "undecided": f"{limit.ms:g} ms lies in the interval",
-        }[word]
-    )
+    bound = {
+        "meets": f"at most {estimate.high:.3g} ms",
+        "misses": f"at least {estimate.low:.3g} ms",
+        "undecided": doubt or f"{limit.ms:g} ms lies in the interval",
+    }[word]
     few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < resampling.LEAST else ""
     return bound + (few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge")

@@ -15,7 +15,7 @@ from types import FrameType
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.volumes import fio, fio_jobs, fio_options, instance_volume
+from scripts.studies.volumes import fio, fio_options, instance_volume
 
 _BATTERY = "scripts/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
@@ -44,21 +44,16 @@ def measure(step: Step) -> dict:
     seconds = time.monotonic() - began
     step.close_window()
     results = fio.read_battery(next(Path(step.job["scratch"]).iterdir()))
-    for row in results["samples"]:
-        row["layout"] = settings["cell"]["store"]
+    samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
     return {
-        "samples": results["samples"],
-        "histograms": results["histograms"],
-        "fio": results["fio"],
-        "job_options": results["job_options"],
+        **{key: results[key] for key in ("histograms", "fio", "job_options", "background")},
+        "samples": samples,
         "battery": results["facts"] | {"memory": host.in_memory(place_of(store, step.job["run"]))},
-        "background": results["background"],
         "volume": volume,
         "work": {
             "jobs_asked": settings["jobs"],
-            "jobs_done": int(results["facts"]["jobs_done"]),
-            "read_bytes": sum(row["read_bytes"] for row in results["samples"]),
-            "write_bytes": sum(row["write_bytes"] for row in results["samples"]),
+            "jobs_done": results["facts"]["jobs_done"],
+            **{key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")},
         },
         "seconds": {"total": seconds},
         "faults": [*results["faults"], *_faults(results, settings)],
@@ -164,7 +159,7 @@ def _run(command: list[str]) -> None:
 def _faults(results: dict, settings: dict) -> list[str]:
     """Return what is not as asked beside what the reader of results has found (METHOD 10)."""
     faults = [f"{one['file']} {one['reason']}" for one in results["left_out"]]
-    options = fio_jobs.options(settings["job"]["text"])
+    options = fio_options.of_job_file(settings["job"]["text"])
     if results["samples"] and not fio_options.same(options, results["job_options"]):
         faults.append("fio's output has other options than the job file")
     if settings["background"] and not results["background"]:

@@ -4,31 +4,34 @@ A series is what was measured at one (store, job, background, host): its batteri
 jobs. Latencies are in ms throughout.
 """
 
-import json
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from scripts.frame import records
-from scripts.lib.program import Problem, refuse_constant
+from scripts.lib.program import Problem
 from scripts.statistics import histograms
-from scripts.studies.volumes import fio_facts, fio_jobs
+from scripts.studies.volumes import fio_facts, fio_options
 from scripts.studies.volumes.fio import operation_of
-from scripts.studies.volumes.fio_output import OPERATIONS
+from scripts.studies.volumes.fio_output import PERCENTILES
 
 FACTORS = ("store", "job", "background", "host")
 ALL_HOSTS = "all"
-PERCENTILES = (50, 99, 99.9, 99.99)
 # The pause of the published batteries, for results that say nothing of theirs.
-USUAL_PAUSE_S = 10.0
+_USUAL_PAUSE_S = 10.0
 _NS = 1e6
+_OWN = tuple(f"p{p:g}_ms" for p in PERCENTILES)
+_COLUMNS = (
+    *("repeat", "number", "job_Id", "N", "mean_ms", "stddev_ms", "max_ms", *_OWN),
+    *("ios", "bytes", "reads", "writes", "seconds", "start_s", "pause_s", "device_writes", "bins", "counted", "timed"),
+)
+Levels = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,16 @@ class Battery:
     """
 
     cell: str
-    levels: tuple[str, str, str, str]
+    levels: Levels
     repeat: int
-    status: str
-    ok: bool
+    status: str = "failed"
+    ok: bool = False
     reasons: tuple[str, ...] = ()
     edited: bool = False
     rows: list[dict] = field(default_factory=list)
     histograms: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
-    pause_s: float = USUAL_PAUSE_S
+    pause_s: float = _USUAL_PAUSE_S
     started_utc: str = ""
     volume: dict = field(default_factory=dict)
     memory: str = ""
@@ -59,7 +62,7 @@ class Series:
     """The batteries of one (store, job, background, host); `cell` is "" where several hosts are taken together."""
 
     cell: str
-    levels: tuple[str, str, str, str]
+    levels: Levels
     batteries: tuple[Battery, ...]
 
     @property
@@ -75,10 +78,10 @@ class Series:
     @cached_property
     def operation(self) -> str:
         """The operation whose latency the series is about (`fio.operation_of`, of all jobs together)."""
-        rows = [row for battery in self.good for row in battery.rows]
-        names = ("sync_N", "sync_lat_mean_ms", "read_ios", "write_ios")
-        counts = {name: [value for row in rows if (value := _number(row, name)) is not None] for name in names}
-        return operation_of({name: sum(values) if values else None for name, values in counts.items()}) if rows else ""
+        rows = pd.DataFrame([row for battery in self.good for row in battery.rows])
+        names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
+        totals = rows.reindex(columns=names).astype(float).sum(min_count=1)
+        return operation_of(totals.astype(object).where(totals.notna(), None).to_dict()) if len(rows) else ""
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -89,7 +92,7 @@ class Series:
         (histogram or None), and what had to be derived: `counted` and `timed` are False where N, or the times, are not
         of the measurement (`_derived`).
         """
-        parts = [_jobs(battery, self.operation) for battery in self.good] if self.operation else []
+        parts = [_jobs(battery, self.operation) for battery in self.good if battery.rows] if self.operation else []
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
 
     @property
@@ -103,12 +106,6 @@ class Series:
         return next((battery.volume for battery in self.batteries if battery.volume), {})
 
 
-_COLUMNS = (
-    *("repeat", "number", "job_Id", "N", "mean_ms", "stddev_ms", "max_ms", *(f"p{p:g}_ms" for p in PERCENTILES)),
-    *("ios", "bytes", "reads", "writes", "seconds", "start_s", "pause_s", "device_writes", "bins", "counted", "timed"),
-)
-
-
 def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
     """Return the series of a run: the matrix's, with or without records, then the imported ones.
 
@@ -117,8 +114,9 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     """
     of_cells: dict[str, list[Battery]] = defaultdict(list)
     for one in kept:
-        of_cells[one.cell].append(_measured(one))
-    by_levels: dict[tuple, Series] = {}
+        battery = Battery(one.cell, _levels(one.levels), one.repeat, reasons=(one.problem,))
+        of_cells[one.cell].append(_read(battery, one.record, str(one.path)) if one.record else battery)
+    by_levels: dict[Levels, Series] = {}
     for row in matrix[matrix["twin_of"] == ""].to_dict("records"):
         levels = _levels(row)
         by_levels[levels] = Series(row["cell"], levels, tuple(of_cells[row["cell"]]))
@@ -130,40 +128,24 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     return [_with_volume(series, stores) for series in by_levels.values()]
 
 
-def imported(path: Path) -> dict:
-    """Return the artefact of an import, its histograms as arrays: as lists those of thousands of jobs are too large.
-
-    Raises:
-        Problem: it cannot be read, or is none.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        artefact = json.loads(text, object_hook=_with_arrays, parse_constant=refuse_constant)
-        if artefact.get("status") != "done":
-            print(f"{path}: nothing was imported: {'; '.join(artefact.get('reasons', []))}", file=sys.stderr)
-        return artefact
-    except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise Problem(f"{path} holds no JSON object ({error}); remove it and run again") from error
-
-
-def together(series: Sequence[Series]) -> list[Series]:
-    """Return a series for each (store, job, background) that was measured on several hosts: all of them as one."""
-    places: dict[tuple, list[Series]] = {}
+def with_hosts_together(series: Sequence[Series]) -> list[Series]:
+    """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
+    places: dict[tuple, list[Series]] = defaultdict(list)
     for one in series:
-        places.setdefault(one.levels[:3], []).append(one)
-    return [
-        Series("", (*place, ALL_HOSTS), tuple(battery for one in hosts for battery in one.batteries))
-        for place, hosts in places.items()
-        if sum(bool(one.good) for one in hosts) > 1
-    ]
+        places[one.levels[:3]].append(one)
+    shown = []
+    for one in series:
+        shown.append(one)
+        hosts = places[one.levels[:3]]
+        if one is hosts[-1] and sum(bool(host.good) for host in hosts) > 1:
+            batteries = tuple(battery for host in hosts for battery in host.batteries)
+            shown.append(Series("", (*one.levels[:3], ALL_HOSTS), batteries))
+    return shown
 
 
 def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
     """Return the jobs' histograms, or None where one has none: then nothing can be merged."""
-    bins = list(jobs["bins"])
-    return bins if bins and all(one is not None for one in bins) else None
+    return list(jobs["bins"]) if len(jobs) and jobs["bins"].notna().all() else None
 
 
 def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
@@ -174,90 +156,75 @@ def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[
     if merged := histograms_of(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
     n = float(jobs["N"].astype(float).sum(skipna=False)) if len(jobs) else math.nan
-    estimates = {}
-    for p in ps:
-        own = jobs[f"p{p:g}_ms"] if f"p{p:g}_ms" in jobs else pd.Series(dtype=float)
-        if own.notna().any():
-            reason = histograms.refusal(n, p)
-            estimates[p] = (
-                histograms.Percentile(*[math.nan] * 3, n, reason) if reason else histograms.bounds(own)._replace(n=n)
-            )
-    return estimates
+    own = {p: jobs[f"p{p:g}_ms"] for p in ps if f"p{p:g}_ms" in jobs and jobs[f"p{p:g}_ms"].notna().any()}
+    refused = {p: histograms.refusal(n, p) for p in own}
+    return {
+        p: histograms.Percentile(*[math.nan] * 3, n, refused[p])
+        if refused[p]
+        else histograms.bounds(values)._replace(n=n)
+        for p, values in own.items()
+    }
 
 
-def _levels(row: Mapping[str, str]) -> tuple[str, str, str, str]:
+def _levels(row: Mapping[str, str]) -> Levels:
     return tuple(str(row.get(factor) or "") for factor in FACTORS)
 
 
-def _measured(kept: records.Kept) -> Battery:
-    levels = _levels(kept.levels)
-    if kept.record is None:
-        return Battery(kept.cell, levels, kept.repeat, "failed", False, (kept.problem,))
-    try:
-        return _battery(kept.record, kept.cell, levels, kept.repeat, str(kept.path))
-    except Problem as problem:
-        return _unreadable(kept.cell, levels, kept.repeat, problem)
-
-
-def _unreadable(cell: str, levels: tuple[str, str, str, str], repeat: int, problem: Problem) -> Battery:
-    print(f"left out: {problem}", file=sys.stderr)
-    return Battery(cell, levels, repeat, "failed", False, (str(problem),))
-
-
-def _batteries(imported: dict) -> Iterable[Battery]:
+def _batteries(imported: dict) -> Iterator[Battery]:
+    if imported and imported.get("status") != "done":
+        print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
     for number, record in enumerate(imported.get("records", []), 1):
         name = f"imported record {number}"
         try:
             records.expect_sound(record, name)
-            yield _battery(record, record["name"], _levels(record["cell"]), record["repeat"], name)
         except Problem as problem:
-            yield _unreadable("", (name, "", "", ""), 1, problem)
+            yield _unreadable(Battery("", (name, "", "", ""), 1), str(problem))
+        else:
+            yield _read(Battery(record["name"], _levels(record["cell"]), record["repeat"]), record, name)
 
 
-def _with_arrays(values: dict) -> dict:
-    """A JSON object; one that maps operations to lists of bins is turned into arrays."""
-    if values and values.keys() <= set(OPERATIONS) and all(isinstance(bins, list) for bins in values.values()):
-        return {name: np.asarray(bins, dtype=float) for name, bins in values.items()}
-    return values
+def _unreadable(battery: Battery, problem: str) -> Battery:
+    print(f"left out: {problem}", file=sys.stderr)
+    return replace(battery, reasons=(problem,))
 
 
-def _battery(record: dict, cell: str, levels: tuple[str, str, str, str], repeat: int, where: str) -> Battery:
+def _read(battery: Battery, record: dict, where: str) -> Battery:
+    """Return a battery with what its record says; one whose histograms cannot be used has failed."""
     done = record["status"] == "done"
     facts, settings = record.get("battery") or {}, record.get("settings") or {}
-    pause = next((one["pause_s"] for one in (facts, settings) if one.get("pause_s") is not None), USUAL_PAUSE_S)
+    pauses = [one["pause_s"] for one in (facts, settings) if one.get("pause_s") is not None]
     volume = record.get("volume")
     faults = records.faults(record)
-    return Battery(
-        cell,
-        levels,
-        repeat,
-        record["status"],
-        done and not faults,
-        tuple(faults),
-        records.edited(record),
-        list(record.get("samples") or []) if done else [],
-        _histograms(record.get("histograms") or {}, where) if done else {},
-        {key: str(value) for key, value in (record.get("job_options") or {}).items()},
-        float(pause),
-        str(record.get("started_utc") or facts.get("started_utc") or ""),
-        volume if isinstance(volume, dict) else {},
-        fio_facts.memory(facts),
+    try:
+        bins = _histograms(record.get("histograms") or {}) if done else {}
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return _unreadable(battery, f"{where}: its histograms are not pairs of a latency and a count, both at least 0")
+    return replace(
+        battery,
+        status=record["status"],
+        ok=done and not faults,
+        reasons=tuple(faults),
+        edited=records.edited(record),
+        rows=list(record.get("samples") or []) if done else [],
+        histograms=bins,
+        options={key: str(value) for key, value in (record.get("job_options") or {}).items()},
+        pause_s=float([*pauses, _USUAL_PAUSE_S][0]),
+        started_utc=str(record.get("started_utc") or facts.get("started_utc") or ""),
+        volume=volume if isinstance(volume, dict) else {},
+        memory=fio_facts.memory(facts),
     )
 
 
-def _histograms(by_job: dict, where: str) -> dict[str, dict[str, np.ndarray]]:
+def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
-    try:
-        arrays = {str(job): _with_arrays(by_operation) for job, by_operation in by_job.items()}
-        bins = [one for operations in arrays.values() for one in operations.values() if len(one)]
-        if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
-            raise ValueError
-        return {
-            job: {name: bins / (_NS, 1) for name, bins in operations.items() if len(bins) and bins[:, 1].sum()}
-            for job, operations in arrays.items()
-        }
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise Problem(f"{where}: its histograms are not pairs of a latency and a count, both at least 0") from error
+    arrays = {
+        job: {name: np.asarray(bins, dtype=float) / (_NS, 1) for name, bins in operations.items() if bins}
+        for job, operations in by_job.items()
+    }
+    bins = [one for operations in arrays.values() for one in operations.values()]
+    if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
+        raise ValueError
+    return {job: {name: one for name, one in kept.items() if one[:, 1].sum()} for job, kept in arrays.items()}
 
 
 def _with_volume(series: Series, stores: dict) -> Series:
@@ -268,47 +235,48 @@ def _with_volume(series: Series, stores: dict) -> Series:
 
 
 def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
-    derived = _derived(battery.options)
-    rows = [(row, battery.histograms.get(str(row.get("job_Id")), {}).get(operation)) for row in battery.rows]
-    jobs_read = [_job(row, bins, operation, derived) for row, bins in rows if not row.get("error")]
-    jobs = pd.DataFrame([job for job in jobs_read if not math.isnan(job["mean_ms"])], columns=[*_COLUMNS])
-    jobs["number"] = jobs["number"].astype(float).fillna(pd.Series(np.arange(1.0, len(jobs) + 1)))
-    jobs = jobs.assign(repeat=battery.repeat, number=jobs["number"].astype(int), job_Id=jobs["job_Id"].astype(str))
-    return _timed(jobs.sort_values("number", kind="stable", ignore_index=True), battery.pause_s)
-
-
-def _job(row: dict, bins: np.ndarray | None, operation: str, derived: dict) -> dict:
-    """One job; NaN where neither the sample, nor its histogram, nor the options tell."""
-    kind = "read" if operation == "read" else "write"
-    whole = histograms.moments(bins) if bins is not None else None
-    counted = _number(row, f"{operation}_N") or (whole and whole.n)
-    n = counted or derived.get("operations", math.nan)
-    mean = _float(row, f"{operation}_lat_mean_ms", whole.mean if whole else math.nan)
-    ios, amount, measured = (_number(row, name) for name in (f"{kind}_ios", f"{kind}_bytes", "runtime_s"))
-    ios = n if ios is None else ios
-    own = histograms.percentiles([bins], PERCENTILES) if bins is not None else [None] * len(PERCENTILES)
-    return {
-        "number": _float(row, "number"),
-        "job_Id": row.get("job_Id"),
-        "N": n,
-        "mean_ms": mean,
-        "stddev_ms": _float(row, f"{operation}_lat_stddev_ms", whole.stddev if whole else math.nan),
-        "max_ms": _float(row, f"{operation}_lat_max_ms", whole.largest if whole else math.nan),
-        **{
-            f"p{p:g}_ms": _float(row, f"{operation}_lat_p{p:g}_ms", one.value if one else math.nan)
-            for p, one in zip(PERCENTILES, own, strict=True)
-        },
-        "ios": ios,
-        "bytes": ios * derived.get("block", math.nan) if amount is None else amount,
-        "reads": _float(row, "read_ios", ios if kind == "read" else 0.0),
-        "writes": _float(row, "write_ios", ios if kind == "write" else 0.0),
-        "seconds": n * mean / 1000 if not measured and derived.get("one at a time") else measured or math.nan,
-        "start_s": _float(row, "started_s"),
-        "device_writes": _float(row, "device_write_ios"),
-        "bins": bins,
-        "counted": bool(counted),
-        "timed": bool(measured) and _number(row, "started_s") is not None,
+    """A battery's jobs; NaN where neither the sample, nor its histogram, nor the options tell."""
+    kind, derived = "read" if operation == "read" else "write", _derived(battery.options)
+    sources = {
+        **{"number": "number", "N": f"{operation}_N"},
+        **{f"{name}_ms": f"{operation}_lat_{name}_ms" for name in ("mean", "stddev", "max")},
+        **{name: f"{operation}_lat_{name}" for name in _OWN},
+        **{"ios": f"{kind}_ios", "bytes": f"{kind}_bytes", "reads": "read_ios", "writes": "write_ios"},
+        **{"seconds": "runtime_s", "start_s": "started_s", "device_writes": "device_write_ios"},
     }
+    rows = [row for row in battery.rows if not row.get("error")]
+    bins = [battery.histograms.get(str(row.get("job_Id")), {}).get(operation) for row in rows]
+    jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
+    jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
+    jobs = jobs.fillna(pd.DataFrame([_of_bins(one) for one in bins], index=jobs.index))
+    counted, measured = jobs["N"].notna(), jobs["seconds"].notna()
+    n = jobs["N"].fillna(derived.get("operations", math.nan))
+    ios = jobs["ios"].fillna(n)
+    jobs = jobs.assign(
+        job_Id=[str(row.get("job_Id")) for row in rows],
+        repeat=battery.repeat,
+        N=n,
+        ios=ios,
+        bytes=jobs["bytes"].fillna(ios * derived.get("block", math.nan)),
+        reads=jobs["reads"].fillna(ios if kind == "read" else 0),
+        writes=jobs["writes"].fillna(ios if kind == "write" else 0),
+        seconds=jobs["seconds"].fillna(n * jobs["mean_ms"] / 1000 if derived.get("one at a time") else math.nan),
+        bins=pd.Series(bins, index=jobs.index, dtype=object),
+        counted=counted,
+        timed=measured & jobs["start_s"].notna(),
+    )
+    jobs = jobs[jobs["mean_ms"].notna()].reset_index(drop=True)
+    jobs["number"] = jobs["number"].fillna(pd.Series(np.arange(1.0, len(jobs) + 1))).astype(int)
+    return _timed(jobs.sort_values("number", kind="stable", ignore_index=True), battery.pause_s)[[*_COLUMNS]]
+
+
+def _of_bins(bins: np.ndarray | None) -> dict[str, float]:
+    """What a histogram says of its job's operations."""
+    if bins is None:
+        return {}
+    whole, own = histograms.moments(bins), histograms.percentiles([bins], PERCENTILES)
+    told = {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
+    return told | {name: one.value for name, one in zip(_OWN, own, strict=True)}
 
 
 def _derived(options: dict[str, str]) -> dict:
@@ -318,10 +286,10 @@ def _derived(options: dict[str, str]) -> dict:
     time it takes as long as all their latencies together, but for the time between them.
     """
     try:
-        block, size = fio_jobs.block_bytes(options), fio_jobs.total_bytes(options)
+        block, size = fio_options.block_bytes(options), fio_options.total_bytes(options)
     except (Problem, ValueError):
         return {}
-    if fio_jobs.runtime_s(options) or options.get("loops", "1") != "1":
+    if fio_options.runtime_s(options) or options.get("loops", "1") != "1":
         return {"block": block}
     alone = all(options.get(name, "1") == "1" for name in ("numjobs", "iodepth"))
     each = options.get("fdatasync", options.get("fsync", "1")) in ("0", "1")
@@ -335,13 +303,3 @@ def _timed(jobs: pd.DataFrame, pause_s: float) -> pd.DataFrame:
         start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
     pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
     return jobs.assign(start_s=start, pause_s=pauses)
-
-
-def _number(row: dict, *names: str) -> float | None:
-    """The first of the columns that holds a number."""
-    return next((row[name] for name in names if row.get(name) is not None and not math.isnan(row[name])), None)
-
-
-def _float(row: dict, name: str, otherwise: float = math.nan) -> float:
-    value = _number(row, name)
-    return otherwise if value is None else float(value)

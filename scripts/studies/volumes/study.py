@@ -1,7 +1,7 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from scripts.frame.study import Cell, Study, mappings
 from scripts.lib import host
 from scripts.lib.program import Problem, read_yaml, tool
 from scripts.stores import store as stores
-from scripts.studies.volumes import fio_jobs
+from scripts.studies.volumes import fio_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,20 +33,17 @@ class Volumes(Study):
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
         section = self.section(config)
-        documented = read_yaml(LIMITS)["limits"]
+        limits = documented(LIMITS)["limits"]
         for number, limit in enumerate(section["limits"]):
-            if isinstance(limit, str) and limit not in documented:
-                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(documented)}"
-        types = read_yaml(VOLUME_TYPES)["types"]
-        named = [(f"stores.{name}.volume", store.get("volume")) for name, store in config["stores"].items()]
-        named += [
-            (f"studies.volumes.imports[{number}].volume", one.get("volume"))
-            for number, one in enumerate(section["imports"])
-            if isinstance(one, dict)
-        ]
-        for place, volume in named:
+            if isinstance(limit, str) and limit not in limits:
+                yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
+        types = documented(VOLUME_TYPES)["types"]
+        named = {f"stores.{name}": store for name, store in config["stores"].items()}
+        named |= {f"studies.volumes.imports[{number}]": one for number, one in enumerate(section["imports"])}
+        for place, entry in named.items():
+            volume = entry.get("volume") if isinstance(entry, dict) else None
             if isinstance(volume, dict) and volume["type"] not in types:
-                yield f"{place}.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+                yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
         levels = {level for part in mappings(section) for level in part["background"]}
         if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
             yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
@@ -93,12 +90,6 @@ class Volumes(Study):
 
         return import_fio.sources(self.section(config)["imports"])
 
-    def imported(self, path: Path) -> dict:
-        """Return the artefact of fio's results from elsewhere, its histograms as arrays."""
-        from scripts.studies.volumes import series
-
-        return series.imported(path)
-
     def tables(
         self, matrix: "pd.DataFrame", kept: Sequence[Kept], imported: dict, config: dict
     ) -> "dict[str, pd.DataFrame]":
@@ -125,9 +116,11 @@ class Volumes(Study):
 
     def estimate(self, settings: dict) -> dict:
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
-        options = fio_jobs.options(settings["job"]["text"])
-        size, block = fio_jobs.total_bytes(options), fio_jobs.block_bytes(options)
-        each = fio_jobs.runtime_s(options) or (size / block * _SYNC_S if fio_jobs.syncs(options) else size / 2**27)
+        options = fio_options.of_job_file(settings["job"]["text"])
+        size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
+        each = fio_options.runtime_s(options) or (
+            size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        )
         jobs = max(settings["jobs"], settings["at_least_s"] / (each + settings["pause_s"]))
         return {"requests": 0, "bytes": jobs * size, "seconds": jobs * (each + settings["pause_s"])}
 
@@ -135,7 +128,7 @@ class Volumes(Study):
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
         background = settings["background"]
         texts = [settings["job"]["text"], *([background["job"]["text"]] if background else [])]
-        return sum(fio_jobs.total_bytes(fio_jobs.options(text)) for text in texts)
+        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why nothing was measured: no job was finished."""
@@ -146,6 +139,12 @@ class Volumes(Study):
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
         return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+@cache
+def documented(path: Path) -> dict:
+    """Return facts with their sources, of config/facts."""
+    return read_yaml(path)
 
 
 def _refuse(place: Path, memory: str) -> str:

@@ -9,27 +9,20 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from scripts.lib.program import Problem
+from scripts.studies.volumes import fio
 
-SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz")
+SUFFIXES = (".tar.gz", ".tar.xz", ".tgz", ".tar")
+_OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 _READ = 2**16
-# Names and other particulars of one file; more than that is an attack on the reader.
+# Names and other particulars of one file, and what tarfile reads ahead; more than that is an attack on the reader.
 _HEADER_BYTES = 2**20
-_XZ_MEMORY = 256 * 2**20
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a tarball may hold: files and folders, bytes of a file, bytes in all when unpacked."""
-
-    members: int = 20_000
-    file_bytes: int = 16 * 2**20
-    total_bytes: int = 2 * 2**30
+# What a tarball may hold: files and folders, and bytes in all when unpacked.
+MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
 
 
 def is_tarball(name: str) -> bool:
@@ -38,20 +31,21 @@ def is_tarball(name: str) -> bool:
 
 
 def stem(name: str) -> str:
-    """Return a tarball's name without its suffixes."""
-    suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
-    return name[: len(name) - len(suffix)]
+    """Return a tarball's name without its suffix."""
+    return name[: -len(next(suffix for suffix in SUFFIXES if name.lower().endswith(suffix)))]
 
 
-def contents(path: Path, wanted: Callable[[str], bool], limits: Limits = Limits()) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the files in a tarball whose name is wanted, in its order.
+def contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of the files in a tarball that are `fio.wanted`, in its order.
 
     Raises:
         Problem: it is refused, cannot be read, or is damaged; whatever was yielded before does not count.
     """
     try:
         with open(path, "rb") as file:
-            yield from _contents(_Metered(_unpacked(file), limits.total_bytes), wanted, limits)
+            opener = _OPENERS.get(file.read(2), open)
+        with opener(path, "rb") as stream:
+            yield from _contents(_Metered(stream))
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise Problem(f"is no tarball, or damaged: {' '.join(str(error).split())}") from error
     except EOFError as error:
@@ -67,37 +61,32 @@ def shown(name: str) -> str:
     return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
-def _contents(stream: "_Metered", wanted: Callable[[str], bool], limits: Limits) -> Iterator[tuple[str, bytes]]:
-    header, count = "a name or a header", 0
-    stream.allow(_HEADER_BYTES, header)
+def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
-        while (member := archive.next()) is not None:
-            count += 1
-            if count > limits.members:
-                raise Problem(f"is not unpacked: it holds more than {limits.members:,} files and folders")
-            _check(member, limits)
-            if member.isreg() and wanted(member.name):
-                stream.allow(member.size, shown(member.name))
+        for count, member in enumerate(archive):
+            if count == MEMBERS:
+                raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
+            _check(member)
+            stream.until = member.offset_data + member.size + _HEADER_BYTES
+            if member.isreg() and fio.wanted(member.name):
                 yield shown(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
-            stream.allow(member.size + _HEADER_BYTES, header)
-    stream.allow(limits.total_bytes, "the end")
+    # Only at the very end is it known whether the checksum is right.
+    stream.until = TOTAL_BYTES
     while stream.read(_READ):
         pass
 
 
-def _check(member: tarfile.TarInfo, limits: Limits) -> None:
+def _check(member: tarfile.TarInfo) -> None:
     """Refuse what is no plain file or folder below the tarball's own, and what is too large."""
-    name = shown(member.name)
-    if member.issym() or member.islnk():
-        raise Problem(f"is not unpacked: {name} is a link (to {shown(member.linkname)})")
-    if not (member.isreg() or member.isdir()) or member.issparse():
-        raise Problem(f"is not unpacked: {name} is neither a plain file nor a folder")
-    if member.name.startswith("/"):
-        raise Problem(f"is not unpacked: {name} is an absolute path")
-    if ".." in PurePosixPath(member.name).parts:
-        raise Problem(f"is not unpacked: {name} would lie outside its folder")
-    if member.size > limits.file_bytes:
-        raise Problem(f"is not unpacked: {name} has more than {limits.file_bytes // 2**20} MiB")
+    reasons = {
+        f"is a link (to {shown(member.linkname)})": member.issym() or member.islnk(),
+        "is neither a plain file nor a folder": not (member.isreg() or member.isdir()) or member.issparse(),
+        "is an absolute path": member.name.startswith("/"),
+        "would lie outside its folder": ".." in PurePosixPath(member.name).parts,
+        f"has more than {fio.FILE_BYTES // 2**20} MiB": member.size > fio.FILE_BYTES,
+    }
+    if reason := next((reason for reason, holds in reasons.items() if holds), ""):
+        raise Problem(f"is not unpacked: {shown(member.name)} {reason}")
 
 
 class _Member(tarfile.TarInfo):
@@ -109,54 +98,21 @@ class _Member(tarfile.TarInfo):
             return super().fromtarfile(archive)
         except tarfile.EOFHeaderError:
             raise
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:
-            raise EOFError from error
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(str(error)) from error
 
 
 class _Metered:
-    """A stream that gives no more than in all and at a time is allowed."""
+    """A stream of no more than `TOTAL_BYTES`, and of no more than `until` for the time being."""
 
-    def __init__(self, stream: "IO[bytes] | _Xz", total: int) -> None:
-        self._stream, self._total, self._left = stream, total, total
-        self._allowed, self._what = 0, ""
-
-    def allow(self, nbytes: int, what: str) -> None:
-        """Allow so many bytes from now on, and what is read ahead; `what` they are for."""
-        self._allowed, self._what = nbytes + 2 * tarfile.RECORDSIZE, what
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._count, self.until = stream, 0, _HEADER_BYTES
 
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self._left -= len(data)
-        self._allowed -= len(data)
-        if self._left < 0:
-            raise Problem(f"is not unpacked: it is larger than {self._total // 2**20:,} MiB")
-        if self._allowed < 0:
-            raise Problem(f"is not unpacked: {self._what} is larger than it should be")
+        self._count += len(data)
+        if self._count > TOTAL_BYTES:
+            raise Problem(f"is not unpacked: it is larger than {TOTAL_BYTES // 2**20:,} MiB")
+        if self._count > self.until:
+            raise Problem("is not unpacked: a name or a header is larger than it should be")
         return data
-
-
-class _Xz:
-    """What is in an xz stream, unpacked with bounded memory, which lzma.LZMAFile does not offer."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._decompressor = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-
-    def read(self, size: int) -> bytes:
-        data = b""
-        while not data and not self._decompressor.eof:
-            packed = self._file.read(_READ) if self._decompressor.needs_input else b""
-            if self._decompressor.needs_input and not packed:
-                raise EOFError
-            data = self._decompressor.decompress(packed, size)
-        return data
-
-
-def _unpacked(file: IO[bytes]) -> "IO[bytes] | _Xz":
-    """Return the stream of a tarball, by what it begins with."""
-    begins = file.read(6)
-    file.seek(0)
-    if begins[:2] == b"\x1f\x8b":
-        return gzip.GzipFile(fileobj=file)
-    return _Xz(file) if begins == b"\xfd7zXZ\0" else file
