@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib import sizes
+from scripts.report.results import Results
 from scripts.studies.blobs.patterns import WHOLE
 from scripts.studies.blobs.report import results
 from scripts.studies.blobs.report.results import FACTORS
@@ -106,7 +107,7 @@ def gather(folder: Path, compare: Sequence[dict] = ()) -> None:
     merge(folder, ".", "blobs", compare=compare)
 
 
-def load(folder: Path) -> results.Results:
+def load(folder: Path) -> Results:
     """Return the results of tables that `build` wrote."""
     return results.load(folder, folder / "facts.json")
 

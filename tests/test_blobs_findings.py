@@ -8,14 +8,16 @@ import pandas as pd
 import pytest
 
 from scripts.frame import facts as facts_program
+from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report import caveats as common
 from scripts.report import comparisons as ratios
 from scripts.report import curves, judgement, leaders, listings, names, scaling
+from scripts.report.results import Results
 from scripts.stores import store as stores
 from scripts.studies.blobs import patterns, report
-from scripts.studies.blobs.report import PATTERNS, caveats, comparisons, drawing, layout, printed, results
-from scripts.studies.blobs.report import listings as own_listings
+from scripts.studies.blobs.report import caveats, pictures, printed, results
+from scripts.studies.blobs.report import tables as own_tables
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
 from tests.pages import write
 from tests.records import failed
@@ -24,7 +26,7 @@ MIB = 2**20
 S3, AZURITE = "S3 on loopback", "Azurite on loopback"
 
 
-def limits(run: results.Results) -> list[str]:
+def limits(run: Results) -> list[str]:
     return common.limits(run, caveats.limits(run))
 
 
@@ -34,15 +36,15 @@ def tables(synthetic: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tables: Path) -> results.Results:
+def run(tables: Path) -> Results:
     return load(tables)
 
 
 # The published layout
 
 
-def test_layout_has_sizes_in_rows_and_stores_in_columns(run: results.Results):
-    table = next(layout.tables(run))
+def test_layout_has_sizes_in_rows_and_stores_in_columns(run: Results):
+    table = next(own_tables.by_size(run))
     assert list(table.frame.columns[:4]) == ["cache", "size of an object", "disk latency / s", "disk MiB/s"]
     numbers = table.numbers.set_index(["cache", "size", "store"])
     row = numbers.loc[("cold", "16MiB", "s3")]
@@ -51,7 +53,7 @@ def test_layout_has_sizes_in_rows_and_stores_in_columns(run: results.Results):
     assert row["mib_s_low"] < row["mib_s"] < row["mib_s_high"]
 
 
-def test_bandwidth_is_all_bytes_by_all_time(run: results.Results):
+def test_bandwidth_is_all_bytes_by_all_time(run: Results):
     for cell, own in run.records[run.records["valid"]].groupby("cell"):
         mib_s = run.cells.set_index("cell").loc[cell, "mib_s"]
         assert mib_s == pytest.approx(own["bytes"].sum() / MIB / own["total_s"].sum())
@@ -61,7 +63,7 @@ def test_bandwidth_is_all_bytes_by_all_time(run: results.Results):
 def test_invalid_cells_are_coloured_and_in_no_bandwidth(tmp_path: Path):
     bad = spoiled("s3", valid=False, reasons=["3 blocks were read that do not have the checksum of the manifest"])
     run = load(build(tmp_path, cells(), change=bad))
-    table = next(layout.tables(run))
+    table = next(own_tables.by_size(run))
     assert list(table.frame[f"{S3} MiB/s"]) == ["[INVALID]"] * 4
     assert list(table.over[f"{S3} MiB/s"]) == [True] * 4
     assert not any(table.over["disk MiB/s"])
@@ -78,7 +80,7 @@ def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
         return failed(record, "process 1 was killed (signal 9)") if record["cell"]["store"] == "azure" else record
 
     run = load(build(tmp_path, cells(), change=change))
-    assert set(next(layout.tables(run)).frame["Azurite on loopback MiB/s"]) == {"failed"}
+    assert set(next(own_tables.by_size(run)).frame["Azurite on loopback MiB/s"]) == {"failed"}
     assert "killed" in listings.troubled(run).frame["reasons"].iloc[0]
 
 
@@ -109,11 +111,11 @@ def test_published_tables_come_out_as_they_are_printed(published: Path, tmp_path
 
 
 def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_found(published: Path):
-    rows = printed.read(printed.files(published / "azure-input"))
+    rows = printed.read(published / "azure-input")
     found = printed.disagreeing(rows)
     listed = set(found[["pattern", "size", "store"]].itertuples(index=False, name=None))
     for row in rows.to_dict("records"):
-        mib = printed.size_in_bytes(row["size"]) / MIB * (1 if row["pattern"] == "sections" else 20)
+        mib = sizes.in_bytes(row["size"]) / MIB * (1 if row["pattern"] == "sections" else 20)
         digits = {name: len(row[name].partition(".")[2]) for name in ("latency", "bandwidth")}
         latencies = float(row["latency"]) + np.linspace(-0.5, 0.5, 2001) * 10.0 ** -digits["latency"]
         off = np.abs(mib / latencies - float(row["bandwidth"])).min()
@@ -144,18 +146,18 @@ def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: P
 # Patterns
 
 
-def test_each_pattern_of_the_run_is_drawn_with_what_each_process_gets(run: results.Results):
-    drawn, there = drawing.draw(run), set(run.cells["pattern"])
+def test_each_pattern_of_the_run_is_drawn_with_what_each_process_gets(run: Results):
+    drawn, there = pictures.draw(run), set(run.cells["pattern"])
     panels = re.findall(r'<g id="([^"]+)"', drawn.svg)
     assert set(panels) == there | {"sections-own-objects"}
     assert len(set(re.findall(r"translate\([^)]*\)", drawn.svg))) == len(panels), "no two in one place"
-    assert len(drawing.in_words(run)) == len(there) + 1
+    assert len(pictures.in_words(run)) == len(there) + 1
 
 
 def test_every_pattern_has_a_picture_a_title_and_an_explanation():
-    assert set(PATTERNS) == set(patterns.PATTERNS) == set(drawing.EXPLAINED) == set(layout.TITLES)
+    assert all(pattern.title and pattern.explained for pattern in patterns.PATTERNS.values())
     drawn = Path("docs/images/patterns.svg").read_text(encoding="utf-8")
-    assert set(PATTERNS) <= set(re.findall(r'<g id="([^"]+)"', drawn))
+    assert set(patterns.PATTERNS) <= set(re.findall(r'<g id="([^"]+)"', drawn))
 
 
 # Machines
@@ -177,7 +179,7 @@ def test_the_machines_of_a_record_are_those_that_read():
 # Figures
 
 
-def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: results.Results):
+def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: Results):
     figure = curves.against(run, "size")
     panel = next(panel for panel in figure.panels if panel.title == "multiple-files")
     [disk] = [mark for mark in panel.marks if mark.label == "disk · cold cache"]
@@ -191,7 +193,7 @@ def test_every_repeat_of_a_size_is_drawn_beside_its_summary(run: results.Results
 
 
 @pytest.mark.rule(20)
-def test_the_ceiling_is_drawn_with_its_name(run: results.Results):
+def test_the_ceiling_is_drawn_with_its_name(run: Results):
     panel = next(panel for panel in curves.against(run, "size").panels if panel.title == "multiple-files")
     lines = {mark.label: mark for mark in panel.marks if mark.label.endswith("ceiling")}
     assert set(lines) == {f"{store} · cold cache: ceiling" for store in ("disk", S3, AZURITE)}
@@ -206,18 +208,18 @@ def test_without_ceilings_nothing_is_drawn_or_said_of_them(tmp_path: Path):
     [panel] = curves.against(run, "size").panels
     assert not any("ceiling" in mark.label for mark in panel.marks)
     assert curves.against(run, "size", report.SHARE).panels == ()
-    assert own_listings.ceiling(run).frame.empty
+    assert own_tables.ceiling(run).frame.empty
 
 
-def test_share_of_the_ceiling_is_paired_within_a_record(run: results.Results):
+def test_share_of_the_ceiling_is_paired_within_a_record(run: Results):
     own = run.records[(run.records["cell"] == run.measured["cell"].iloc[0]) & run.records["valid"]]
     assert np.allclose(own["share"], own["mib_s"] / own["ceiling_mib_s"])
     assert run.measured["share"].iloc[0] == pytest.approx(own["share"].median())
-    table = own_listings.ceiling(run)
+    table = own_tables.ceiling(run)
     assert table.frame["share low / %"].le(table.frame["share / %"]).all()
 
 
-def test_processes_are_drawn_and_the_base_is_named(run: results.Results):
+def test_processes_are_drawn_and_the_base_is_named(run: Results):
     [panel] = curves.against(run, "processes").panels
     assert panel.title == "multiple-files · 16 MiB"
     assert panel.x_ticks == (1, 2, 4)
@@ -235,26 +237,26 @@ def test_where_more_processes_stop_to_help(tmp_path: Path):
     )
 
 
-def test_one_reader_is_held_against_everyone_reading(run: results.Results):
-    figure = comparisons.one_reader(run)
+def test_one_reader_is_held_against_everyone_reading(run: Results):
+    figure = pictures.compared(run)[0]
     pairs = set(figure.numbers[["contender", "baseline"]].itertuples(index=False, name=None))
     assert pairs == {("broadcast", "single-file"), ("scatter", "sections")}
     assert {len(panel.rows) for panel in figure.panels} == {12, 3}
 
 
-def test_chunks_concurrency_and_mpi_io_have_figures_of_their_own(run: results.Results):
+def test_chunks_concurrency_and_mpi_io_have_figures_of_their_own(run: Results):
     for factor in ("chunk_size", "concurrency"):
         assert len(curves.against(run, factor).panels) == 1
         assert ratios.by(run, [factor]).panels
     assert curves.against(run, "operation_size").panels == ()
-    assert set(comparisons.mpi_io(run).numbers["contender"]) == {"mpi-io", "mpi-io-collective"}
+    assert set(pictures.compared(run)[2].numbers["contender"]) == {"mpi-io", "mpi-io-collective"}
 
 
-def test_the_first_iteration_is_told_apart_by_store(run: results.Results):
+def test_the_first_iteration_is_told_apart_by_store(run: Results):
     told = dict(line.split(":", 1) for line in caveats.by_store(run, report.FIRST, "took {}×"))
     assert "took 1.8" in told[S3]
     assert re.search(r"took (0\.9|1\.0)\d×", told["disk"])
-    table = own_listings.iterations(run).frame
+    table = own_tables.iterations(run).frame
     assert table.loc[table["store"] == S3, "first / later"].between(1.7, 1.9).all()
     assert table["slowest rank"].iloc[0] == "3 (100 %)"
 
@@ -270,7 +272,7 @@ def test_many_arms_are_told_apart_by_panels(tmp_path: Path):
 # Tables
 
 
-def test_requests_that_were_sent_again_are_marked(run: results.Results):
+def test_requests_that_were_sent_again_are_marked(run: Results):
     table = listings.requests(run)
     marked = table.frame[np.asarray(table.over[report.AGAIN])]
     assert set(marked["store"]) == {AZURITE}
@@ -281,18 +283,18 @@ def test_requests_that_were_sent_again_are_marked(run: results.Results):
 def test_memory_beyond_what_is_allowed_is_marked(tmp_path: Path):
     much = {"allowed_bytes": 96 * MIB, "ranks": [{"start_bytes": 0, "peak_bytes": 97 * MIB}], "growth_bytes": 97 * MIB}
     run = load(build(tmp_path, cells(size=("1MiB",)), change=spoiled("s3", memory=much, valid=False)))
-    table = own_listings.memory(run)
+    table = own_tables.memory(run)
     assert [
         row.store for row, over in zip(table.frame.itertuples(), table.over["growth / MiB"], strict=True) if over
     ] == [S3]
 
 
-def test_what_was_in_force_is_listed_and_marked(run: results.Results, tmp_path: Path):
+def test_what_was_in_force_is_listed_and_marked(run: Results, tmp_path: Path):
     table = listings.conditions(run)
     assert set(table.frame["verified"]) == {"after every iteration"}
     assert list(table.frame["oversubscribed"] == "yes") == list(table.over["oversubscribed"])
     assert "romio_cb_read automatic" in set(table.frame["MPI-IO hints"])
-    software = own_listings.software(run).frame
+    software = own_tables.software(run).frame
     assert set(software["MPI"]) == {"MPICH 5.0.2"}
     assert len(software) == 3
     hosts = [{"name": f"node{number}", "processes": 2} for number in (1, 2)]
@@ -307,7 +309,7 @@ def test_what_was_in_force_is_listed_and_marked(run: results.Results, tmp_path: 
     assert "some processes had nothing to read" in told
 
 
-def test_limits_say_what_stands_in_a_cloud_s_place(run: results.Results):
+def test_limits_say_what_stands_in_a_cloud_s_place(run: Results):
     told = " ".join(limits(run))
     for part in (
         "not a verdict on AWS",
@@ -324,6 +326,6 @@ def test_limits_say_what_stands_in_a_cloud_s_place(run: results.Results):
     assert "elsewhere (lustre)" in stores.of({"kind": "posix"}).limits({"lustre"})
 
 
-def test_control_and_what_cannot_exist_are_told(run: results.Results):
+def test_control_and_what_cannot_exist_are_told(run: Results):
     assert "1 cell measured twice" in judgement.control(run.verdicts)
     assert run.matrix["omitted"].str.contains("MPI-IO reads files").any()

@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 
 from scripts.report import caveats as common
-from scripts.report import curves, findings, leaders
-from scripts.report import listings as common_listings
+from scripts.report import curves, findings, leaders, listings
 from scripts.statistics import verdicts
 from scripts.studies.blobs import report, study
-from scripts.studies.blobs.report import caveats, comparisons, listings
+from scripts.studies.blobs.report import caveats, pictures, tables
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
@@ -161,7 +160,7 @@ def test_fewer_than_six_repeats_have_no_interval(tmp_path: Path):
 
 def test_a_single_iteration_is_called_that(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk",)), iterations=1))
-    assert not {"later / s", "first / later"} & set(listings.iterations(run).frame)
+    assert not {"later / s", "first / later"} & set(tables.iterations(run).frame)
     assert "of a single one, that one" in curves.against(run, "size", report.LATENCY).caption
 
 
@@ -188,9 +187,7 @@ def test_patterns_are_compared_in_figures_whichever_baseline_was_asked_for(tmp_p
     rows = cells(store=("disk",), pattern=patterns, size=("16MiB",))
     rows += cells(store=("disk",), pattern=("sections", "mpi-io", "mpi-io-collective"), size=("16MiB",))
     run = load(build(tmp_path, rows, compare=compare))
-    assert len(comparisons.one_reader(run).numbers) == 1
-    assert len(comparisons.everyone(run).numbers) == 1
-    assert len(comparisons.mpi_io(run).numbers) == 3
+    assert [len(figure.numbers) for figure in pictures.compared(run)] == [1, 1, 3]
 
 
 @pytest.mark.rule(13)
@@ -200,7 +197,7 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
 
     run = load(build(tmp_path, cells(store=("disk",)), change=slow))
     assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(common.limits(run))
-    assert all(common_listings.harness(run).over["within it / %"])
+    assert all(listings.harness(run).over["within it / %"])
 
 
 def test_iterations_of_invalid_records_are_not_counted(tmp_path: Path):

@@ -10,8 +10,9 @@ from scripts.report import caveats as common
 from scripts.report import curves, findings, leaders, names, pages
 from scripts.report.markup import markdown_line
 from scripts.report.names import Names
-from scripts.report.results import ABSENT
-from scripts.studies.blobs.report import REPORT, caveats, layout, listings, results
+from scripts.report.results import ABSENT, Results
+from scripts.studies.blobs.report import REPORT, caveats, results
+from scripts.studies.blobs.report import tables as own_tables
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import write
 from tests.records import failed
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.thorough
 MIB = 2**20
 
 
-def limits(run: results.Results) -> list[str]:
+def limits(run: Results) -> list[str]:
     return common.limits(run, caveats.limits(run))
 
 
@@ -31,7 +32,7 @@ def tables(synthetic: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tables: Path) -> results.Results:
+def run(tables: Path) -> Results:
     return load(tables)
 
 
@@ -43,7 +44,7 @@ def page(report_of: Callable[[str], Path]) -> Path:
 # What people read first
 
 
-def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(run: results.Results):
+def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(run: Results):
     (where, first), (_, second), *_ = (leaders.in_words(lead, run) for lead in leaders.find(run))
     assert where == "where each process gets a whole object, cold cache"
     cells = run.cells[(run.cells["control"] == "") & (run.cells["cache"] == "cold")].set_index(
@@ -57,7 +58,7 @@ def test_the_fastest_store_and_pattern_stand_with_bandwidth_interval_and_sizes(r
     )
 
 
-def test_what_was_measured_once_only_is_said_once(run: results.Results):
+def test_what_was_measured_once_only_is_said_once(run: Results):
     text = pages.unless_noted(run)
     assert text.startswith("Unless noted: 4 processes, one object for all, operations of 1 GiB")
     rate = {levels: row.mib_s for levels, row in run.measured.set_index(["store", "processes"]).groupby(level=[0, 1])}
@@ -71,7 +72,7 @@ def test_what_was_measured_once_only_is_said_once(run: results.Results):
     )
 
 
-def test_the_order_turns_between_the_sizes_where_the_times_cross(run: results.Results):
+def test_the_order_turns_between_the_sizes_where_the_times_cross(run: Results):
     [finding] = [
         one
         for one in findings.find(run)
@@ -91,19 +92,19 @@ def test_the_order_turns_between_the_sizes_where_the_times_cross(run: results.Re
     assert "with single-file or multiple-files" in text
 
 
-def test_contexts_that_came_out_alike_share_a_sentence_and_none_is_lost(run: results.Results):
+def test_contexts_that_came_out_alike_share_a_sentence_and_none_is_lost(run: Results):
     rows, found = run.comparisons("total"), findings.find(run)
     assert sum(len(one.rows) for one in found) == len(rows)
     assert len(found) < len(rows) / 2
 
 
-def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: results.Results):
+def test_a_sentence_about_several_sizes_holds_at_no_single_one(run: Results):
     along = [one.text for one in findings.find(run) if len(set(one.rows["size"])) > 1 and one.factor == "store"]
     assert any("at all sizes from 1 MiB to 64 MiB" in text for text in along)
     assert not [text for text in along if re.search(r", at \d+ MiB: ", text)]
 
 
-def test_whole_objects_and_sections_are_not_compared(run: results.Results):
+def test_whole_objects_and_sections_are_not_compared(run: Results):
     mixed = run.verdicts[(run.verdicts["metric"] == "total") & (run.verdicts["verdict"] == "not comparable")]
     assert len(mixed) > 0
     assert not any("comparable" in one.text for one in findings.find(run))
@@ -152,7 +153,7 @@ def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
     assert "Bandwidth by size" in text
 
 
-def test_one_size_alone_is_not_called_up_to_or_from(run: results.Results):
+def test_one_size_alone_is_not_called_up_to_or_from(run: Results):
     def stretch(*levels: str, of: tuple[str, ...] = SIZES) -> str:
         return findings.stretch([*levels], [*of], run)
 
@@ -184,7 +185,7 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     run = load(copy)
     assert ABSENT[absent] in limits(run)
     assert curves.against(run, "size").panels
-    assert sum(1 for _ in layout.tables(run)) > 5
+    assert sum(1 for _ in own_tables.by_size(run)) > 5
 
 
 def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
@@ -200,8 +201,8 @@ def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
     run = results.load(tables, tmp_path / "facts.json")
     assert "**broadcast on s3**" in markdown_line(leaders.in_words(leaders.find(run)[1], run)[1])
-    assert listings.memory(run).frame.empty
-    assert listings.software(run).frame.empty
+    assert own_tables.memory(run).frame.empty
+    assert own_tables.software(run).frame.empty
 
 
 def test_no_table_at_all_is_one_line(tmp_path: Path):

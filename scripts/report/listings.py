@@ -1,6 +1,7 @@
 """Tables about cells, one row per cell: verdicts at a glance, requests, what was in force, the harness's own cost."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,6 +66,17 @@ def column(cells: pd.DataFrame, name: str) -> pd.Series:
 def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
     """Return a column as numbers; NaN where repeats of a cell disagreed ("0 | 1") or nothing is known."""
     return pd.to_numeric(column(cells, name), errors="coerce")
+
+
+def of_readers(name: str, how: str = "last", text: Callable[[Any], Any] = lambda value: value) -> Callable:
+    """Return what makes a column of a fact about what read (`Results.readers`), summarised over valid records."""
+
+    def values(run: Results, cells: pd.DataFrame) -> pd.Series:
+        known = run.valid_readers
+        facts = known.groupby("cell")[name].agg(how).dropna().map(text) if name in known else {}
+        return cells["cell"].map(facts)
+
+    return values
 
 
 def odd_state(cells: pd.DataFrame) -> pd.Series:

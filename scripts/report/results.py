@@ -15,6 +15,7 @@ import pandas as pd
 from scripts.lib.program import Problem
 from scripts.report.declaration import Report, Value
 from scripts.report.inputs import read_table
+from scripts.report.judgement import is_true
 from scripts.report.names import Names
 from scripts.statistics import stats
 from scripts.statistics.verdicts import OF_CELLS, OTHER_CODE
@@ -32,20 +33,41 @@ ABSENT = {
 COUNTS = ("n", "failed", "invalid", "edited")
 
 
-def read_tables(folder: Path, report: Report, texts: Iterable[str] = ()) -> dict[str, pd.DataFrame]:
-    """Return the tables of a run by name, with factors and `texts` as text; an absent one has no rows."""
+def read_tables(folder: Path, report: Report, texts: Iterable[str] = ()) -> dict:
+    """Return the tables of a run by name, with factors and `texts` as text, and `absent`; an absent one has no rows."""
     columns = (*report.names, *TEXTS, *texts)
     tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
     verdicts = tables["verdicts"]
     for column in (*report.names, "note"):
         if len(verdicts) and column not in verdicts:
             verdicts[column] = ""
-    return tables
+    return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
 
 
-def nothing(folder: Path) -> Problem:
-    """Return what is said where neither samples nor cells are there."""
-    return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
+def checked_samples(samples: pd.DataFrame, needed: Iterable[str], folder: Path) -> pd.DataFrame:
+    """Return samples with `valid` as booleans, true where it is not known.
+
+    Raises:
+        Problem: there are samples, and a column of `needed` is not among theirs.
+    """
+    if samples.empty:
+        return samples
+    for column in needed:
+        if column not in samples:
+            raise Problem(f"{folder / 'samples.csv'} lacks the column {column}")
+    return samples.assign(valid=is_true(samples["valid"]) if "valid" in samples else True)
+
+
+def complete(tables: dict, records: pd.DataFrame, facts: dict, report: Report, folder: Path) -> "Results":
+    """Return the results of a run of which `read_tables` gave the tables.
+
+    Raises:
+        Problem: there are neither samples nor cells.
+    """
+    if tables["samples"].empty and tables["cells"].empty:
+        raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
+    cells = complete_cells(tables["cells"], records, report)
+    return Results(**(tables | {"cells": cells}), facts=facts, report=report, records=records)
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
@@ -56,7 +78,7 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
     """
     if cells.empty:
         groups = records.groupby("cell", sort=False)
-        cells = groups[list(report.names)].first()
+        cells = groups[[name for name in (*report.names, "control") if name in records]].first()
         cells["n"], cells["invalid"] = groups["valid"].sum(), groups["valid"].agg(lambda valid: (~valid).sum())
         cells = cells.reset_index()
     for column in (*report.names, "control", "reasons", "cache_state"):
@@ -100,6 +122,22 @@ class Results:
     def names(self) -> Names:
         """What levels, stores and places of this run are called."""
         return Names(self.report, self.facts)
+
+    @cached_property
+    def readers(self) -> pd.DataFrame:
+        """What the facts say of what read in each record, where the study has such facts.
+
+        Cell, repeat, and what was read back with a column each, such as `effective.hosts` and `memory.growth_bytes`.
+        """
+        readers = [one for one in self.facts.get("readers") or [] if isinstance(one, dict)]
+        return pd.json_normalize(readers, max_level=1) if readers else pd.DataFrame(columns=["cell", "repeat"])
+
+    @cached_property
+    def valid_readers(self) -> pd.DataFrame:
+        """Those of valid records."""
+        if self.readers.empty or self.records.empty:
+            return self.readers
+        return self.readers.merge(self.records.loc[self.records["valid"], ["cell", "repeat"]], on=["cell", "repeat"])
 
     @cached_property
     def measured(self) -> pd.DataFrame:

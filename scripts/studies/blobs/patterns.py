@@ -13,7 +13,7 @@ mpi-io…                                  as sections and sections-interleaved
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem
@@ -28,11 +28,15 @@ class Pattern:
         by: "each" (a process reads what it gets), "broadcast" or "scatter" (rank 0 reads for all), "mpi-io" or
             "collective" (the MPI library reads, for each process by itself or for all together; files only).
         one_each: the object is the process's own.
+        title: what the report's table of its sizes is called.
+        explained: who reads what and how, beside its picture in the report.
     """
 
     gives: str
     by: str = "each"
     one_each: bool = False
+    title: str = field(default="", kw_only=True)
+    explained: str = field(default="", kw_only=True)
 
     @property
     def from_one(self) -> bool:
@@ -55,17 +59,65 @@ class Pattern:
         return self.by != "each" or self.split
 
 
+# In the order of the report's pages.
 PATTERNS = {
-    "single-file": Pattern("whole"),
-    "multiple-files": Pattern("whole", one_each=True),
-    "broadcast": Pattern("whole", "broadcast"),
-    "scatter": Pattern("section", "scatter"),
-    "sections": Pattern("section"),
-    "sections-interleaved": Pattern("pieces"),
-    "mpi-io": Pattern("section", "mpi-io"),
-    "mpi-io-interleaved": Pattern("pieces", "mpi-io"),
-    "mpi-io-collective": Pattern("section", "collective"),
-    "mpi-io-collective-interleaved": Pattern("pieces", "collective"),
+    "single-file": Pattern(
+        "whole",
+        title="Each process reads the whole of one object (single file, multiple readers)",
+        explained="every process reads the whole of one object (SFMR)",
+    ),
+    "multiple-files": Pattern(
+        "whole",
+        one_each=True,
+        title="Each process reads the whole of an object of its own (multiple files, multiple readers)",
+        explained="rank i reads the whole of object i (MFMR)",
+    ),
+    "broadcast": Pattern(
+        "whole",
+        "broadcast",
+        title="One process reads the whole object and broadcasts it",
+        explained="rank 0 reads the whole object, MPI_Bcast gives all of it to every process; compare single-file",
+    ),
+    "sections": Pattern(
+        "section",
+        title="Each process reads its own contiguous section",
+        explained="every process reads its own contiguous section of one object",
+    ),
+    "sections-interleaved": Pattern(
+        "pieces",
+        title="Each process reads every P-th piece",
+        explained="every process reads every P-th piece of one object",
+    ),
+    "scatter": Pattern(
+        "section",
+        "scatter",
+        title="One process reads the whole object and scatters its sections",
+        explained="rank 0 reads the whole object, MPI_Scatterv gives each process its section; compare sections",
+    ),
+    "mpi-io": Pattern(
+        "section",
+        "mpi-io",
+        title="Contiguous sections through MPI-IO, each process by itself",
+        explained="sections through MPI_File_read_at, each process by itself",
+    ),
+    "mpi-io-interleaved": Pattern(
+        "pieces",
+        "mpi-io",
+        title="Interleaved pieces through MPI-IO, each process by itself",
+        explained="interleaved pieces through an MPI file view, each process by itself",
+    ),
+    "mpi-io-collective": Pattern(
+        "section",
+        "collective",
+        title="Contiguous sections through MPI-IO, collectively",
+        explained="sections through MPI_File_read_at_all: the MPI library decides who reads what",
+    ),
+    "mpi-io-collective-interleaved": Pattern(
+        "pieces",
+        "collective",
+        title="Interleaved pieces through MPI-IO, collectively",
+        explained="interleaved pieces through a file view, read together: the MPI library decides who reads what",
+    ),
 }
 FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.from_one)
 # That give each process a whole object; the others give it a section of one.

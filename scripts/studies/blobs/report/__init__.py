@@ -4,23 +4,19 @@ import pandas as pd
 
 from scripts.report import account, prose
 from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
+from scripts.report.listings import WHOLE, of_readers
 from scripts.report.names import Names
 from scripts.statistics import resampling, stats
-from scripts.studies.blobs.patterns import FROM_ONE, WHOLE
+from scripts.studies.blobs import patterns
 
 MIB = 2**20
 AGAIN = "sent again, all repeats"
-# In the order of the pages: patterns that give each process a whole object, then those that give it a section.
-PATTERNS = (
-    *WHOLE,
-    *("sections", "sections-interleaved", "scatter"),
-    *("mpi-io", "mpi-io-interleaved", "mpi-io-collective", "mpi-io-collective-interleaved"),
-)
+MOST = "{:,.0f}".format
 
 
 def _unequal(row: dict) -> bool:
     """Return whether the arms of a comparison deliver different amounts by their nature."""
-    whole = {side: row[side] in WHOLE for side in ("baseline", "contender", "pattern")}
+    whole = {side: row[side] in patterns.WHOLE for side in ("baseline", "contender", "pattern")}
     mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
     grown = row["factor"] == "processes" and whole["pattern"]
     return mixed or grown or row["factor"] == "size"
@@ -34,7 +30,7 @@ def _bandwidth(records: pd.DataFrame) -> stats.Estimate:
 
 def _each_reads(cell: dict) -> bool:
     """Whether every process reads for itself: what one reads for all counts once for each of them."""
-    return cell["pattern"] not in FROM_ONE
+    return cell["pattern"] not in patterns.FROM_ONE
 
 
 def _arm(levels: dict, names: Names) -> str:
@@ -43,48 +39,16 @@ def _arm(levels: dict, names: Names) -> str:
 
 
 def _group(cell: dict) -> str:
-    return f"where each process gets {'a whole object' if cell['pattern'] in WHOLE else 'a section'}"
+    return f"where each process gets {'a whole object' if cell['pattern'] in patterns.WHOLE else 'a section'}"
 
 
-def _of_readers(part: str, key: str):
-    """A fact of each cell's last valid record."""
-
-    def column(run, cells: pd.DataFrame) -> pd.Series:
-        facts = run.last(part)
-        return cells["cell"].map({cell: fact.get(key) for cell, fact in facts.items()})
-
-    return column
-
-
-def _summed(part: str, how: str):
-    """A count over the valid records of each cell."""
-
-    def column(run, cells: pd.DataFrame) -> pd.Series:
-        readers = run.valid_readers
-        return (
-            cells["cell"].map(readers.groupby("cell")[part].agg(how)) if part in readers else cells["n"] * float("nan")
-        )
-
-    return column
-
-
-def _described(key: str):
-    """A fact of what was in force as one text."""
-    values = _of_readers("effective", key)
-    return lambda run, cells: values(run, cells).map(lambda value: "" if value != value else account.fact(value))
-
-
-def _processes(run, cells: pd.DataFrame) -> pd.Series:
-    """Processes in force, and on how many hosts."""
-    return cells["cell"].map({cell: _on_hosts(effective) for cell, effective in run.last("effective").items()})
-
-
-def _on_hosts(effective: dict) -> str:
-    hosts = [host.get("processes") for host in effective.get("hosts") or []]
-    if len(hosts) < 2:
-        return str(effective.get("processes") or "")
-    each = f"{hosts[0]} each" if len(set(hosts)) == 1 else prose.listing(map(str, hosts))
-    return f"{effective['processes']} on {len(hosts)} hosts ({each})"
+def _on_hosts(hosts: list[dict]) -> str:
+    """Return how many processes were in force, and on how many hosts."""
+    counts = [host["processes"] for host in hosts]
+    if len(counts) < 2:
+        return str(sum(counts))
+    each = f"{counts[0]} each" if len(set(counts)) == 1 else prose.listing(map(str, counts))
+    return f"{sum(counts)} on {len(counts)} hosts ({each})"
 
 
 BANDWIDTH = Value(
@@ -136,7 +100,7 @@ REPORT = Report(
     headline="store",
     factors=(
         Factor("store", within="from {}"),
-        Factor("pattern", order=PATTERNS),
+        Factor("pattern", order=tuple(patterns.PATTERNS)),
         Factor("size", size=True, subject="{}", within="at {}", axis="Size of an object"),
         Factor("processes", subject="{} processes", plural=True, names={"1": "1 process"}, axis="MPI processes"),
         Factor(
@@ -176,27 +140,27 @@ REPORT = Report(
         Column("verifying / s", "verify_s", prose.number),
     ),
     effective=(
-        Column("processes in force", _processes),
-        Column("cores", _of_readers("effective", "usable_cores"), "{:.0f}".format),
+        Column("processes in force", of_readers("effective.hosts", text=_on_hosts)),
+        Column("cores", of_readers("effective.usable_cores"), WHOLE),
         Column(
             "idle processes",
-            lambda run, cells: _of_readers("effective", "idle_processes")(run, cells).replace(0, float("nan")),
-            "{:.0f}".format,
+            of_readers("effective.idle_processes", text=lambda idle: idle or None),
+            WHOLE,
             lambda idle, _: idle.notna(),
             "processes without work",
         ),
-        Column("operations", _of_readers("effective", "operations"), "{:,.0f}".format),
-        Column("verified", _described("verified")),
-        Column("O_DIRECT", _described("direct")),
-        Column("stripes", _described("stripe")),
-        Column("MPI-IO hints", _described("mpi_io_hints")),
+        Column("operations", of_readers("effective.operations"), MOST),
+        Column("verified", of_readers("effective.verified", text=account.fact)),
+        Column("O_DIRECT", of_readers("effective.direct", text=account.fact)),
+        Column("stripes", of_readers("effective.stripe", text=account.fact)),
+        Column("MPI-IO hints", of_readers("effective.mpi_io_hints", text=account.fact)),
     ),
     moved=(
-        Column("sent by the clients", _summed("attempts", "median"), "{:,.0f}".format),
+        Column("sent by the clients", of_readers("attempts", "median"), MOST),
         Column(
             AGAIN,
-            _summed("retries", "sum"),
-            "{:,.0f}".format,
+            of_readers("retries", "sum"),
+            MOST,
             lambda again, _: again.fillna(0) > 0,
             "requests that a client sent again",
         ),

@@ -1,35 +1,38 @@
 """What the data of the study cannot say beside what those of every study cannot, and sentences about its iterations."""
 
+import pandas as pd
+
 from scripts.report import names, prose
 from scripts.report.declaration import Value
+from scripts.report.results import Results
 from scripts.studies.blobs.patterns import FROM_ONE
-from scripts.studies.blobs.report.results import Results
+from scripts.studies.blobs.report.results import is_printed
 
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    if run.is_printed:
+    if is_printed(run):
         return ["The numbers are those of printed tables, without intervals and single repeats."]
     lines, cells = [], run.measured
-    effective = [one for one in run.readers.get("effective", []) if isinstance(one, dict)]
-    if effective and all(len(one.get("hosts") or []) < 2 for one in effective):
+    hosts = run.readers.get("effective.hosts", pd.Series(dtype=object)).dropna().str.len()
+    if len(hosts) and hosts.max() < 2:
         lines.append(
             "All processes ran on one machine: broadcasts go through its memory, not over a network between machines."
         )
-    elif effective:
+    elif len(hosts):
         lines.append("The ceiling was measured from one machine; several may get more out of the store than it shows.")
-    ceilings = [one for one in run.readers.get("ceiling", []) if isinstance(one, dict)]
-    if refused := [one["problem"] for one in ceilings if one.get("problem")]:
-        lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {refused[0]}.")
+    refused = run.readers.get("ceiling.problem", pd.Series()).dropna()
+    if len(refused):
+        lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {refused.iloc[0]}.")
     lines += _of_first_iterations(run)
     if beyond := int(((cells["share"] > 1.05) & ~cells["pattern"].isin(FROM_ONE)).sum()):
         lines.append(
             f"In {prose.count(beyond, 'cell')} the processes got more than the ceiling: its requests are threads of "
             "one process, and where their overhead exceeds the time of a read, what they get is not a bound."
         )
-    if retried := sum(int(one) for one in run.readers.get("retries", []) if one == one):
+    if retried := int(run.readers.get("retries", pd.Series(dtype=float)).sum()):
         lines.append(f"The clients retried {prose.count(retried, 'request')}; the times include that.")
-    if idle := sum(bool(one.get("idle_processes")) for one in effective):
+    if idle := int((run.readers.get("effective.idle_processes", pd.Series(dtype=float)) > 0).sum()):
         lines.append(f"In {prose.count(idle, 'record')} some processes had nothing to read.")
     return lines
 

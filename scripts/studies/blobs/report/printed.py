@@ -1,54 +1,34 @@
-"""Tables as studies print them: a row a size, latency and bandwidth of each store in columns; and their audit."""
+"""Tables as studies print them, sizes in rows, latency and bandwidth of each store in columns; and their audit."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
 
+from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report.inputs import opened
 
+COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
 PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
 _PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
-_COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
+_COLUMN = re.compile(r"(?P<store>.+) (?P<value>Latency \(s\)|Bandwidth \(MiB/s\))")
 
 
-def files(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold such a table."""
-    return [path for path in sorted(folder.glob("*.csv")) if _SIZE.match(_first_line(path))]
-
-
-def read(paths: Iterable[Path]) -> pd.DataFrame:
-    """Return printed tables as rows: pattern, size (text), store, latency, bandwidth (both text as printed).
+def read(folder: Path) -> pd.DataFrame:
+    """Return a folder's printed tables as rows: pattern, size (text), store, latency, bandwidth (both as printed).
 
     The pattern follows from the file's name: …Single…, …Multiple…, …Extended…. A number that is not there is left out.
 
     Raises:
         Problem: a file's name tells no pattern, or a column is no latency or bandwidth.
     """
-    rows = []
-    for path in paths:
-        table = pd.read_csv(opened(path), dtype=str, keep_default_na=False, skipinitialspace=True)
-        pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
-        if not pattern:
-            raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")
-        unit = _SIZE.match(table.columns[0])[1]
-        stores = list(dict.fromkeys(_store(column, path) for column in table.columns[1:]))
-        for row in table.to_dict("records"):
-            digits = re.match(r"\d+", row[table.columns[0]])
-            for store in stores:
-                printed = {
-                    "latency": row[f"{store} Latency (s)"].strip(),
-                    "bandwidth": row[f"{store} Bandwidth (MiB/s)"].strip(),
-                }
-                if digits and all(re.fullmatch(r"[\d.]+", value) for value in printed.values()):
-                    rows.append({"pattern": pattern, "size": f"{digits[0]}{unit}", "store": store, **printed})
-    cells = pd.DataFrame(rows, columns=["pattern", "size", "store", "latency", "bandwidth"])
-    order = cells["pattern"].map(list(_PATTERNS.values()).index)
-    return cells.iloc[order.argsort(kind="stable")].reset_index(drop=True)
+    tables = [
+        _table(path, size[1]) for path in sorted(folder.glob("*.csv")) if (size := _SIZE.match(_first_line(path)))
+    ]
+    cells = pd.concat(tables) if tables else pd.DataFrame(columns=COLUMNS)
+    return cells.sort_values("pattern", key=lambda names: names.map([*_PATTERNS.values()].index), kind="stable")
 
 
 def disagreeing(printed: pd.DataFrame, processes: int = PROCESSES) -> pd.DataFrame:
@@ -65,35 +45,46 @@ def disagreeing(printed: pd.DataFrame, processes: int = PROCESSES) -> pd.DataFra
         The cells that disagree, in order, with `recomputed` (MiB/s of the printed latency), `least` and `most` (of all
         latencies that the printed one stands for) and `percent`, printed against recomputed.
     """
-    rows = []
-    for row in printed.to_dict("records"):
-        mib = size_in_bytes(row["size"]) / 2**20 * (1 if row["pattern"] == "sections" else processes)
-        latency, half = float(row["latency"]), _half(row["latency"])
-        least, most = mib / (latency + half), mib / (latency - half) if latency > half else float("inf")
-        bandwidth, slack = float(row["bandwidth"]), _half(row["bandwidth"])
-        if bandwidth + slack < least or bandwidth - slack > most:
-            recomputed = mib / latency
-            off = 100 * (bandwidth / recomputed - 1)
-            rows.append(row | {"recomputed": recomputed, "least": least, "most": most, "percent": off})
-    return pd.DataFrame(rows, columns=[*printed.columns, "recomputed", "least", "most", "percent"])
+    latency, bandwidth = printed["latency"].astype(float), printed["bandwidth"].astype(float)
+    half, slack = (
+        0.5 * 10.0 ** -printed[name].str.extract(r"\.(\d*)")[0].str.len().fillna(0) for name in ("latency", "bandwidth")
+    )
+    mib = (
+        printed["size"].map(sizes.in_bytes)
+        / 2**20
+        * (printed["pattern"] == "sections").map({True: 1, False: processes})
+    )
+    recomputed, least = mib / latency, mib / (latency + half)
+    most = (mib / (latency - half)).where(latency > half, float("inf"))
+    table = printed.assign(recomputed=recomputed, least=least, most=most, percent=100 * (bandwidth / recomputed - 1))
+    return table[(bandwidth + slack < least) | (bandwidth - slack > most)].reset_index(drop=True)
 
 
-def size_in_bytes(text: str) -> int:
-    """Return the bytes of a size as `read` gives it."""
-    digits = re.match(r"\d+", text)[0]
-    return int(digits) * _UNITS[text[len(digits) :]]
-
-
-def _half(text: str) -> float:
-    """Half of the last digit of a printed number."""
-    return 0.5 * 10.0 ** -len(text.partition(".")[2])
-
-
-def _store(column: str, path: Path) -> str:
-    match = _COLUMN.fullmatch(column)
-    if not match:
-        raise Problem(f"{path}: the column {column!r} is neither a latency in s nor a bandwidth in MiB/s")
-    return match[1]
+def _table(path: Path, unit: str) -> pd.DataFrame:
+    pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
+    if not pattern:
+        raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")
+    table = pd.read_csv(opened(path), dtype=str, keep_default_na=False, skipinitialspace=True)
+    for column in table.columns[1:]:
+        if not _COLUMN.fullmatch(column):
+            raise Problem(f"{path}: the column {column!r} is neither a latency in s nor a bandwidth in MiB/s")
+    digits = table[table.columns[0]].str.extract(r"^(\d+)")[0]
+    stores = dict.fromkeys(_COLUMN.fullmatch(column)["store"] for column in table.columns[1:])
+    cells = [
+        pd.DataFrame(
+            {
+                "pattern": pattern,
+                "size": digits + unit,
+                "store": store,
+                "latency": table[f"{store} Latency (s)"].str.strip(),
+                "bandwidth": table[f"{store} Bandwidth (MiB/s)"].str.strip(),
+            }
+        )
+        for store in stores
+    ]
+    rows = pd.concat(cells).sort_index(kind="stable")
+    known = rows[["latency", "bandwidth"]].apply(lambda texts: texts.str.fullmatch(r"[\d.]+")).all(axis=1)
+    return rows[known & rows["size"].notna()]
 
 
 def _first_line(path: Path) -> str:

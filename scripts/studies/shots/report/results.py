@@ -1,17 +1,17 @@
 """The tables of the study, measured or published: the published samples alone have the twelve published columns."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from scripts.lib.program import Problem
 from scripts.report import results
 from scripts.report.inputs import read_facts
-from scripts.report.judgement import is_true
 from scripts.report.page import Table
 from scripts.studies.shots.report import REPORT
 
 FACTORS = REPORT.names
+NEEDED = ("obj-type", "num-workers", "pb-size", "total-runtime", "mean-obj-time")
 PARTS = {"open_sum_s": "opening", "first_sum_s": "first dataset of a task", "rest_s": "all other datasets"}
 DESCRIBED = ("mean", "std", "min", "25%", "50%", "75%", "max")
 
@@ -28,20 +28,17 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = results.read_tables(folder, REPORT, ("obj-id",))
-    absent = tuple(sentence for name, sentence in results.ABSENT.items() if frames[name].empty)
-    if frames["samples"].empty and frames["cells"].empty:
-        raise results.nothing(folder)
-    samples = _complete_samples(frames["samples"], run_facts, folder)
-    records = _records(samples)
-    cells = results.complete_cells(frames["cells"], records, REPORT)
+    samples = results.checked_samples(frames["samples"], NEEDED, folder)
+    samples = _with_factors(samples, run_facts)
+    run = results.complete(frames | {"samples": samples}, _records(samples), run_facts, REPORT, folder)
+    cells, records = run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
         # "2x" is said of cores; what ran is a number.
         ran = samples.groupby("cell")["num-workers"].first().astype(str)
         cells["workers"] = cells["cell"].map(ran).fillna(cells["workers"])
         for table in (samples, records):
             table["workers"] = table["cell"].map(ran)
-    samples = _with_effective_buffer(samples, cells)
-    return results.Results(samples, cells, frames["verdicts"], frames["matrix"], run_facts, absent, REPORT, records)
+    return replace(run, samples=_with_effective_buffer(samples, cells))
 
 
 def described(run: results.Results, access: str) -> Table:
@@ -104,15 +101,9 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records.reset_index()
 
 
-def _complete_samples(samples: pd.DataFrame, facts: dict, folder: Path) -> pd.DataFrame:
+def _with_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
     """Give samples of the twelve published columns the factors, cells and repeats that ours carry."""
-    if samples.empty:
-        return samples
-    needed = ("obj-type", "num-workers", "pb-size", "total-runtime", "mean-obj-time")
-    if lacking := [column for column in needed if column not in samples]:
-        raise Problem(f"{folder / 'samples.csv'} lacks the column {lacking[0]}")
-    samples["valid"] = is_true(samples["valid"]) if "valid" in samples else True
-    if "cell" in samples:
+    if samples.empty or "cell" in samples:
         return samples
     page_size = int(facts.get("settings", {}).get("page_size") or 0)
     for factor in FACTORS:
