@@ -1,4 +1,4 @@
-"""Dask workers that do exactly what they are told: spawned processes, one thread, one batch a worker (METHOD 15)."""
+"""Dask workers that do exactly what they are told: spawned processes, one thread, one batch each (METHOD 15)."""
 
 import contextlib
 import logging

@@ -37,7 +37,7 @@ def pieces(content: dict, size: int, start: int = 0) -> Iterator[bytes]:
 def entry(name: str, size: int, seed: int, number: int) -> dict:
     """Return a manifest's entry for an object: {"name", "bytes", "sha256", "crc32", "content"}.
 
-    crc32 has one number a block, the checksum of whatever section a reader is given: sections are whole blocks.
+    crc32 has one number per block, the checksum of whatever section a reader is given: sections are whole blocks.
     """
     content = {"seed": seed, "object": number, "block_bytes": sizes.block_bytes(size)}
     whole, checksums, position = hashlib.sha256(), [], 0

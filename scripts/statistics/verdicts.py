@@ -38,7 +38,7 @@ def verdicts_table(
     seed: int = 1,
     contest: Callable[[dict], Hashable | None] = lambda cell: None,
 ) -> pd.DataFrame:
-    """Return verdicts.csv: a row a comparison and metric, in the order of `compare`, then of the matrix.
+    """Return verdicts.csv: one row per comparison and metric, in the order of `compare`, then of the matrix.
 
     A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
     comparisons of a factor on `total` are one family, whose p are adjusted jointly (`stats.judge`). The other metrics
@@ -100,16 +100,17 @@ def stops_scaling(
     and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
 
     Args:
-        runs: a row a valid record (or several that are alike): `arm`, `by`, repeat and `time`.
+        runs: one row per valid record (or several that are alike): `arm`, `by`, repeat and `time`.
         arm: the factors that tell arms apart, `by` not among them.
         by: the factor that grows, whole numbers: workers, processes.
         time: the column of the total time in seconds.
         equivalence_percent: differences inside are none.
 
     Returns:
-        A row an arm, in order of appearance: its levels, base and base_s (the least level and its median time, METHOD
-        19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the most
-        measured still reduces the time), stops_at, next, ratio, ratio_low, ratio_high (time at `next` / at `stops_at`).
+        One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
+        METHOD 19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the
+        most measured still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the time at `next` to
+        that at `stops_at`.
     """
     rows = []
     for levels, part in runs.groupby(list(arm), sort=False, observed=True):
