@@ -47,27 +47,24 @@ def resident(paths: Iterable[Path | str]) -> float | None:
         if not _answerable(path):
             return None
         size = os.path.getsize(path)
-        if size == 0:
-            continue
         for start in range(0, size, _AT_ONCE):
-            counted = _present(path, start, min(_AT_ONCE, size - start))
-            if counted is None:
+            states = _states(path, start, min(_AT_ONCE, size - start))
+            if not states:
                 return None
-            pages += counted[0]
-            present += counted[1]
+            pages += len(states)
+            present += len(states) - states.count(0)
     return present / pages if pages else None
 
 
-def _present(path: Path | str, start: int, length: int) -> tuple[int, int] | None:
-    """Return how many pages a part of a file has and how many of them are in the cache; None: the kernel won't say."""
-    count = -(-length // mmap.PAGESIZE)
+def _states(path: Path | str, start: int, length: int) -> bytes:
+    """Return a byte for each page of a part of a file, 0 where it is not in the cache; none if the kernel won't say."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), length, flags=mmap.MAP_PRIVATE, offset=start) as view:
-        states = (ctypes.c_ubyte * count)()
+        states = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
         # MAP_PRIVATE with the default protection is writable, which is what from_buffer needs.
         first = ctypes.c_char.from_buffer(view)
         failed = _libc.mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(length), states)
         del first
-    return None if failed else (count, count - bytes(states).count(0))
+    return b"" if failed else bytes(states)
 
 
 def _answerable(path: Path | str) -> bool:

@@ -107,8 +107,9 @@ def stops_scaling(
 
     Returns:
         One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
-        METHOD 19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the most
-        measured still reduces the time), stops_at, next, ratio, ratio_low, ratio_high (time at `next` / at `stops_at`).
+        METHOD 19), outcome (`single`: one level was measured; `few`: blocks are too few to tell; `stops`; `gains`: the
+        most measured still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the time at `next` to
+        that at `stops_at`.
     """
     rows = []
     for levels, part in runs.groupby(list(arm), sort=False, observed=True):
