@@ -98,7 +98,7 @@ class Tree:
     def add(self, name: str, data: bytes) -> None:
         """Read the content of a file that is `wanted`; `name` is its path within the tree."""
         path = PurePosixPath(name)
-        parent = path.parent.as_posix().removeprefix(".")
+        parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
         text = data.decode(json.detect_encoding(data), errors="replace")
         if path.name == "battery.txt":
