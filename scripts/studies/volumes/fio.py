@@ -11,13 +11,11 @@ import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
 from pathlib import Path, PurePosixPath
 
 from scripts.lib.program import Problem
 from scripts.studies.volumes import fio_facts, fio_options, fio_output, fio_samples
-from scripts.studies.volumes.fio_output import Result
-from scripts.studies.volumes.fio_samples import Job
+from scripts.studies.volumes.fio_output import Job
 
 # A file of results has 0.5 MB with all bins of json+, times the processes without group_reporting; no larger is read.
 FILE_BYTES = 16 * 2**20
@@ -69,7 +67,7 @@ class _Folder:
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     battery: dict[str, object] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
-    background: Result | None = None
+    background: Job | None = None
 
 
 class Tree:
@@ -100,7 +98,7 @@ class Tree:
     def add(self, name: str, data: bytes) -> None:
         """Read the content of a file that is `wanted`; `name` is its path within the tree."""
         path = PurePosixPath(name)
-        parent = path.parent.as_posix().removeprefix(".")
+        parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
         text = data.decode(json.detect_encoding(data), errors="replace")
         if path.name == "battery.txt":
@@ -112,23 +110,24 @@ class Tree:
                 self._log.setdefault(line.job_id, []).append((parent, line))
                 folder.hosts |= {line.host} - {""}
         else:
-            self._add_results(folder, parent, name, text)
+            self._add_jobs(folder, parent, name, text)
 
-    def _add_results(self, folder: _Folder, parent: str, name: str, text: str) -> None:
+    def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str) -> None:
         try:
-            results = fio_output.results(text)
+            jobs = fio_output.jobs(text)
         except Problem as problem:
             self.leave_out(name, str(problem))
             return
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
         first = self._marks.setdefault((parent, mark), name)
         if PurePosixPath(name).name == "background.json":
-            folder.background = results[0]
+            folder.background = jobs[0]
         elif first != name:
             self.leave_out(name, f"has the content of {first}, which is taken once")
         else:
-            marks = (f"{mark}-{number}" for number, _ in enumerate(results))
-            folder.jobs += map(Job, results, repeat(name), marks, repeat(len(results) == 1))
+            for number, job in enumerate(jobs):
+                job.file, job.mark, job.alone = name, f"{mark}-{number}", len(jobs) == 1
+            folder.jobs += jobs
 
     def leave_out(self, name: str, reason: str) -> None:
         """Name a file that is not read."""
@@ -137,13 +136,13 @@ class Tree:
     def batteries(self) -> Iterator[dict]:
         """Yield the batteries of each folder, as `read_battery` does; jobs whose options differ are batteries apart.
 
-        Histograms are those of `fio_output.Result`. Each has "folder", its path within the tree, and "marks" of its
+        Histograms are those of `fio_output.Job`. Each has "folder", its path within the tree, and "marks" of its
         jobs' content; a folder without jobs gives one without samples.
         """
         for path, folder in self._folders.items():
             series: dict[tuple, list[Job]] = {}
             for job in folder.jobs:
-                series.setdefault(tuple(fio_options.canonical(job.result.options).items()), []).append(job)
+                series.setdefault(tuple(fio_options.canonical(job.options).items()), []).append(job)
             for jobs in series.values() or [[]]:
                 yield self._battery(path, folder, jobs) | {"folder": path, "marks": [job.mark for job in jobs]}
 
@@ -154,15 +153,15 @@ class Tree:
             job.facts, job.line = folder.facts.get(job_id, {}), self._line(path, job, title["host"])
         timed = fio_samples.in_time_order(jobs)
         faults = fio_samples.name_jobs(timed)
-        origin = timed[0].began_s if timed else None
-        versions = sorted({job.result.version for job in timed})
+        origin = timed[0].started_s if timed else None
+        versions = sorted({job.version for job in timed})
         if len(versions) > 1:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
         faults += [f"{job.id}: {fault}" for job in timed for fault in fio_samples.faults(job)]
         if (status := str(folder.battery.get("status", "complete"))) != "complete":
             faults.insert(0, f"the battery ended early: {status}")
-        ended = max((job.result.ended_s for job in timed if job.result.ended_s is not None), default=None)
-        options = timed[0].result.options if timed else {}
+        ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
+        options = timed[0].options if timed else {}
         return {
             **title,
             "fio": ", ".join(versions) or folder.battery.get("fio"),
@@ -174,7 +173,7 @@ class Tree:
             "samples": [
                 fio_samples.row(job, number, origin, title, folder.battery) for number, job in enumerate(timed, 1)
             ],
-            "histograms": {job.id: job.result.histograms for job in timed if job.result.histograms},
+            "histograms": {job.id: job.histograms for job in timed if job.histograms},
             "background": _background(folder),
             "faults": faults,
         }
@@ -195,7 +194,7 @@ class Tree:
         alone = sum(bool(folder.jobs) for folder in self._folders.values()) == 1
         own = [line for at, line in every if at == path]
         lines = own or [line for _, line in every if alone or _same_host(line.host, host)]
-        ended = job.result.ended_s
+        ended = job.ended_s
         if ended is not None and len(lines) > 1:
             before = [line for line in lines if line.began_s is not None and line.began_s <= ended + _CLOCKS_S]
             lines = sorted(before, key=lambda line: line.began_s)[-1:]
@@ -204,16 +203,16 @@ class Tree:
 
 def _background(folder: _Folder) -> dict | None:
     """Return what the job beside the battery did; its bytes and operations are over all of its run."""
-    result = folder.background
-    if result is None:
+    load = folder.background
+    if load is None:
         return None
     job = folder.battery.get("background")
     rates = [f"{kind}_{what}" for kind in ("read", "write") for what in ("bytes", "iops", "mib_s")]
     return {
-        "job": job if job not in (None, "none") else fio_options.signature(result.options),
-        "fio": result.version,
-        "job_options": result.options,
-        **{key: result.columns.get(key) for key in ("runtime_s", *rates, "error")},
+        "job": job if job not in (None, "none") else fio_options.signature(load.options),
+        "fio": load.version,
+        "job_options": load.options,
+        **{key: load.columns.get(key) for key in ("runtime_s", *rates, "error")},
     }
 
 

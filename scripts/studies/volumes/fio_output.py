@@ -6,11 +6,11 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio_options
+from scripts.studies.volumes import fio_facts, fio_options
 
 OPERATIONS = ("sync", "read", "write")
 PERCENTILES = (50, 99, 99.9, 99.99)
@@ -25,8 +25,8 @@ _BEGIN = re.compile(r'\{\s*"fio version"')
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass
+class Job:
     """What one job did, all its processes together. Times are seconds since 1970 (UTC), as far as they can be told."""
 
     name: str
@@ -39,9 +39,17 @@ class Result:
     ended_s: float | None
     errors: int  # operations that failed where it went on
     disks: dict[str, dict[str, float | None]]  # figures of the devices, by name; none where jobs in turn share them
+    # What its battery knows of it beside fio's output.
+    file: str = ""
+    mark: str = ""  # of the content
+    alone: bool = True  # whether there is no other job in the file
+    id: str = ""  # until it has one
+    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
+    line: fio_facts.LogLine | None = None  # the log line written before the job
+    started_s: float | None = None  # when it began by the clock that all jobs have
 
 
-def results(text: str) -> list[Result]:
+def jobs(text: str) -> list[Job]:
     """Return what fio's output says of its jobs, in its order.
 
     The processes of a job, which are told apart without group_reporting, are merged; jobs of the same options that ran
@@ -71,15 +79,15 @@ def results(text: str) -> list[Result]:
     for entry in entries:
         options = shared | _options(entry.get("job options"))
         groups.setdefault((str(entry.get("groupid")), *fio_options.canonical(options).items()), []).append(entry)
-    jobs: list[Result] = []
+    made: list[Job] = []
     group, ended_s = None, ended_ms / 1000 or None
     for key, members in reversed(groups.items()):
-        if jobs and key[0] != group:
+        if made and key[0] != group:
             # Groups run one after the other; the output is written when the last of them is done.
-            ended_s = jobs[-1].began_s
+            ended_s = made[-1].began_s
         group = key[0]
-        jobs.append(_job(members, version, shared, disks if len(groups) == 1 else {}, ended_s))
-    return jobs[::-1]
+        made.append(_job(members, version, shared, disks if len(groups) == 1 else {}, ended_s))
+    return made[::-1]
 
 
 def _document(text: str) -> dict:
@@ -111,8 +119,8 @@ def _refuse(constant: str) -> None:
     raise Problem(f"has the number {constant}, which fio cannot have measured")
 
 
-def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Result:
-    """Return the entries of the processes of one job as one result."""
+def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Job:
+    """Return the job whose processes are these entries."""
     options = shared | _options(entries[0].get("job options"))
     columns, histograms, seconds = {}, {}, 0.0
     for operation in OPERATIONS:
@@ -137,7 +145,7 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
         "cpu_sys_percent": _weighted([_number(entry, "sys_cpu") for entry in entries], weights),
         "error": next(filter(None, (_count(entry, "error") for entry in entries)), 0),
     }
-    return Result(
+    return Job(
         name=str(entries[0].get("jobname", "")),
         version=version,
         options=options,

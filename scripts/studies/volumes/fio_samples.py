@@ -4,11 +4,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from scripts.studies.volumes import fio_facts, fio_options
-from scripts.studies.volumes.fio_output import Result
+from scripts.studies.volumes.fio_output import Job
 
 _ERRORS, _NAME = 4096, 200
 _LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
@@ -29,40 +28,27 @@ COLUMNS = (
 )
 
 
-@dataclass
-class Job:
-    """One job, and what was written down beside it."""
-
-    result: Result
-    file: str
-    mark: str  # of the content
-    alone: bool  # whether there is no other job in the file
-    id: str = ""  # until it has one
-    facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
-    line: fio_facts.LogLine | None = None  # the log line written before the job
-    began_s: float | None = None  # seconds since 1970 (UTC)
-
-    def clocks(self) -> tuple[float | None, ...]:
-        """Return when it began by each of those who may say so, the best first.
-
-        The runner's facts, a log with its zone, fio's start of the job, fio's end of it less its run time, a log
-        without a zone.
-        """
-        started = (fio_facts.date(self.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
-        logged, zoned = (self.line.began_s, self.line.zoned) if self.line else (None, False)
-        exact = self.result.began_s if self.result.exact_start else None
-        return next(filter(None, started), None), logged if zoned else None, exact, self.result.began_s, logged
-
-
 def in_time_order(jobs: list[Job]) -> list[Job]:
     """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
 
-    Sets `began_s` where there is such a clock.
+    Sets `started_s` where there is such a clock.
     """
-    clocks = next((times for times in zip(*(job.clocks() for job in jobs), strict=True) if None not in times), None)
-    for job, began_s in zip(jobs, clocks or (), strict=False):
-        job.began_s = began_s
-    return sorted(jobs, key=lambda job: (job.began_s or 0, _natural(job.id), _natural(job.file)))
+    clocks = next((times for times in zip(*map(_clocks, jobs), strict=True) if None not in times), None)
+    for job, started_s in zip(jobs, clocks or (), strict=False):
+        job.started_s = started_s
+    return sorted(jobs, key=lambda job: (job.started_s or 0, _natural(job.id), _natural(job.file)))
+
+
+def _clocks(job: Job) -> tuple[float | None, ...]:
+    """Return when a job began by each of those who may say so, the best first.
+
+    The runner's facts, a log with its zone, fio's start of the job, fio's end of it less its run time, a log without a
+    zone.
+    """
+    started = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
+    logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
+    exact = job.began_s if job.exact_start else None
+    return next(filter(None, started), None), logged if zoned else None, exact, job.began_s, logged
 
 
 def told_ids(jobs: list[Job]) -> list[str]:
@@ -70,7 +56,7 @@ def told_ids(jobs: list[Job]) -> list[str]:
 
     Files are `fio_results_<rw>_<id>.json`. Ids that are missing for some, or are all the same, tell no jobs apart.
     """
-    names = [job.result.name[:_NAME] for job in jobs]
+    names = [job.name[:_NAME] for job in jobs]
     files = [PurePosixPath(job.file).name[:_NAME] if job.alone else "" for job in jobs]
     for texts, form in (
         (names, r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"),
@@ -88,7 +74,7 @@ def name_jobs(jobs: list[Job]) -> list[str]:
 
     Those without get numbers in time order, or where no time is known the names of their files.
     """
-    timed = all(job.began_s is not None for job in jobs)
+    timed = all(job.started_s is not None for job in jobs)
     for number, job in enumerate(jobs, 1):
         job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
     faults = []
@@ -112,13 +98,13 @@ def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], ba
     if load[0] is None and job.line:
         load = job.line.load
     free = [fio_facts.count(facts.get(f"free_bytes_{when}", "")) for when in ("before", "after")]
-    values = job.result.columns | {
+    values = job.columns | {
         "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
         "node_name": title["host"],
         "job_Id": job.id,
         "number": number,
-        "started_utc": fio_facts.utc(job.began_s),
-        "started_s": None if job.began_s is None else round(job.began_s - origin_s, 3),
+        "started_utc": fio_facts.utc(job.started_s),
+        "started_s": None if job.started_s is None else round(job.started_s - origin_s, 3),
         **dict(zip(("load1_before", "load5_before", "load15_before"), load, strict=True)),
         "load1_after": fio_facts.loads(facts.get("load_after", ""))[0],
         "steal_percent": fio_facts.steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
@@ -136,7 +122,7 @@ def _device(job: Job, battery: dict[str, object]) -> dict[str, object]:
 
     fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was nothing.
     """
-    disks, facts = job.result.disks, job.facts
+    disks, facts = job.disks, job.facts
     device = PurePosixPath(str(battery.get("device", ""))).name
     name = next((name for name in disks if device.startswith(name)), next(iter(disks), device or None))
     counts = disks.get(name, {})
@@ -150,13 +136,13 @@ def _device(job: Job, battery: dict[str, object]) -> dict[str, object]:
 
 def faults(job: Job) -> Iterator[str]:
     """Yield why what a job did is not what its options ask for (METHOD 9)."""
-    result, columns, options = job.result, job.result.columns, job.result.options
+    columns, options = job.columns, job.options
     if error := columns["error"]:
         yield f"fio ended with error {error}{f' ({os.strerror(error)})' if error < _ERRORS else ''}"
     elif job.facts.get("status", "0") != "0":
         yield f"fio ended with status {job.facts['status']}"
-    if result.errors:
-        yield f"{result.errors} operations failed"
+    if job.errors:
+        yield f"{job.errors} operations failed"
     writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
     asked = fio_options.asked_bytes(options)
     if asked and abs(done - asked[0]) > asked[1]:
@@ -165,10 +151,10 @@ def faults(job: Job) -> Iterator[str]:
         yield "nothing was read or written"
     syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)
     if counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
-        yield f"{result.version} does not say how long it took to force writes to the disk"
+        yield f"{job.version} does not say how long it took to force writes to the disk"
     elif counts and syncs is not None and abs(syncs - counts[0]) > counts[1]:
         yield f"{writes} writes were forced to the disk {syncs} times, {counts[0]:.0f} asked"
-    for operation, bins in result.histograms.items():
+    for operation, bins in job.histograms.items():
         counted, n = sum(bins[1::2]), columns[f"{operation}_N"]
         if n is not None and counted != n:
             yield f"the bins of {operation} hold {counted} of {n} latencies"

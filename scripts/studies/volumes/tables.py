@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from scripts.statistics import histograms, resampling
-from scripts.studies.volumes import changes, compare, credits, limits
+from scripts.studies.volumes import changes, compare, credits, fio_samples, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import FACTORS, Series, histograms_of, percentiles, with_hosts_together
 
@@ -17,10 +17,7 @@ CURVE = (
     *(99.2, 99.4, 99.5, 99.6, 99.7, 99.8, 99.9, 99.92, 99.94, 99.95, 99.96, 99.97, 99.98, 99.99),
 )
 # The columns of a sample that are there whatever was measured: the published ones.
-SAMPLE = (
-    *("battery_id", "node_name", "layout", "job_Id", "sync_lat_max_ms", "sync_lat_mean_ms", "sync_lat_stddev_ms"),
-    *("sync_lat_p99_ms", "sync_lat_p99.9_ms"),
-)
+SAMPLE = fio_samples.COLUMNS[:9]
 COLUMNS = {
     "cells": (
         *("cell", *FACTORS, "operation", "jobs", "n", "failed", "invalid", "edited", "reasons", "N"),
@@ -147,10 +144,8 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
         "device_writes_per_write": (counted["device_writes"], counted["writes"]),
     }
     row = {"N": int(weights.sum()) if counted_all else math.nan, "interval": _interval(jobs)}
-    for name, estimate in {
-        **{f"p{p:g}_ms": quantiles[p] for p in PERCENTILES if p in quantiles},
-        "mean_ms": mean,
-    }.items():
+    estimates = {f"p{p:g}_ms": quantiles[p] for p in PERCENTILES if p in quantiles} | {"mean_ms": mean}
+    for name, estimate in estimates.items():
         row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return row | {
         "max_ms": numbers["max_ms"].max(),
