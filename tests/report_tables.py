@@ -2,10 +2,15 @@
 
 import itertools
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from scripts.report.results import Results
+from scripts.studies.shots.report import results
 
 FACTORS = ("library", "store", "driver", "layout", "access", "workers", "page_buffer", "cache", "control")
 LIBRARIES = ("hdf5-1.14.6", "hdf5-2.0.0")
@@ -288,3 +293,11 @@ def _compare(factor, base, cell, totals, repeats, not_comparable, random) -> lis
             }
         )
     return rows
+
+
+def changed(folder: Path, source: Path, table: str, change: Callable) -> Results:
+    """Return the results of a copy of the tables in which one was changed."""
+    copy = shutil.copytree(source, folder / "changed")
+    frame = pd.read_csv(copy / table, dtype=str, keep_default_na=False)
+    change(frame).to_csv(copy / table, index=False)
+    return results.load(copy, copy / "facts.json")

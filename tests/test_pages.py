@@ -39,6 +39,20 @@ PICTURES = """(() => {
   return {figures: figures.length, shown: shown.length};
 })()"""
 
+# How much of its panel's width each name of a row takes, and of its row's height, for its marks to be seen below it.
+NAMES = """(() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  return Bokeh.documents.flatMap((one) => one.roots()).flatMap((panel) => {
+    const names = (panel.center ?? []).filter((one) => one.type === "Label" && one.x_units === "screen");
+    return names.map((name) => {
+      const lines = name.text.text.split("\\n");
+      pen.font = `${name.text_font_size} ${name.text_font}`;
+      const wide = Math.max(...lines.map((line) => pen.measureText(line).width));
+      return [wide / panel.inner_width, (15 * lines.length * names.length) / panel.inner_height, name.text.text];
+    });
+  });
+})()"""
+
 
 class MarkdownFile(SingleFileSnapshotExtension):
     """Keeps a snapshot as a Markdown file, so that its difference can be read."""
@@ -149,6 +163,14 @@ def test_no_page_scrolls_sideways_and_every_figure_has_room(page: Path, width: i
     seen = browser.visit(page, "[document.documentElement.scrollWidth, innerWidth]", width)
     assert seen.answer[0] <= seen.answer[1] == width
     assert seen.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
+
+
+@pytest.mark.parametrize("width", [1300, 400])
+def test_names_of_rows_are_whole_and_leave_room_for_their_marks(page: Path, width: int):
+    expect_browser()
+    names = browser.visit(page, NAMES, width).answer
+    assert len(names) > 10
+    assert [name for wide, high, name in names if wide > 1 or high > 0.8] == []
 
 
 def test_paper_has_every_figure(page: Path):

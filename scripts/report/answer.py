@@ -10,7 +10,7 @@ from scripts.report.findings import Finding, sides
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
-from scripts.report.results import Results
+from scripts.report.results import ABSENT, Results
 from scripts.statistics import MIN_BLOCKS
 
 MIB = 2**20
@@ -26,9 +26,7 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         return bold(_nothing_measured(results.cells))
     own = [finding for finding in findings if finding.factor == results.report.headline]
     if results.verdicts.empty:
-        return bold(
-            "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged."
-        )
+        return bold(ABSENT["verdicts"])
     if not own:
         return bold("Nothing was compared by what the question asks about.")
     decided = [finding for finding in own if finding.verdict in ("faster", "slower")]
@@ -37,12 +35,8 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     where = max(dict.fromkeys(finding.where for finding in decided), key=lambda place: _weight(decided, place))
     here = sorted((finding for finding in decided if finding.where == where), key=lambda finding: -finding.size)
     new, old = sides(here[0].rows.iloc[0], results)
-    texts = [_clause(finding, old if not number else "", results) for number, finding in enumerate(here[:3])]
-    text = (
-        f"{prose.capital(where)}, {new} {prose.listing(texts)}"
-        if where
-        else f"{prose.capital(new)} {prose.listing(texts)}"
-    )
+    texts = [_clause(finding, old if not number else "") for number, finding in enumerate(here[:3])]
+    text = prose.capital(f"{where}, {new}" if where else new) + f" {prose.listing(texts)}"
     beyond = [
         one
         for one in secondary
@@ -50,12 +44,8 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     ]
     if beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
-        effect = names.effect(
-            strongest.rows["ratio"], strongest.rows["ratio_low"].min(), strongest.rows["ratio_high"].max()
-        )
-        conditions = [results.names.within(factor, levels) for factor, levels in strongest.conditions.items()]
         spent_to = results.report.metric(strongest.metric).spent_to
-        text += f"; it {effect.text} to {spent_to}" + (f" {', '.join(conditions)}" if conditions else "")
+        text += " ".join(filter(None, [f"; it {strongest.effect.text} to {spent_to}", strongest.under]))
     rest = sum(len(one.rows) for one in own if not one.decided)
     if rest:
         text += f"; {prose.count(rest, 'comparison')} stayed undecided"
@@ -75,12 +65,9 @@ def _weight(findings: list[Finding], place: str) -> int:
     return sum(len(finding.rows) for finding in findings if finding.where == place)
 
 
-def _clause(finding: Finding, old: str, results: Results) -> str:
-    rows = finding.rows
-    effect = names.effect(rows["ratio"], rows["ratio_low"].min(), rows["ratio_high"].max())
-    than = f" {effect.than} {old}" if old else ""
-    conditions = [results.names.within(factor, levels) for factor, levels in finding.conditions.items()]
-    return f"{effect.text}{than}" + (f" {', '.join(conditions)}" if conditions else "")
+def _clause(finding: Finding, old: str) -> str:
+    than = f"{finding.effect.than} {old}" if old else ""
+    return " ".join(filter(None, [finding.effect.text, than, finding.under]))
 
 
 def _undecided_headline(own: list[Finding], results: Results) -> str:
@@ -122,8 +109,7 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
     if (new_requests.to_numpy() == old_requests.to_numpy()).all() and np.allclose(new_moved, old_moved, rtol=0.01):
         return ""
     new, old = sides(finding.rows.iloc[0], results)
-    conditions = [results.names.within(factor, levels) for factor, levels in finding.conditions.items()]
-    under = f"{', '.join(conditions)}: " if conditions else ""
+    under = f"{finding.under}: " if finding.under else ""
     return prose.capital(
         f"{under}{new} made {_requests(new_requests)} for {_mib(new_moved)}, "
         f"{old} {_requests(old_requests)} for {_mib(old_moved)}."
@@ -158,18 +144,10 @@ def best(results: Results) -> Table:
     for name in [*given, *([side] if side else []), *(one for one in chosen if one != side)]:
         if cells[name].nunique() > 1:
             frame[report.factor(name).title] = [results.names.level(name, level) for level in table[name]]
-    frame["time / s"] = [
-        prose.number(row["total_s"]) + _seconds(row["total_s_low"], row["total_s_high"])
-        for row in table.to_dict("records")
-    ]
+    ends = ["total_s", "total_s_low", "total_s_high"]
+    frame["time / s"] = [names.with_interval(*row, prose.number) for row in table[ends].itertuples(index=False)]
     caption = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI]."
-    return Table(
-        "best", caption, frame, numbers=table[["cell", *report.names, "n", "total_s", "total_s_low", "total_s_high"]]
-    )
-
-
-def _seconds(low: float, high: float) -> str:
-    return f" [{prose.number(low)}, {prose.number(high)}]" if pd.notna(low) and pd.notna(high) else ""
+    return Table("best", caption, frame, numbers=table[["cell", *report.names, "n", *ends]])
 
 
 def advice(results: Results) -> list[str]:
@@ -187,11 +165,7 @@ def advice(results: Results) -> list[str]:
                 texts += _choice(factor, own, results)
         if texts:
             named = [results.names.subject(name, level) for name, level in zip(given, levels, strict=True) if level]
-            lines.append(
-                f"{prose.capital(', '.join(named))}: {'; '.join(texts)}."
-                if named
-                else f"{prose.capital('; '.join(texts))}."
-            )
+            lines.append(prose.capital(": ".join(filter(None, [", ".join(named), "; ".join(texts)])) + "."))
     return lines
 
 

@@ -1,5 +1,6 @@
 """Figures of comparisons: the ratio with its interval, marked by verdict, beside the range that counts as the same."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 from scripts.report import judgement, prose
 from scripts.report.findings import DECIDED
 from scripts.report.names import ratio_with_interval
-from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, ratio_ticks
+from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
 
 NO_EVIDENCE = Look(GREY, "triangle", filled=False)
@@ -97,26 +98,25 @@ def _numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
 def _mixed(rows: pd.DataFrame, results: Results) -> Panel:
     """Comparisons of several factors and places in one panel, each named in full."""
     named = results.names
-    places = [named.place(row) for _, row in rows.iterrows()]
-    inside = [_inside(row, rows, results) for _, row in rows.iterrows()]
+    places = [named.place(row) for row in rows.to_dict("records")]
     alike = len(set(places)) == 1
     labels = [
-        ", ".join(filter(None, [_pair(row, results), within, "" if alike else place]))
-        for (_, row), within, place in zip(rows.iterrows(), inside, places, strict=True)
+        ", ".join(filter(None, [_pair(row, results), _inside(row, rows, results), "" if alike else place]))
+        for row, place in zip(rows.to_dict("records"), places, strict=True)
     ]
     y = -np.arange(len(rows), dtype=float)
     title = prose.capital(places[0]) if alike else ""
     return _panel(rows.assign(y=y), tuple(labels), title, "time of the first named / time of the second", results)
 
 
-def _pair(row: pd.Series, results: Results) -> str:
+def _pair(row: Mapping, results: Results) -> str:
     new, old = (results.names.level(row["factor"], row[side]) for side in ("contender", "baseline"))
     if new.startswith("HDF5 ") and old.startswith("HDF5 "):
         old = old.removeprefix("HDF5 ")
     return f"{new} vs {old}"
 
 
-def _inside(row: pd.Series, rows: pd.DataFrame, results: Results) -> str:
+def _inside(row: Mapping, rows: pd.DataFrame, results: Results) -> str:
     """A row's levels of the factors that vary among `rows`, its place apart."""
     inside = [name for name in results.report.names if name not in results.report.places and rows[name].nunique() > 1]
     return results.names.row(row, [name for name in inside if row[name]]) if any(row[name] for name in inside) else ""
@@ -148,14 +148,14 @@ def _panel(rows: pd.DataFrame, labels: tuple[str, ...], title: str, axis: str, r
         title=title,
         x_label=prose.capital(axis),
         marks=marks,
-        rows=tuple(f"{_note(row)}: {label}" for (_, row), label in zip(rows.iterrows(), labels, strict=True)),
+        rows=tuple(f"{_note(row)}: {label}" for row, label in zip(rows.to_dict("records"), labels, strict=True)),
         x_log=True,
         rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),
     )
-    return replace(panel, x_ticks=ratio_ticks(*panel.x_range()))
+    return replace(panel, x_ticks=round_ticks(*panel.x_range()))
 
 
-def _note(row: pd.Series) -> str:
+def _note(row: Mapping) -> str:
     ratio = ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
     return f"{row['verdict']} {ratio}" if ratio else row["verdict"]

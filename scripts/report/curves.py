@@ -1,6 +1,6 @@
 """Figures of one value against one numeric factor: every repeat, the estimate, its interval, what bounds it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +9,7 @@ import pandas as pd
 from scripts.lib import sizes
 from scripts.report import names, prose
 from scripts.report.declaration import Value
-from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, time_ticks
+from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, round_ticks
 from scripts.report.results import Results
 
 PANELS = 12  # that are drawn; all are in the numbers
@@ -51,7 +51,7 @@ def against(run: Results, factor: str, value: Value | str = "") -> Figure:
     bound = f" Dotted, or stars: {value.bound_name}." if _bounded(cells, value).any() else ""
     interval = "" if run.records.empty else f" {INTERVAL}"
     caption = f"{value.means}{bound}{interval}{more if len(groups) > PANELS else ''}"
-    return Figure(name, title, caption, panels, _numbers(cells, value, run), 2)
+    return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"]), 2)
 
 
 def several(cells: pd.DataFrame, factor: str, run: Results) -> pd.DataFrame:
@@ -170,18 +170,7 @@ def _axes(
     low, high = replace(panel, y_log=True).y_range()
     if high < 2 * WIDE * low and not plot.value.ratio:
         return panel
-    return replace(panel, y_log=True, y_ticks=_round_ticks(low, high))
-
-
-def _round_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Round numbers along a logarithmic axis; within less than a decade 1, 2 and 5 are too few to read a value from."""
-    ticks = time_ticks(low, high)
-    if high > 6 * low and len(ticks) > 2:
-        return ticks
-    for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000):
-        if (high - low) / step <= 8:
-            return tuple(round(step * part, 6) for part in range(int(np.ceil(low / step)), int(high / step) + 1))
-    return ticks
+    return replace(panel, y_log=True, y_ticks=round_ticks(low, high))
 
 
 def _title(levels: dict, plot: _Plot) -> str:
@@ -269,15 +258,17 @@ def _ticks(places: np.ndarray) -> np.ndarray:
     return places[::-1][::step][::-1]
 
 
-def _numbers(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataFrame:
-    ends = [value.column, f"{value.column}_low", f"{value.column}_high"]
-    extra = [value.bound] if value.bound else []
-    columns = ["cell", *run.report.names, "repeat", "n", *ends, *extra]
-    medians = cells.assign(repeat="")[columns]
+def numbers(run: Results, cells: pd.DataFrame, values: Sequence[Value], also: Iterable[str] = ()) -> pd.DataFrame:
+    """Return what is drawn of some cells, their medians and each repeat; of the cells `also` each repeat alone."""
+    columns = ["cell", *run.report.names, "repeat"]
+    shown = [name for value in values for name in (value.column, value.bound) if name]
+    ends = [f"{value.column}{end}" for value in values for end in ("", "_low", "_high")]
+    ends += [value.bound for value in values if value.bound]
+    medians = cells.assign(repeat="")[[*columns, "n", *ends]]
     if run.records.empty:
         return medians
-    single = run.records[run.records["cell"].isin([*cells["cell"], *run.invalid["cell"]])]
-    return pd.concat([medians, single[["cell", *run.report.names, "repeat", "valid", value.column, *extra]]])
+    single = run.records[run.records["cell"].isin([*cells["cell"], *also])]
+    return pd.concat([medians, single[[*columns, "valid", *(name for name in shown if name in single)]]])
 
 
 def _ratio_marks(arm: Arm, base: pd.Series, plot: _Plot) -> Marks:

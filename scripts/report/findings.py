@@ -30,7 +30,8 @@ Steps = tuple[tuple[str, str], ...]
 class Finding:
     """One sentence: `where` it holds, the rest of it, and the comparisons (rows of verdicts.csv) that it rests on.
 
-    `verdict` is the one of all steps, or "mixed" where they differ; `conditions` are the levels that it holds under.
+    `verdict` is the one of all steps, or "mixed" where they differ; `conditions` are the levels that it holds under, in
+    words `under`.
     """
 
     where: str
@@ -40,6 +41,12 @@ class Finding:
     verdict: str
     conditions: Conditions
     rows: pd.DataFrame
+    under: str = ""
+
+    @property
+    def effect(self) -> names.Effect:
+        """What was decided, in words."""
+        return names.effect(self.rows["ratio"], self.rows["ratio_low"].min(), self.rows["ratio_high"].max())
 
     @property
     def decided(self) -> bool:
@@ -178,8 +185,8 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
         conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
     if conditions is None:
         some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)"
-    phrases = [named.within(factor, levels) for factor, levels in (conditions or {}).items()]
-    text = sentence(rows, steps, ", ".join(filter(None, [*phrases, some])), results)
+    under = ", ".join(named.within(factor, levels) for factor, levels in (conditions or {}).items())
+    text = sentence(rows, steps, under or some, results)
     return Finding(
         where=named.place(head),
         text=text,
@@ -188,6 +195,7 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
         verdict=verdicts.pop() if len(verdicts) == 1 else "mixed",
         conditions=conditions or {},
         rows=rows,
+        under=under,
     )
 
 

@@ -47,11 +47,12 @@ def find(results: Results) -> list[Lead]:
     cells = results.measured
     groups = [contest.group(cell) for cell in cells.to_dict("records")]
     order = list(dict.fromkeys(groups))
+    edges = _edges(results)
     alike: dict[tuple, list[tuple[Context, list[Lead]]]] = {}
     for (group, *levels), some in cells.assign(group=groups).groupby(["group", *names_of], sort=False):
         if len(some[list(contest.arm)].drop_duplicates()) > 1:
             context = tuple(zip(names_of, levels, strict=True))
-            leads = _along(group, context, some, results)
+            leads = _along(group, context, some, edges, results)
             same = tuple((lead.levels, lead.of, frozenset(lead.arms), lead.kind, lead.outside) for lead in leads)
             alike.setdefault((group, same), []).append((context, leads))
     distinct = []
@@ -145,10 +146,11 @@ def _first(leads: list[Lead]) -> list[Lead]:
     return [next(lead for lead in decided if lead.group == group) for group in {lead.group: None for lead in decided}]
 
 
-def _along(group: str, context: Context, cells: pd.DataFrame, results: Results) -> list[Lead]:
+def _along(
+    group: str, context: Context, cells: pd.DataFrame, edges: dict[tuple[str, str], str], results: Results
+) -> list[Lead]:
     along = results.report.along
     levels = sorted(cells[along].unique(), key=names.amount)
-    edges = _edges(cells, context, results)
     leads: list[Lead] = []
     beside = False
     for level in levels:
@@ -194,24 +196,19 @@ def _lead(edges: dict[tuple[str, str], str], cells: pd.DataFrame, arm: Sequence[
     return Lead("", (), (), (), tuple(arms[cell] for cell in leading), kind, outside)
 
 
-def _edges(cells: pd.DataFrame, context: Context, results: Results) -> dict[tuple[str, str], str]:
-    """Return the verdicts between cells of a context: (baseline, contender) -> verdict."""
-    rows = results.verdicts
+def _edges(results: Results) -> dict[tuple[str, str], str]:
+    """Return the verdicts between arms of the contests: (baseline's cell, contender's cell) -> verdict."""
+    metric, arm = results.report.metrics[0].name, results.report.contest.arm
+    rows, compared = results.verdicts, results.comparisons(metric)
     if rows.empty:
         return {}
-    report = results.report
-    rows = rows[rows["metric"] == report.metrics[0].name]
-    arm, keys = report.contest.arm, [*report.contest.arm, report.along]
-    pairs = rows[rows["factor"] == CONTEST][["baseline", "contender", "verdict"]].itertuples(index=False, name=None)
-    edges = {(base, other): verdict for base, other, verdict in pairs}
-    named = dict(zip(cells[keys].itertuples(index=False, name=None), cells["cell"], strict=True))
-    inside = (rows[[factor for factor, _ in context]] == [level for _, level in context]).all(axis=1)
-    compared = rows[rows["factor"].isin(arm) & inside]
-    for row in compared.to_dict("records"):
-        sides = (row | {row["factor"]: row[side]} for side in ("baseline", "contender"))
-        pair = tuple(named.get(tuple(side[key] for key in keys)) for side in sides)
-        edges[pair] = row["verdict"]
-    return edges
+    pairs = rows[(rows["metric"] == metric) & (rows["factor"] == CONTEST)][["baseline", "contender", "verdict"]]
+    compared = compared[compared["factor"].isin(arm)][["baseline_cell", "contender_cell", "verdict"]]
+    return {
+        (base, other): verdict
+        for table in (pairs, compared)
+        for base, other, verdict in table.itertuples(index=False, name=None)
+    }
 
 
 def _cells(lead: Lead, results: Results) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from scripts.frame.study import mappings
 from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report import prose
@@ -199,9 +200,8 @@ class Names:
 
     def _drivers(self, store: str) -> int:
         """How many drivers read a store in this run; which one goes without saying where it was one."""
-        matrix = (self.facts.get("settings") or {}).get("matrix") or []
-        mappings = matrix if isinstance(matrix, list) else [matrix]
-        return len({driver for part in mappings if store in part.get("store", []) for driver in part.get("driver", [])})
+        parts = mappings(self.facts.get("settings") or {})
+        return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
 
 
 def _is_files(spec: dict) -> bool:

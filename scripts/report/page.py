@@ -112,9 +112,12 @@ class Page:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
-        self._picture(figure, plot_svg.draw(figure), self._loader + plot_html.draw(figure), caption)
-        # Once is enough for a page, and a page without figures needs none.
-        self._loader = ""
+        self.picture(figure.name, figure.title, plot_svg.draw(figure), self.loader() + plot_html.draw(figure), caption)
+
+    def loader(self) -> str:
+        """Return BokehJS before the page's first figure, "" before the others."""
+        loader, self._loader = self._loader, ""
+        return loader
 
     def image(self, file: Path, link_to: str, title: str) -> None:
         """Show a picture that another page has left."""
@@ -127,17 +130,19 @@ class Page:
     def drawing(self, drawing: Drawing) -> None:
         """Show a drawing with its caption."""
         if drawing.svg:
-            self._picture(drawing, drawing.svg, f'<div style="overflow-x: auto">{drawing.svg}</div>', drawing.caption)
+            drawn = f'<div style="overflow-x: auto">{drawing.svg}</div>'
+            self.picture(drawing.name, drawing.title, drawing.svg, drawn, drawing.caption)
 
-    def _picture(self, shown: Figure | Drawing, svg: str, drawn: str, caption: str) -> None:
-        picture, title = self._path(shown.name, "svg"), f"{shown.title}."
+    def picture(self, name: str, title: str, svg: str, drawn: str, caption: str) -> None:
+        """Show what is `drawn` in HTML, and as SVG in Markdown and on paper."""
+        picture = self._path(name, "svg")
         write_text(self.files / picture.name, svg)
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.
         both = f'{drawn}<img class="paper" alt="" data-svg="{plot_html.packed(svg)}">'
         _show(
-            html=f"<figure>{both}<figcaption><b>{html_line(title)}</b> {html_line(caption)}</figcaption></figure>",
-            markdown=f"!{markdown_line(link(shown.title, str(picture)))}\n\n"
-            f"*{markdown_line(title)}* {markdown_line(caption)}",
+            html=f"<figure>{both}<figcaption><b>{html_line(title)}.</b> {html_line(caption)}</figcaption></figure>",
+            markdown=f"!{markdown_line(link(title, str(picture)))}\n\n"
+            f"*{markdown_line(f'{title}.')}* {markdown_line(caption)}",
         )
 
     def table(self, table: Table, otherwise: str = "Nothing to list.") -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from scripts.frame.study import mappings
 from scripts.report import account, answer, comparisons, findings, judgement, leaders, prose
 from scripts.report.findings import Finding
 from scripts.report.markup import bullets, heading, paragraph, quotation
@@ -123,7 +124,7 @@ def source_line(facts: dict) -> str:
     machine = facts.get("machine") or {}
     days = list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
-    measured = {name for part in _mappings(facts) for name in part.get("library", [])}
+    measured = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
     libraries = [one for name, one in (facts.get("libraries") or {}).items() if name in measured and one]
     versions = list(dict.fromkeys(f"HDF5 {one['hdf5']}" for one in libraries if one.get("hdf5")))
     parts = [
@@ -133,11 +134,6 @@ def source_line(facts: dict) -> str:
         prose.listing(versions) if versions else "",
     ]
     return " · ".join(filter(None, parts))
-
-
-def _mappings(facts: dict) -> list[dict]:
-    matrix = (facts.get("settings") or {}).get("matrix") or []
-    return matrix if isinstance(matrix, list) else [matrix]
 
 
 def source(run: Results) -> str:

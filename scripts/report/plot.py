@@ -1,11 +1,13 @@
 """A figure, described once: drawn for the page by `plot_html`, for Markdown by `plot_svg`, written as CSV by `page`."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 # Of Okabe and Ito's palette, which readers with any of the common colour vision deficiencies tell apart, what verdicts
 # do not have (`comparisons.LOOKS`), and two more.
@@ -58,15 +60,6 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Boxes:
-    """Box plots lying in rows: `table` has y, low, q1, median, q3, high (whiskers), min and max."""
-
-    label: str
-    look: Look
-    table: pd.DataFrame
-
-
-@dataclass(frozen=True)
 class Bars:
     """Stretches of horizontal bars: `table` has y, left and right."""
 
@@ -74,6 +67,7 @@ class Bars:
     colour: str
     table: pd.DataFrame
     hatch: str = ""
+    alpha: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,6 @@ class Panel:
     x_label: str
     y_label: str = ""
     marks: tuple[Marks, ...] = ()
-    boxes: tuple[Boxes, ...] = ()
     bars: tuple[Bars, ...] = ()
     rows: tuple[str, ...] = ()
     row_height: int = 40
@@ -182,7 +175,6 @@ class Panel:
         frames = [frame for mark in self.marks for frame in (mark.points, mark.samples)]
         columns = [frame[name] for frame in frames for name in (axis, f"{axis}_low", f"{axis}_high") if name in frame]
         if axis == "x":
-            columns += [box.table[name] for box in self.boxes for name in ("min", "max")]
             columns += [bar.table[name] for bar in self.bars for name in ("left", "right")]
         columns.append(pd.Series([rule.at for rule in self.rules if rule.axis == axis], dtype=float))
         if self.band and axis == "x":
@@ -209,7 +201,7 @@ def legible(figure: Figure) -> Figure:
     def named(panel: Panel) -> Panel:
         drawn = {
             kind: tuple(replace(one, label=_short(one.label)) for one in getattr(panel, kind))
-            for kind in ("marks", "boxes", "bars", "rules")
+            for kind in ("marks", "bars", "rules")
         }
         rows = {kind: tuple(map(_short, getattr(panel, kind))) for kind in ("rows", "x_tick_texts")}
         return replace(panel, title=" ".join(panel.title.split()), **drawn, **rows)
@@ -267,27 +259,16 @@ def beside(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Mark
     return tuple(shifted)
 
 
-def ratio_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return at most nine round ratios between `low` and `high`, always with 1, for a logarithmic axis."""
-    for steps in (
-        (0.8, 0.85, 0.9, 0.95, 0.975, 1.025, 1.05, 1.1, 1.15, 1.2, 1.25),
-        (0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2),
-        (0.1, 0.2, 0.3, 0.5, 0.7, 1.5, 2, 3, 4, 6, 8, 10),
-        (0.01, 0.05, 0.1, 0.25, 0.5, 2, 4, 10, 20, 100),
-    ):
-        chosen = tuple(sorted(step for step in (*steps, 1) if low <= step <= high))
-        if len(chosen) <= 9 and low >= steps[0] * 0.9 and high <= steps[-1] * 1.1:
-            return chosen
-    powers = [10.0**power for power in range(-6, 7)]
-    return tuple(step for step in powers if low <= step <= high)
-
-
-def time_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return round numbers (1, 2, 5 times powers of ten; powers alone where those are many) for a logarithmic axis."""
-    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    fine = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-    ticks = [tick for tick in fine if low <= tick <= high]
-    return tuple(ticks if len(ticks) <= 8 else [10.0**power for power in powers if low <= 10.0**power <= high])
+def round_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Return at most nine round numbers for a logarithmic axis, 1 among them where it lies between the ends."""
+    if high <= 6 * low:
+        ticks = MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    else:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        if sum(low <= tick <= high for tick in ticks) > 9:
+            ticks = [10.0**power for power in powers]
+    return tuple(float(f"{tick:.6g}") for tick in ticks if low <= tick <= high)
 
 
 def tick_text(value: float) -> str:

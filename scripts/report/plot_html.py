@@ -15,11 +15,20 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 from bokeh.embed import json_item
-from bokeh.models import BasicTickFormatter, ColumnDataSource, FixedTicker, Label, LinearAxis, PlainText
+from bokeh.models import (
+    BasicTickFormatter,
+    BoxAnnotation,
+    ColumnDataSource,
+    FixedTicker,
+    Label,
+    LinearAxis,
+    PlainText,
+    Span,
+)
 from bokeh.resources import Resources
 from holoviews.plotting.bokeh import BokehRenderer
 
-from scripts.report.plot import ABOVE, Bars, Boxes, Figure, Marks, Panel, tick_text
+from scripts.report.plot import ABOVE, Bars, Figure, Marks, Panel, tick_text
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
@@ -39,14 +48,17 @@ def draw(figure: Figure) -> str:
 
 
 def _embed(figure: Figure, number: int, panel: Panel) -> str:
-    target = f"figure-{figure.name}-{number}"
-    item = json_item(_panel(panel, figure), target)
-    text = packed(json.dumps(item, separators=(",", ":"), allow_nan=False))
-    return (
-        f'<div class="panel"><p class="panel-title">{escape(panel.title)}</p>'
-        f'<div id="{target}" style="min-height:{_height(panel)}px"></div>'
-        f'<script type="text/plain" class="plot">{text}</script></div>'
-    )
+    drawn = embedded(_panel(panel, figure), f"figure-{figure.name}-{number}")
+    return f'<div class="panel"><p class="panel-title">{escape(panel.title)}</p>{drawn}</div>'
+
+
+def embedded(axes, target: str) -> str:
+    """Return the HTML in which the page's own script draws a figure of Bokeh's."""
+    for source in axes.select({"type": ColumnDataSource}):
+        source.data = {name: _plain_column(column) for name, column in source.data.items()}
+    text = packed(json.dumps(json_item(axes, target), separators=(",", ":"), allow_nan=False))
+    room = f'<div id="{target}" style="min-height:{axes.height}px"></div>'
+    return f'{room}<script type="text/plain" class="plot">{text}</script>'
 
 
 def packed(text: str) -> str:
@@ -60,9 +72,10 @@ def _height(panel: Panel) -> int:
 
 def _panel(panel: Panel, figure: Figure):
     """Return the panel as a figure of Bokeh's."""
-    labels = [drawn.label for drawn in (*panel.bars, *panel.boxes, *panel.marks) if drawn.label]
+    labels = list(dict.fromkeys(drawn.label for drawn in (*panel.bars, *panel.marks) if drawn.label))
     columns = _legend_columns(panel, figure, labels)
-    drawn = hv.Overlay([element for part in _parts(panel) for element in part]).opts(
+    elements = [*map(_bars, panel.bars), *(one for marks in panel.marks for one in _marks(marks, bool(panel.rows)))]
+    drawn = hv.Overlay(elements or [hv.Curve([])]).opts(
         backend="bokeh",
         responsive=True,
         title="",
@@ -82,10 +95,7 @@ def _panel(panel: Panel, figure: Figure):
         legend_opts={"click_policy": "hide", "border_line_color": None, "spacing": 18, "padding": 2, "margin": 0},
         hooks=[partial(_dress, panel, figure)],
     )
-    axes = BokehRenderer.get_plot_state(drawn)
-    for source in axes.select({"type": ColumnDataSource}):
-        source.data = {name: _plain_column(column) for name, column in source.data.items()}
-    return axes
+    return BokehRenderer.get_plot_state(drawn)
 
 
 def _legend_columns(panel: Panel, figure: Figure, labels: list[str]) -> int:
@@ -102,61 +112,26 @@ def _plain_column(column: object) -> list:
     return [str(value) for value in values]
 
 
-def _parts(panel: Panel) -> Iterator[Iterator[hv.Element]]:
-    """Yield what is drawn, from the back to the front."""
-    yield _background(panel)
-    yield from map(_bars, panel.bars)
-    yield from map(_boxes, panel.boxes)
-    yield from (_marks(marks, "x" if panel.rows else "y") for marks in panel.marks)
-
-
-def _background(panel: Panel) -> Iterator[hv.Element]:
-    """The range that counts as the same, limits, and events with their names."""
-    if panel.band:
-        yield _styled(hv.VSpan(*panel.band), fill_color="#0072B2", fill_alpha=0.1, line_color=None)
-    for rule in panel.rules:
-        line = (hv.VLine if rule.axis == "x" else hv.HLine)(float(rule.at))
-        yield _styled(line, color=rule.colour, line_dash=rule.dash, line_width=1.2)
-
-
-def _bars(bars: Bars) -> Iterator[hv.Element]:
+def _bars(bars: Bars) -> hv.Element:
     table = bars.table.assign(bottom=bars.table["y"] - 0.31, top=bars.table["y"] + 0.31)
-    table["seconds"] = table["right"] - table["left"]
-    bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "seconds", label=bars.label)
+    table["length"] = table["right"] - table["left"]
+    bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "length", label=bars.label)
     hatch = {"hatch_pattern": HATCHES[bars.hatch], "hatch_color": "white", "hatch_alpha": 0.7}
-    yield _styled(
+    return _styled(
         bar,
         fill_color=bars.colour,
+        fill_alpha=bars.alpha,
         line_color="white",
         tools=["hover"],
-        hover_tooltips=[(bars.label, "@seconds{0.[0000]} s")],
+        hover_tooltips=[(bars.label, "@length{0.[0000]} (@left{0.[0000]} to @right{0.[0000]})")],
         hooks=[lambda plot, _: plot.handles["glyph"].update(**hatch)],
     )
 
 
-def _boxes(boxes: Boxes) -> Iterator[hv.Element]:
-    table, label, colour = boxes.table, boxes.label, boxes.look.colour
-    ends = table.assign(level=table["y"], bottom=table["y"] - 0.3, top=table["y"] + 0.3, middle=table["median"])
-    shown = ["median", "low", "high", "min", "max", "count"]
-    tips = [("median", "@median"), ("middle half", "@left to @right"), ("smallest, largest", "@min, @max")]
-    yield _styled(
-        hv.Rectangles(ends, ["q1", "bottom", "q3", "top"], shown, label=label),
-        fill_color=colour,
-        fill_alpha=0.35,
-        line_color=colour,
-        tools=["hover"],
-        hover_tooltips=[*tips, ("n", "@count")],
-    )
-    yield _styled(hv.Segments(ends, ["low", "y", "high", "level"], [], label=label), color=colour)
-    median = hv.Segments(ends, ["median", "bottom", "middle", "top"], [], label=label)
-    yield _styled(median, color=colour, line_width=2.5)
-    for end in ("min", "max"):
-        yield _styled(hv.Scatter(table, end, "y", label=label), marker=boxes.look.marker, color=colour)
-
-
-def _marks(marks: Marks, value: str) -> Iterator[hv.Element]:
-    """One arm: its samples, intervals, line and summaries; `value` is the axis that has what was measured."""
+def _marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
+    """Yield an arm's samples, intervals, line and summaries, from the back to the front."""
     label, look, points = marks.label, marks.look, marks.points
+    value = "x" if in_rows else "y"
     number = f"@{value}{{0.[0000]}}"
     if len(marks.samples):
         samples = hv.Scatter(marks.samples, "x", ["y", "note"], label=label)
@@ -187,7 +162,6 @@ def _styled(element: hv.Element, **style) -> hv.Element:
 def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
     """Give Bokeh's figure what HoloViews has no options for: ticks, the names of rows, limits and events, and fonts."""
     axes = plot.state
-    axes.toolbar.autohide, axes.toolbar.logo, axes.outline_line_color = True, None, None
     for axis, grid, ticks, texts in (
         (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.x_tick_names()),
         (axes.yaxis[0], axes.ygrid[0], panel.y_ticks, {tick: tick_text(tick) for tick in panel.y_ticks}),
@@ -195,6 +169,12 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
         if ticks:
             axis.ticker = grid.ticker = FixedTicker(ticks=[float(tick) for tick in ticks])
             axis.major_label_overrides = {float(tick): _plain(text) for tick, text in texts.items()}
+    if panel.band:
+        left, right = panel.band
+        axes.add_layout(BoxAnnotation(left=left, right=right, fill_color="#0072B2", fill_alpha=0.1, line_color=None))
+    for rule in panel.rules:
+        line = {"line_color": rule.colour, "line_dash": rule.dash, "line_width": 1.2, "level": "underlay"}
+        axes.add_layout(Span(location=rule.at, dimension="height" if rule.axis == "x" else "width", **line))
     if not panel.x_ticks and not panel.x_log:
         axes.xaxis.formatter = BasicTickFormatter(use_scientific=False)
     if panel.rows:
@@ -209,6 +189,13 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
     _name_limits(axes, panel, figure)
     for axis in axes.axis:
         axis.axis_label = _plain(axis.axis_label) if axis.axis_label else None
+    look(axes)
+
+
+def look(axes) -> None:
+    """Give a figure of Bokeh's the fonts and colours of all figures."""
+    axes.toolbar.autohide, axes.toolbar.logo, axes.outline_line_color = True, None, None
+    for axis in axes.axis:
         axis.axis_label_text_font = axis.major_label_text_font = FONT
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = axis.major_label_text_font_size = "12.5px"

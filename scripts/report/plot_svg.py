@@ -13,7 +13,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-from scripts.report.plot import ABOVE, Bars, Boxes, Figure, Marks, Panel, tick_text
+from scripts.report.plot import ABOVE, Bars, Figure, Marks, Panel, tick_text
 
 SHAPES = {
     "circle": "o",
@@ -112,10 +112,6 @@ def _keys(panel: Panel) -> list[tuple[str, object]]:
     keys: list[tuple[str, object]] = [
         (bars.label, Patch(facecolor=bars.colour, edgecolor="white", hatch=bars.hatch)) for bars in panel.bars
     ]
-    keys += [
-        (boxes.label, Patch(facecolor=boxes.look.colour, alpha=0.5, edgecolor=boxes.look.colour))
-        for boxes in panel.boxes
-    ]
     for marks in panel.marks:
         line = Line2D([], [], linestyle=marks.look.dash if marks.joined else "none", **_shape(marks))
         keys.append((marks.label, line))
@@ -147,8 +143,6 @@ def _panel(axes, panel: Panel) -> None:
         _rows(axes, panel)
     for bars in panel.bars:
         _bars(axes, bars)
-    for boxes in panel.boxes:
-        _boxes(axes, boxes)
     for marks in panel.marks:
         _marks(axes, marks)
 
@@ -222,21 +216,5 @@ def _bars(axes, bars: Bars) -> None:
         edgecolor="white",
         linewidth=0.5,
         hatch=bars.hatch,
+        alpha=bars.alpha,
     )
-
-
-def _boxes(axes, boxes: Boxes) -> None:
-    table, colour = boxes.table, boxes.look.colour
-    axes.hlines(table["y"], table["low"], table["high"], color=colour, linewidth=1.1)
-    axes.barh(
-        table["y"],
-        table["q3"] - table["q1"],
-        left=table["q1"],
-        height=0.6,
-        facecolor=colour,
-        alpha=0.35,
-        edgecolor=colour,
-    )
-    axes.vlines(table["median"], table["y"] - 0.3, table["y"] + 0.3, color=colour, linewidth=2)
-    for end in ("min", "max"):
-        axes.plot(table[end], table["y"], SHAPES[boxes.look.marker], color=colour, markersize=3.5)

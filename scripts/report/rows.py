@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import prose
-from scripts.report.curves import INTERVAL, INVALID, in_series
+from scripts.report.curves import INTERVAL, INVALID, in_series, numbers
 from scripts.report.declaration import Value
-from scripts.report.plot import Bars, Boxes, Figure, Look, Marks, Panel, time_ticks
+from scripts.report.plot import Bars, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
 
 # Rows that a panel bears before it is thinned to the smallest and the largest level of the factor that scales.
@@ -70,7 +70,7 @@ def values(
         label = shown[0][0].label
         panels.append(_with_ticks(Panel(prose.capital(run.place(levels)), label, marks=tuple(marks), rows=labels)))
     caption += THINNED.format(run.report.scaling.factor) if thinned else ""
-    return Figure(name, title, caption, tuple(panels), _numbers(run, cells, [value for value, *_ in shown]))
+    return Figure(name, title, caption, tuple(panels), numbers(run, cells, [value for value, *_ in shown]))
 
 
 def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
@@ -78,8 +78,8 @@ def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: s
     if not set(shown) <= set(run.records):
         return Figure(name, title, "These data do not tell the parts of a time apart.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
-    numbers = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
-    cells, thinned = _thin(numbers, run)
+    known = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
+    cells, thinned = _thin(known, run)
     panels = []
     for levels, group in _by_place(cells, run):
         factors = run.telling(group, run.report.names)
@@ -93,7 +93,7 @@ def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: s
         labels = tuple(run.names.row(dict(zip(factors, row, strict=True)), factors) for row in rows)
         panels.append(Panel(title=prose.capital(run.place(levels)), x_label=axis, bars=bars, rows=labels))
     caption += THINNED.format(run.report.scaling.factor) if thinned else ""
-    return Figure(name, title, caption, tuple(panels), numbers)
+    return Figure(name, title, caption, tuple(panels), known)
 
 
 def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:
@@ -104,22 +104,32 @@ def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: 
     if samples.empty:
         return Figure(name, title, "", (), pd.DataFrame())
     own, given = run.report.headline, [factor.name for factor in run.report.factors if factor.given]
-    keys, panels, numbers = [*_places(run), *given], [], []
+    keys, panels, tables = [*_places(run), *given], [], []
     for levels, group in samples.groupby(keys, sort=False, observed=True):
         where = dict(zip(keys, levels, strict=True))
         factors = run.telling(group, [factor for factor in run.report.names if factor not in keys])
         table = _boxes(group, column, [*factors, *([] if own in factors else [own])], run)
         rows = tuple(run.names.row(row, factors) for row in table.to_dict("records"))
-        drawn = tuple(
-            Boxes(run.names.subject(own, arm), Look.of(number), table[table[own] == arm])
+        drawn = [
+            _box(run.names.subject(own, arm), Look.of(number), table[table[own] == arm])
             for number, arm in enumerate(run.arms)
             if (table[own] == arm).any()
-        )
+        ]
         heading = [run.place(where), *(run.names.level(factor, where[factor]) for factor in given)]
-        panel = Panel(prose.capital(" · ".join(filter(None, heading))), axis, boxes=drawn, rows=rows)
-        panels.append(_with_ticks(panel))
-        numbers.append(table.assign(**where).drop(columns="y"))
-    return Figure(name, title, caption, tuple(panels), pd.concat(numbers))
+        bars, marks = zip(*drawn, strict=True)
+        panels.append(_with_ticks(Panel(prose.capital(" · ".join(filter(None, heading))), axis, "", marks, bars, rows)))
+        tables.append(table.assign(**where).drop(columns="y"))
+    return Figure(name, title, caption, tuple(panels), pd.concat(tables))
+
+
+def _box(label: str, look: Look, table: pd.DataFrame) -> tuple[Bars, Marks]:
+    """The middle half as a bar; the median with whiskers; the smallest and the largest as samples."""
+    bar = table.rename(columns={"q1": "left", "q3": "right"})[["y", "left", "right"]]
+    points = table.rename(columns={"median": "x", "low": "x_low", "high": "x_high", "count": "n"})
+    ends = table.melt(["y"], ["min", "max"], "note", "x").replace({"min": "smallest", "max": "largest"})
+    return Bars(label, look.colour, bar, alpha=0.35), Marks(
+        label, look, points[["x", "x_low", "x_high", "y", "n"]], ends
+    )
 
 
 def _boxes(samples: pd.DataFrame, column: str, factors: list[str], run: Results) -> pd.DataFrame:
@@ -168,15 +178,6 @@ def _samples(cells: pd.DataFrame, y: dict, value: Value, run: Results, below: fl
     return pd.DataFrame({"x": own[value.column], "y": own["cell"].map(y) + below, "note": notes})
 
 
-def _numbers(run: Results, cells: pd.DataFrame, shown: list[Value]) -> pd.DataFrame:
-    columns = ["cell", *run.report.names, "repeat"]
-    ends = [f"{value.column}{end}" for value in shown for end in ("", "_low", "_high")]
-    medians = cells.assign(repeat="")[[*columns, "n", *ends]]
-    single = run.records[run.records["cell"].isin(cells["cell"])] if len(run.records) else run.records
-    drawn = [value.column for value in shown if value.column in single]
-    return pd.concat([medians, single[[*columns, "valid", *drawn]]]) if len(single) else medians
-
-
 def _thin(cells: pd.DataFrame, run: Results) -> tuple[pd.DataFrame, bool]:
     """Keep the smallest and the largest level of the factor that scales in a place whose rows are too many to read."""
     kept, thinned = [], False
@@ -193,4 +194,4 @@ def _thin(cells: pd.DataFrame, run: Results) -> tuple[pd.DataFrame, bool]:
 def _with_ticks(panel: Panel) -> Panel:
     """Make an axis of more than a decade logarithmic, with round numbers; others begin at 0."""
     low, high = replace(panel, x_log=True).x_range()
-    return replace(panel, x_log=True, x_ticks=time_ticks(low, high)) if high > 20 * low else panel
+    return replace(panel, x_log=True, x_ticks=round_ticks(low, high)) if high > 20 * low else panel

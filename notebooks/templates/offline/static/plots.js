@@ -2,7 +2,33 @@
 async function draw(node) {
   if (node.dataset.drawn) return;
   node.dataset.drawn = "yes";
-  await Bokeh.embed.embed_item(JSON.parse(await unpacked(node.textContent)));
+  await Bokeh.embed.embed_item(fitted(await unpacked(node.textContent), node.parentElement.clientWidth - 40));
+}
+// Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher.
+const pen = document.createElement("canvas").getContext("2d");
+function fitted(text, width) {
+  let rows = 0, lines = 1;
+  return JSON.parse(text, (_, part) => {
+    if (part?.name === "Label" && part.attributes.x_units === "screen") {
+      const name = part.attributes.text.attributes;
+      name.text = broken(name.text, width);
+      lines = Math.max(lines, name.text.split("\n").length);
+      rows += 1;
+    }
+    // Bokeh leaves out a height that is its default.
+    if (part?.name === "Figure") part.attributes.height = (part.attributes.height ?? 600) + 18 * (lines - 1) * rows;
+    return part;
+  });
+}
+function broken(text, width) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const lines = [""];
+  for (const word of text.split(/(?<=[ _/-])/)) {
+    const last = lines.length - 1;
+    if (lines[last] && pen.measureText(lines[last] + word).width > width) lines.push(word);
+    else lines[last] += word;
+  }
+  return lines.map((line) => line.trim()).join("\n");
 }
 function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import prose
-from scripts.report.plot import COLOURS, GREY, Look, Marks, Panel, Rule, time_ticks
+from scripts.report.plot import COLOURS, GREY, Look, Marks, Panel, Rule, round_ticks
 from scripts.studies.volumes.report import words
 from scripts.studies.volumes.report.data import Levels, Results
 from scripts.studies.volumes.series import FACTORS
@@ -113,7 +113,7 @@ def on_one_scale(panels: list[Panel]) -> list[Panel]:
         if not logarithmic or high >= 12 * low:
             break
     together = [replace(panel, y_ends=(low, high)) for panel in scaled] if len(panels) > 1 else scaled
-    return [replace(panel, y_ticks=time_ticks(low, high)) for panel in together] if logarithmic else together
+    return [replace(panel, y_ticks=round_ticks(low, high)) for panel in together] if logarithmic else together
 
 
 def numbers(traces: list[Trace], columns: list[str]) -> pd.DataFrame:

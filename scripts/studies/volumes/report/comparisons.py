@@ -7,7 +7,7 @@ import pandas as pd
 
 from scripts.report import judgement
 from scripts.report.comparisons import NO_EVIDENCE, OTHER, TOO_FEW
-from scripts.report.plot import SAME_X, Figure, Look, Marks, Panel, ratio_ticks
+from scripts.report.plot import SAME_X, Figure, Look, Marks, Panel, round_ticks
 from scripts.studies.volumes.report import words
 from scripts.studies.volumes.report.data import Results
 from scripts.studies.volumes.series import FACTORS
@@ -76,7 +76,7 @@ def _panel(rows: pd.DataFrame, results: Results) -> Panel:
 def _readable(low: float, high: float) -> tuple[float, ...]:
     """Round ratios, 1 first and then outwards, as far from each other as their texts in percent need."""
     kept: list[float] = []
-    for tick in sorted(ratio_ticks(low, high), key=lambda tick: abs(np.log(tick))):
+    for tick in sorted(round_ticks(low, high), key=lambda tick: abs(np.log(tick))):
         if all(abs(np.log(tick / other)) > 0.09 * np.log(high / low) for other in kept):
             kept.append(tick)
     return tuple(sorted(kept))

@@ -1,0 +1,182 @@
+"""Figures and tables of a report, and what they do where tables or facts are absent."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts.report import account, caveats, curves, findings, judgement, listings, rows, scaling
+from scripts.report import comparisons as ratios
+from scripts.report.plot import COLOURS, Look
+from scripts.report.results import ABSENT, Results
+from scripts.studies.shots.report import results
+from tests import records
+from tests.report_tables import changed
+
+PRINTED = {
+    8: "488 .251735 .031577 .237753 .242595 .245573 .249351 .513524",
+    16: "974 .258045 .011587 .238073 .250987 .254876 .260530 .320893",
+    24: "1461 .318738 .028183 .241442 .303169 .316548 .331542 .934952",
+    32: "1947 .420436 .054816 .238095 .384260 .415481 .453103 .903244",
+    48: "2801 .629601 .126111 .240100 .546357 .620591 .703173 1.621520",
+    64: "3815 .841275 .192385 .246335 .704887 .825595 .960420 1.944003",
+}
+
+
+@pytest.fixture(scope="module")
+def tables(synthetic: Callable[[str], Path]) -> Path:
+    return synthetic("shots")
+
+
+@pytest.fixture(scope="module")
+def run(tables: Path) -> Results:
+    return results.load(tables, tables / "facts.json")
+
+
+@pytest.mark.rule(21)
+def test_lines_join_points_of_several_workers_only(run: Results):
+    joined = [mark for panel in curves.against(run, "workers").panels for mark in panel.marks if mark.joined]
+    assert {tuple(mark.points["n"]) for mark in joined} == {(6, 6)}
+    single = rows.alone(run)
+    assert [panel.rows[0] for panel in single.panels] == ["shot-major · all signals of a shot · no page buffer"]
+    assert not any(mark.joined for panel in single.panels for mark in panel.marks)
+
+
+@pytest.mark.rule(21)
+def test_every_repeat_is_drawn_beside_its_median(run: Results):
+    numbers = rows.alone(run).numbers
+    drawn = sum(len(mark.samples) for panel in rows.alone(run).panels for mark in panel.marks)
+    assert drawn == (numbers["repeat"] != "").sum() == 16 * 6 - 1
+
+
+@pytest.mark.rule(19)
+def test_performance_ratio_is_the_base_by_this_one(run: Results):
+    figure = curves.speedup(run)
+    numbers = figure.numbers[(figure.numbers["repeat"] == "") & (figure.numbers["library"] == "hdf5-2.0.0")]
+    seconds = run.cells.set_index("cell")["total_s"]
+    expected = numbers["base_total_s"] / numbers["workers"].map(
+        run.cells[(run.cells["store"] == "disk") & (run.cells["library"] == "hdf5-2.0.0")]
+        .drop_duplicates("workers")
+        .set_index("workers")["total_s"]
+    )
+    assert np.allclose(numbers["performance_ratio"], expected)
+    assert np.allclose(numbers["base_total_s"], numbers["base_cell"].map(seconds))
+    assert all(f"{numbers['base_total_s'].iloc[0]:.3f} s" in panel.title for panel in figure.panels)
+
+
+@pytest.mark.rule(23)
+def test_invalid_cells_are_drawn_and_marked_and_in_no_median(run: Results):
+    [panel] = curves.against(run, "workers").panels
+    [invalid] = [mark for mark in panel.marks if mark.label == "[INVALID]"]
+    assert len(invalid.points) == 6
+    troubled = listings.troubled(run).frame
+    assert list(troubled[""]) == ["[INVALID]", "failed"]
+    assert "page size" in troubled["reasons"].iloc[0]
+
+
+def test_forest_shows_each_comparison_by_its_verdict(run: Results):
+    figure = ratios.by(run, ["library"])
+    rows = run.verdicts[(run.verdicts["factor"] == "library") & (run.verdicts["metric"] == "total")]
+    drawn = {mark.label: len(mark.points) for panel in figure.panels for mark in panel.marks if len(figure.panels)}
+    assert set(drawn) == set(rows["verdict"])
+    assert sum(len(panel.rows) for panel in figure.panels) == len(rows)
+    assert all(panel.band == (1 / 1.05, 1.05) for panel in figure.panels)
+    assert len({(look.colour, look.marker) for look in ratios.LOOKS.values()}) == len(ratios.LOOKS)
+    assert not {look.colour for look in ratios.LOOKS.values()} & set(COLOURS), "verdicts are no arms"
+
+
+def test_arms_differ_in_colour_and_in_marker():
+    looks = [Look.of(arm) for arm in range(6)]
+    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == 6
+
+
+@pytest.mark.rule(11)
+def test_high_amplification_and_varying_requests_are_marked(run: Results):
+    table = listings.requests(run)
+    assert set(table.frame.loc[table.over["amplification"], "amplification"]) == {2.5}
+    assert set(table.frame.loc[table.over["spread over repeats"], "spread over repeats"]) == {2}
+
+
+def test_published_object_times_are_printed_to_all_six_digits(published: Path, tmp_path: Path):
+    shutil.copy(published / "ros3-shots" / "ec2-s3-libaws.csv", tmp_path / "samples.csv")
+    (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
+    run = results.load(tmp_path, tmp_path / "facts.json")
+    table = results.object_time_table(run, "signals")
+    assert list(table.index) == [("264MB", str(workers)) for workers in PRINTED]
+    for (_, workers), row in table.iterrows():
+        count, *seconds = PRINTED[int(workers)].split()
+        assert row["count"] == int(count)
+        assert [f"{value:.6f}" for value in row[1:]] == [f"{float(text):.6f}" for text in seconds]
+    printed = results.described(run, "signals")
+    assert [printed.formats["mean"](value) for value in printed.frame["mean"]][:2] == ["0.251735", "0.258045"]
+
+
+@pytest.mark.parametrize(
+    "size,page_size,label",
+    [
+        (268435456, 8_000_000, "264MB"),
+        (268435456, 0, "256MiB"),
+        (1000, 4 * 2**20, "4MiB"),
+        (0, 8_000_000, "off"),
+        (-1, 8_000_000, "unset"),
+    ],
+)
+def test_page_buffer_is_called_by_its_effective_size(size: int, page_size: int, label: str):
+    assert results.buffer_label(results.effective_buffer(size, page_size)) == label
+
+
+def test_levels_that_look_like_numbers_stay_text(tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables")
+    for name in ("samples", "cells", "verdicts", "matrix"):
+        text = (copy / f"{name}.csv").read_text().replace("hdf5-1.14.6", "3.10")
+        (copy / f"{name}.csv").write_text(text)
+    run = results.load(copy, copy / "facts.json")
+    assert run.arms[0] == "3.10"
+    assert "3.10" in rows.alone(run).panels[0].marks[0].label
+
+
+@pytest.mark.parametrize("absent", ["samples", "cells", "verdicts", "matrix"])
+def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Path, tmp_path: Path):
+    copy = shutil.copytree(tables, tmp_path / "tables")
+    (copy / f"{absent}.csv").unlink()
+    run = results.load(copy, copy / "facts.json")
+    assert ABSENT[absent] in caveats.limits(run)
+    first = run.report.value("first_s")
+    shown = [curves.against(run, "workers"), curves.speedup(run), rows.alone(run), ratios.by(run, ["library"])]
+    shown += [
+        rows.boxes(run, "boxes", "", "mean-obj-time", "", ""),
+        rows.parts(run, "parts", "", results.PARTS, "", ""),
+    ]
+    shown += [rows.values(run, "values", "", [(first, "", True)], "")]
+    assert sum(bool(figure.panels) for figure in shown) >= 4
+    assert all(figure.panels or figure.numbers.empty for figure in shown)
+    parts = (listings.glance, listings.requests, listings.harness, listings.conditions)
+    assert sum(not show(run).frame.empty for show in parts) >= 2
+
+
+def test_a_table_without_verdicts_has_no_marks(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats"))
+    assert {colour for column in listings.glance(run).over.values() for colour in column} == {"unknown"}
+    assert not any(one.decided for one in findings.find(run))
+
+
+def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
+    (tmp_path / "facts.json").write_text('{"libraries": null, "stores": {"s3": null}, "failed_attempts": ["a line"]}')
+    run = results.load(tables, tmp_path / "facts.json")
+    assert findings.find(run)[0].where == "from s3, cold cache"
+    assert list(account.attempts(run.facts).frame["reasons"]) == ["a line"]
+    assert account.machine(run.facts).frame.empty
+
+
+def test_tables_made_of_records_are_understood(tmp_path: Path):
+    cells = records.synthetic_cells()
+    records.write_synthetic_run(tmp_path, cells, ratio=lambda cell: 1.5 if cell["library"] == "hdf5-2.0.0" else 1.0)
+    records.gather(tmp_path, out=".", compare=[{"factor": "library", "baseline": "hdf5-1.14.6"}])
+    run = results.load(tmp_path)
+    assert run.absent == ()
+    assert sum(len(one.rows) for one in findings.find(run) if one.verdict == "slower") == 24
+    assert len(scaling.where_it_stops(run)) >= 1
+    assert len(curves.against(run, "workers").panels) == 4
+    assert "1 cell measured twice" in judgement.control(run.verdicts)
