@@ -21,7 +21,7 @@ from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
 from scripts.report.results import TEXTS
 from scripts.studies.blobs.report.results import FACTORS as OF_BLOBS
 from scripts.studies.shots.report import results as shots
-from scripts.studies.volumes.report import data as volumes
+from scripts.studies.volumes.report import batteries as volumes
 from tests import blobs_tables, browser, records, report_tables, volumes_records, volumes_tables
 from tests.fio_files import imported, make_battery, ours, tarball
 from tests.pages import write, write_index

@@ -77,4 +77,4 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
             f"{prose.count(apart, 'comparison')} of cells that different versions of the measuring code measured "
             f"{'is' if apart == 1 else 'are'} left out; {code('make again')} measures cells again."
         )
-    return [*lines, *own, *judgement.of_trouble(run.cells), *run.absent]
+    return [*lines, *own, *judgement.of_trouble(run.cells, run.report.unit == "block"), *run.absent]

@@ -82,9 +82,10 @@ def deciding(results: Results) -> tuple[Figure, Figure]:
 
 
 def _caption(results: Results, rows: pd.DataFrame) -> str:
-    metric = results.report.metric(rows["metric"].iloc[0]).title
+    metric, blocks = results.report.metric(rows["metric"].iloc[0]), results.report.unit == "block"
     return (
-        f"Ratio of {metric}, block by block: median with its 95 % CI. Left of 1, the first named is faster. "
+        f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with its 95 % CI. "
+        f"Left of 1, the first named is {'faster' if metric.is_time else 'lower'}. "
         f"Shaded: ±{judgement.equivalence(results.facts):g} %, which counts as the same."
     )
 
@@ -132,8 +133,9 @@ def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
     pair = _pair(head, results)
     where = named.place(head) or results.report.factor(head["factor"]).title
     labels = tuple(named.row(dict(zip(varies, levels, strict=True)), varies) for levels in order)
-    metric = prose.capital(results.report.metric(head["metric"]).title)
-    return _panel(rows, labels, prose.capital(f"{pair}: {where}"), f"{metric}: ratio of times, {pair}", results)
+    metric = results.report.metric(head["metric"])
+    axis = f"{metric.title}: ratio{' of times' if metric.is_time else ''}, {pair}"
+    return _panel(rows, labels, prose.capital(f"{pair}: {where}"), axis, results)
 
 
 def _panel(rows: pd.DataFrame, labels: tuple[str, ...], title: str, axis: str, results: Results) -> Panel:

@@ -57,11 +57,19 @@ class Factor:
 
 @dataclass(frozen=True)
 class Metric:
-    """A time that verdicts are about, and what it is spent on ("open a file"), "" where it is spent on everything."""
+    """What verdicts are about.
+
+    Attributes:
+        name: as the tables have it.
+        title: what it is called.
+        spent_to: what a time is spent on ("open a file"), "" where it is spent on everything.
+        is_time: whether it is a time that an arm takes; anything else, such as a percentile, is higher or lower.
+    """
 
     name: str
     title: str
     spent_to: str = ""
+    is_time: bool = True
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Report:
-    """What the pages of a study of blocks are made of.
+    """What the pages of a study are made of.
 
     Attributes:
         study: the study's name.
@@ -165,6 +173,7 @@ class Report:
         confirm: the metric in which an order that turns along that factor has to turn too, "" for none.
         unequal: called with a comparison (a row of verdicts.csv), it returns whether its arms deliver different amounts
             by their nature, so that it is not told.
+        unit: what is counted of both arms of a comparison: blocks, or what else an interval is made of.
     """
 
     study: str
@@ -182,6 +191,7 @@ class Report:
     along: str = ""
     confirm: str = ""
     unequal: Callable[[dict], bool] = lambda row: False
+    unit: str = "block"
 
     @property
     def names(self) -> tuple[str, ...]:

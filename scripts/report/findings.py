@@ -17,7 +17,7 @@ from scripts.report.judgement import equivalence
 from scripts.report.markup import bold
 from scripts.report.results import Results
 
-DECIDED = ("faster", "slower", "same")
+DECIDED = ("faster", "slower", "same", "meets", "misses", "modelled")
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5
 MOST_PARTS = 4
@@ -88,7 +88,7 @@ def find(results: Results, metric: str = "") -> list[Finding]:
 def _of_pair(group: pd.DataFrame, results: Results) -> Iterator[Finding]:
     """Yield the findings about one pair of levels in one place."""
     among, courses = _courses(group, results)
-    for steps in sorted(set(among["steps"]), key=lambda steps: not _is_decided(steps)):
+    for steps in sorted(dict.fromkeys(among["steps"]), key=lambda steps: not _is_decided(steps)):
         for part, conditions in parts(among[among["steps"] == steps], among, results):
             rows = pd.concat([courses[number] for number in part.index])
             yield _finding(rows, steps, conditions, len(among), results)
@@ -205,7 +205,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     spent_to = results.report.metric(rows["metric"].iloc[0]).spent_to
     blocks = prose.span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
-    evidence = f"{blocks} {'block' if blocks == '1' else 'blocks'}"
+    evidence = f"{blocks} {results.report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
     under = f", {conditions}" if conditions else ""
     if len(steps) == 1:
@@ -237,7 +237,9 @@ def outcome(rows: pd.DataFrame, new: str, old: str, results: Results, spent_to: 
     in_time = f" in the time to {spent_to}" if spent_to else ""
     match verdict:
         case "faster" | "slower":
-            effect = names.effect(rows["ratio"], low, high, results.report.factor(rows["factor"].iloc[0]).plural)
+            plural = results.report.factor(rows["factor"].iloc[0]).plural
+            is_time = results.report.metric(rows["metric"].iloc[0]).is_time
+            effect = names.effect(rows["ratio"], low, high, plural, is_time)
             than = f" {effect.than} {old}" if old else ""
             return (
                 " ".join(filter(None, [new, strong(effect.text), effect.interval]))
@@ -265,7 +267,8 @@ def _unsure(rows: pd.DataFrame) -> str:
 def _doubt(rows: pd.DataFrame) -> str:
     """The ratios, what this run could have detected, and why an interval without 1 does not decide."""
     seen = rows["detectable_ratio"].replace(np.inf, np.nan).dropna()
-    parts_ = [f"ratio {prose.span(rows['ratio'])}"]
+    ratios = names.ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
+    parts_ = [f"ratio {prose.span(rows['ratio']) if len(seen) else ratios}"]
     parts_ += [f"this run could have detected {prose.span(seen, names.detectable)}"] if len(seen) else []
     beyond = int(((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)).sum())
     if beyond:
@@ -280,7 +283,8 @@ def sides(row: pd.Series, results: Results) -> tuple[str, str]:
     new, old = (results.names.subject(row["factor"], row[side]) for side in ("contender", "baseline"))
     if new.startswith("HDF5 ") and old.startswith("HDF5 "):
         old = old.removeprefix("HDF5 ")
-    return new, old
+    metric = results.report.metric(row["metric"])
+    return (new if metric.is_time else f"{metric.title} {new}"), old
 
 
 def stretch(levels: list[str], of: list[str], results: Results) -> str:

@@ -53,8 +53,8 @@ def verdicts(percent: float) -> dict[str, str]:
     return {verdict: meaning.format(percent=percent) for verdict, meaning in VERDICTS.items()}
 
 
-def of_trouble(cells: pd.DataFrame) -> list[str]:
-    """Return how many repeats failed, broke a rule of measuring, or are too few for a verdict."""
+def of_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
+    """Return how many repeats failed, broke a rule of measuring, or, where they are blocks, are too few to judge."""
     lines = []
     troubles = {
         "broke a rule of measuring and is in no verdict": cells["invalid"] - cells["edited"],
@@ -70,7 +70,7 @@ def of_trouble(cells: pd.DataFrame) -> list[str]:
                 f"{prose.count(repeats, 'repeat')} of {prose.count(affected, 'cell')} {what}: "
                 'see "Failed, invalid and left out".'
             )
-    if few := int(((cells["n"] > 0) & (cells["n"] < 6) & (cells["control"] == "")).sum()):
+    if blocks and (few := int(((cells["n"] > 0) & (cells["n"] < 6) & (cells["control"] == "")).sum())):
         has = "has" if few == 1 else "have"
         lines.append(f"{prose.count(few, 'cell')} {has} fewer than 6 valid repeats, too few for a verdict.")
     return lines

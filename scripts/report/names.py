@@ -20,6 +20,12 @@ _STATES = {
     "unverified": "cache state unverified",
     "direct": "past the page cache",
 }
+# What is said of times and what is said of all else.
+_HIGH = {
+    "took {}× as long": "was {}× as high",
+    "took {} % longer": "was {} % higher",
+    "took {} % less time": "was {} % lower",
+}
 _ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "unverified"))}
 
 
@@ -31,18 +37,20 @@ class Effect(NamedTuple):
     than: str
 
 
-def effect(ratios: Iterable[float], low: float, high: float, plural: bool = False) -> Effect:
-    """Return how much longer or shorter contenders took than their baselines.
+def effect(ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True) -> Effect:
+    """Return how much longer or shorter contenders took than their baselines, or how much higher or lower they were.
 
     Args:
         ratios: times of contenders by those of their baselines, all above or all below 1.
         low: lower end of the interval, or of the intervals' hull.
         high: upper end.
         plural: whether several did it, as "chunks of 4 MiB".
+        is_time: whether these are times that were taken.
     """
     ratios = list(ratios)
     least, most = min(ratios), max(ratios)
-    multiple = most >= MULTIPLE or least <= 1 / MULTIPLE
+    # What is no time is at most 100 % lower.
+    multiple = most >= MULTIPLE or (is_time and least <= 1 / MULTIPLE)
     if least >= 1:
         values, ends = ((least, most), (low, high))
         text, than = ("took {}× as long", "as") if multiple else ("took {} % longer", "than")
@@ -51,6 +59,7 @@ def effect(ratios: Iterable[float], low: float, high: float, plural: bool = Fals
         text, than = (
             ("were {}× as fast" if plural else "was {}× as fast", "as") if multiple else ("took {} % less time", "than")
         )
+    text = text if is_time else _HIGH[text]
     if multiple:
         return Effect(text.format(_range(*values, times)), _interval(*ends, times), than)
     percent = [100 * abs(value - 1) for value in values]
@@ -174,7 +183,7 @@ class Names:
         elif state == "warm" and not store:
             named, state = "from memory (page cache)", ""
         else:
-            named = f"from {self.store(store)}" if store else ""
+            named = self.within("store", [store]) if store else ""
         state_phrase = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
         return ", ".join(filter(None, [named, driver, state_phrase]))
 

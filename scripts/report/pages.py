@@ -80,15 +80,28 @@ def further(page: Page, run: Results, limits: list[str]) -> None:
         (one for one in primary if one.decided), key=lambda finding: (finding.factor != own, -finding.size)
     )
     undecided = [one for one in primary if not one.decided]
-    where = source(run)
+    secondary = sorted(secondary, key=lambda finding: (finding.factor != own, -finding.size))
     page.text(unless_noted(run))
-    _list(page, "Findings", decided, FURTHER, where)
-    if secondary:
-        with page.fold("Where the differences arise: parts of a run, each judged by itself"):
-            _show(page, sorted(secondary, key=lambda finding: (finding.factor != own, -finding.size)), where)
-    _list(page, "Not decided", undecided, UNDECIDED, where)
+    lists(page, run, decided, secondary, undecided)
     page.section("What these data cannot say", bullets(limits))
     page.text(judgement.control(run.verdicts))
+
+
+def lists(
+    page: Page,
+    run: Results,
+    decided: list[Finding],
+    secondary: list[Finding],
+    undecided: list[Finding],
+    about: str = "Where the differences arise: parts of a run, each judged by itself",
+) -> None:
+    """Show findings, those on the metrics that do not decide under a line that is `about` them."""
+    where = source(run)
+    _list(page, "Findings", decided, FURTHER, where)
+    if secondary:
+        with page.fold(about):
+            _show(page, secondary, where)
+    _list(page, "Not decided", undecided, UNDECIDED, where)
 
 
 def unless_noted(run: Results) -> str:

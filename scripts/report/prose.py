@@ -1,11 +1,9 @@
 """Numbers and lists as people read them in a report, whatever the study."""
 
+import re
 from collections.abc import Iterable
-from dataclasses import asdict
 
 import numpy as np
-
-from scripts.report.markup import bold, bullets, paragraph
 
 
 def number(value: float) -> str:
@@ -41,28 +39,8 @@ def count(number_of: int, noun: str) -> str:
 
 
 def capital(text: str) -> str:
-    """Return `text` with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def outline(statements: Iterable[object], otherwise: str) -> str:
-    """Return sentences as a list, by what is compared and by place, or `otherwise` where there is none.
-
-    Each of `statements` has `factor`, `where` and `text`, as a data class or as a mapping.
-    """
-    rows = [one if isinstance(one, dict) else asdict(one) for one in statements]
-    blocks = []
-    for factor in dict.fromkeys(row["factor"] for row in rows):
-        chosen = [row for row in rows if row["factor"] == factor]
-        if len(chosen) < len(rows):
-            blocks.append(paragraph(bold(capital(factor.replace("_", " ")))))
-        for where in dict.fromkeys(row["where"] for row in chosen):
-            texts = [row["text"] for row in chosen if row["where"] == where]
-            if len(texts) == 1:
-                blocks.append(bullets([f"{capital(where)}, {texts[0]}"]))
-            else:
-                blocks.append(bullets([f"{capital(where)}:"]) + bullets(texts, level=2))
-    return "".join(blocks) or otherwise
+    """Return `text` with its first letter in upper case; percentiles are p99 everywhere."""
+    return text if re.match(r"p\d", text) else text[:1].upper() + text[1:]
 
 
 def provenance(facts: dict) -> str:

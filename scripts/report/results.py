@@ -81,7 +81,7 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
         cells = groups[[name for name in (*report.names, "control") if name in records]].first()
         cells["n"], cells["invalid"] = groups["valid"].sum(), groups["valid"].agg(lambda valid: (~valid).sum())
         cells = cells.reset_index()
-    for column in (*report.names, "control", "reasons", "cache_state"):
+    for column in (*report.names, "cache", "control", "reasons", "cache_state"):
         cells[column] = cells[column].fillna("").astype(str) if column in cells else ""
     for column in COUNTS:
         cells[column] = cells[column].fillna(0).astype(int) if column in cells else 0

@@ -52,7 +52,8 @@ def verdicts_table(
     data are `not comparable`, have no ratio and enter no family.
 
     Args:
-        matrix, runs: see `tables.read_matrix` and `tables.runs_and_samples`.
+        matrix: see `tables.read_matrix`.
+        runs: see `tables.runs_and_samples`.
         compare: mappings with `factor` and `baseline`, its level.
         equivalence_percent: differences inside are `same`.
         seed: of the sign flips beyond 12 blocks.

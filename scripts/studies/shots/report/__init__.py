@@ -38,7 +38,7 @@ REPORT = Report(
     headline="library",
     factors=(
         Factor("library", known_as=hdf5_version, within="in {}"),
-        Factor("store", place=True),
+        Factor("store", place=True, within="from {}"),
         Factor("driver", place=True),
         Factor("cache", place=True),
         Factor("layout", subject="the {} layout", within="on {level} files", label="{}", apart=True),

@@ -1,1 +1,67 @@
 """What the report of the study `volumes` shows and says."""
+
+from scripts.report.declaration import Factor, Metric, Report
+
+REPORT = Report(
+    study="volumes",
+    title="Latency of volumes",
+    headline="store",
+    factors=(
+        Factor("store", place=True, subject="on {}", within="{}", label="{}"),
+        Factor("job", subject="in job {}", within="{}", label="{}"),
+        Factor(
+            "background",
+            names={
+                "none": "without a second job",
+                "same": "with a second job on the same volume",
+                "other": "with a second job on another volume",
+                "unknown": "",
+            },
+            labels={"none": "alone", "same": "load on the same volume", "other": "load on another volume"},
+            within="{}",
+            order=("none", "same", "other"),
+        ),
+        Factor("host", subject="on {}", within="{}", label="{}", labels={"all": "all together"}),
+        Factor("phase", within="{}", order=("all", "before the first change", "after the last change")),
+    ),
+    metrics=(
+        Metric("p99", "p99", is_time=False),
+        Metric("p50", "p50", is_time=False),
+        Metric("p99.9", "p99.9", is_time=False),
+        Metric("mean", "mean latency", is_time=False),
+        Metric("iops", "throughput in IOPS", is_time=False),
+    ),
+    values=(),
+    unit="job",
+)
+METHOD = (
+    "A battery is one fio job many times in a row on one volume, with a pause between; its jobs are shown in time "
+    "order, each as it is, none left out as an outlier.",
+    "Latencies are those that fio measured around each operation. Percentiles of several jobs come from their "
+    "merged histograms, never from averaged percentiles, and are refused where fewer than 10 operations lie above "
+    "them. 95 % CI come from resampling whole jobs. Rates are all operations or bytes divided by all time.",
+    "A limit is met if the 95 % CI of the percentile lies below it, missed if above it, else undecided. "
+    "A series is judged segment by segment: it meets a limit if every segment does, and misses it if any does.",
+    "Segments are found by a search for changes in the level of the jobs' p99; a jump is the ratio of the medians "
+    "of the jobs on both sides.",
+    "Credits follow the published rules of the volume's type: spent by what the device does above its baseline, "
+    "refilled at the baseline. What a write costs is counted by the device, or follows from the jobs after the "
+    "credits were gone (hindsight), or is assumed; the answer says which.",
+    "Comparisons are ratios contender / baseline of all jobs or, where a volume changed, apart for the jobs before the "
+    "first change and after the last: an interval within ±{percent:g} % is the same, one without 1 faster or slower, "
+    "any other no evidence. They need two batteries a side (too few repeats).",
+)
+# METHOD 23: a rule that cannot apply is declared, with the reason; numbers and names are those of docs/method.md.
+NOT_APPLICABLE = {
+    "2, blocks in random order": "what a volume has spent of its credits carries over from job to job and from battery "
+    "to battery, so a battery is one series in time order; the order of the volumes and the pauses are shown instead",
+    "5, repeats": "a battery is one record; its jobs are a series, not independent repeats of a block",
+    "6, A/A control": "measuring a volume twice is measuring it with other credits",
+    "8, cache state": "each write is forced to the disk, and what reads find in memory is fio's own setting (direct, "
+    "invalidate) and not verified",
+    "9, checksum": "fio writes values of its own making; jobs, bytes and operations done are compared with those asked",
+    "11, requests": "a file system counts no requests; what the device did is shown where the kernel tells",
+    "13, the harness's own cost": "fio starts its own clock; nothing of the workflow runs between its operations",
+    "17, comparisons of blocks": "there are no blocks: jobs of two series are compared, by the method given "
+    "beside each comparison",
+}

@@ -1,99 +1,223 @@
-"""The tables of batteries and volumes: their order, what they are, what did not work, the job files."""
+"""The tables of the study, measured, imported or published (samples of nine columns alone), battery by battery."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from scripts.report import account
-from scripts.report.account import fact, without_empty
-from scripts.report.markup import code, paragraph, verbatim
-from scripts.report.page import Table
-from scripts.studies.volumes.report import words
-from scripts.studies.volumes.report.data import Results
+from scripts.lib.program import Problem
+from scripts.report import results
+from scripts.report.inputs import read_facts, read_table
+from scripts.report.judgement import is_true
+from scripts.studies.volumes.compare import TOO_FEW_BATTERIES, TOO_FEW_JOBS
+from scripts.studies.volumes.report import REPORT
 from scripts.studies.volumes.series import FACTORS
 
-
-def troubled(results: Results) -> Table:
-    """Return batteries that failed or are invalid, and why."""
-    return account.troubled(results.cells, lambda cells: words.columns(cells, results, every=True), "Batteries")
-
-
-def left_out(results: Results) -> Table:
-    """Return the files of an import that could not be used, and why."""
-    rows = [
-        {"file": str(one.get("file", "")), "reason": str(one.get("reason", ""))}
-        for one in results.facts.get("left_out") or []
-    ]
-    return Table("left-out-files", "Files of the import that are not in the tables.", pd.DataFrame(rows))
+OPERATIONS = ("sync", "read", "write")
+LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
+# Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
+LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
+TEXTS = (
+    *(*REPORT.names, *LABELS, "cell", "control", "node_name", "battery_id", "layout", "status", "reasons", "note"),
+    *("operation", "limit", "source", "segment", "verdict", "reason", "metric", "method", "interval", "text"),
+    *("factor", "baseline", "contender", "volume_type", "omitted", "twin_of"),
+)
+TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses", "matrix")
 
 
-def batteries(results: Results) -> Table:
-    """Return the batteries in the order in which they were run, with the pause before each and between its jobs."""
-    records = results.facts.get("batteries") or []
-    if not records:
-        return Table("batteries", "", pd.DataFrame())
-    order = sorted(records, key=lambda battery: (str(battery.get("started_utc") or "~"), battery.get("position") or 0))
-    rows, before = [], None
-    for number, battery in enumerate(order, 1):
-        started, ended = (
-            pd.to_datetime(battery.get(f"{end}_utc"), utc=True, errors="coerce") for end in ("started", "ended")
-        )
-        rest = (started - before).total_seconds() if before is not None and pd.notna(started) else np.nan
-        rows.append(
-            {
-                "": number,
-                **{factor: words.level(factor, str(battery.get(factor) or "")) for factor in FACTORS},
-                "began": f"{started:%Y-%m-%d %H:%M:%S}" if pd.notna(started) else "",
-                "took": words.duration((ended - started).total_seconds())
-                if pd.notna(started) and pd.notna(ended)
-                else "",
-                "rest before it": words.duration(rest) if pd.notna(rest) and rest >= 0 else "",
-                "pause between jobs / s": battery.get("pause_s"),
-                "status": battery.get("status") or "",
-                "reasons": "; ".join(map(str, battery.get("reasons") or [])),
-            }
-        )
-        before = ended if pd.notna(ended) else None
-    frame = without_empty(pd.DataFrame(rows))
-    caption = (
-        "The batteries in the order of their start (UTC): credits that one spends are gone for the next on the volume."
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One battery: its levels by factor, its number where a volume was measured again, its jobs in time order."""
+
+    levels: dict[str, str]
+    repeat: int
+    jobs: pd.DataFrame
+
+    @property
+    def volume(self) -> tuple[str, str]:
+        """The volume, on its host."""
+        return self.levels["store"], self.levels["host"]
+
+    @property
+    def times(self) -> pd.Series:
+        """Where jobs stand on the axis of time, by their numbers."""
+        return self.jobs.set_index("number")["time"]
+
+    @property
+    def seconds(self) -> float:
+        """From the start of the first job to the end of the last; NaN where the times are not known."""
+        last = self.jobs.iloc[-1]
+        return 60 * last["minutes"] + last.get("runtime_s", 0.0)
+
+
+@dataclass(frozen=True)
+class Results(results.Results):
+    """The study's tables, where `verdicts` are those of comparisons.
+
+    `samples` has, beside the columns of the file, the latency of the operation that the report is about: `operation`,
+    N and p50_ms … stddev_ms, `iops` and `mib_s` of reads and writes together, `device_iops`, `minutes` since the
+    battery began, `time`, those or the number of the job, and modelled burst credits at its start, `credits_million`.
+    `limits` are the verdicts on limits, with the jump of each segment.
+    """
+
+    limits: pd.DataFrame = field(default_factory=pd.DataFrame)
+    segments: pd.DataFrame = field(default_factory=pd.DataFrame)
+    percentiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    collapses: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """The valid batteries, in the order of the samples."""
+        return self._traces(valid=True)
+
+    @cached_property
+    def invalid_traces(self) -> list[Trace]:
+        """The batteries that broke a rule of measuring: drawn, and in no verdict."""
+        return self._traces(valid=False)
+
+    @cached_property
+    def by_job_file(self) -> dict[str, list[Trace]]:
+        """The valid batteries by the fio job that they are of."""
+        jobs = dict.fromkeys(trace.levels["job"] for trace in self.traces)
+        return {job: [trace for trace in self.traces if trace.levels["job"] == job] for job in jobs}
+
+    @property
+    def clock(self) -> str:
+        """What the axis of time is called."""
+        minutes = self.samples["minutes"].notna().all()
+        return "Minutes since the battery's first job began" if minutes else "Number of the job"
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """The segments that another precedes."""
+        return self.segments[self.segments["jump"].notna()] if len(self.segments) else self.segments
+
+    def has_bins(self, trace: Trace) -> bool:
+        """Return whether the percentiles of a battery's series are of merged histograms."""
+        cells = of(self.cells, trace.levels)
+        return bool(len(cells)) and str(cells.iloc[0].get("interval", "")).startswith("bins")
+
+    @cached_property
+    def options(self) -> dict[tuple[str, ...], dict]:
+        """The options of fio by store, job and background."""
+        batteries = self.facts.get("batteries") or []
+        return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
+
+    def _traces(self, valid: bool) -> list[Trace]:
+        if self.samples.empty:
+            return []
+        samples = self.samples[(self.samples["valid"] == valid) & (self.samples["status"] == "done")]
+        return [
+            Trace(dict(zip(FACTORS, levels, strict=True)), int(repeat), rows.sort_values("number", kind="stable"))
+            for (*levels, repeat), rows in samples.groupby([*FACTORS, "repeat"], sort=False)
+        ]
+
+
+def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
+    """Return the rows of a table that belong to a series, or to one battery of it, if the table tells these apart."""
+    if table.empty:
+        return table
+    rows = table[(table[list(FACTORS)] == [levels[name] for name in FACTORS]).all(axis=1)]
+    return rows[rows["repeat"] == repeat] if repeat and "repeat" in rows else rows
+
+
+def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+    """Return what `tables` holds.
+
+    Args:
+        tables: the folder of samples.csv and, where a run was measured or imported, of the study's other tables.
+        facts: the JSON object that the workflow wrote about batteries, machines and settings.
+
+    Raises:
+        Problem: neither samples nor series are there, or samples lack latencies.
+    """
+    folder, run_facts = Path(tables), read_facts(facts)
+    frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
+    if frames["samples"].empty and frames["cells"].empty:
+        raise results.nothing(folder)
+    absent = tuple(f"{name}.csv has no rows, and the page nothing of it." for name in TABLES[:-2] if frames[name].empty)
+    if not any(battery.get("position") is None for battery in run_facts.get("batteries") or [{}]):
+        frames = {name: table.assign(**{one: "" for one in LABELS if one in table}) for name, table in frames.items()}
+    samples = _complete_samples(frames["samples"], frames["cells"], folder)
+    if len(samples) and len(credits := frames["credits"]):
+        keys = [name for name in (*FACTORS, "repeat", "number") if name in credits]
+        credits = credits.assign(credits_million=credits["credits_start"] / 1e6)
+        samples = samples.merge(credits[[*keys, "credits_million", "modelled_iops"]], on=keys, how="left")
+    columns = ["cell", *REPORT.names, "repeat", "valid"]
+    records = samples.reindex(columns=columns).drop_duplicates().astype({"valid": bool})
+    cells = results.complete_cells(frames["cells"], records, REPORT)
+    limits, keys = frames["verdicts"], [*FACTORS, "segment"]
+    if len(limits):
+        jumps = frames["segments"].reindex(columns=[*keys, "jump", "jump_low", "jump_high", "first_number"])
+        limits = limits.merge(jumps, on=keys, how="left")
+    verdicts, matrix = _as_verdicts(frames["comparisons"]), frames["matrix"]
+    others = (frames[name] for name in ("segments", "percentiles", "collapses"))
+    return Results(samples, cells, verdicts, matrix, run_facts, absent, REPORT, records, limits, *others)
+
+
+def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Comparisons as reports of blocks have verdicts: in ratios, and who is faster.
+
+    Where a series changed, what lies on either side says more than both together, which is left out.
+    """
+    if rows.empty:
+        return rows
+    phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
+    rows = rows[(rows["phase"] != "all") | (phases == 1)]
+    better = np.where(rows["metric"] == "iops", "higher", "lower")
+    judged = {TOO_FEW_JOBS: "too few repeats", TOO_FEW_BATTERIES: "too few repeats"}
+    decided = rows["verdict"].isin(("higher", "lower"))
+    verdicts = rows["verdict"].replace(judged).mask(decided, np.where(rows["verdict"] == better, "faster", "slower"))
+    names = {"percent": "ratio", "low": "ratio_low", "high": "ratio_high"}
+    return rows.assign(
+        **{name: 1 + rows[column] / 100 for column, name in names.items()},
+        verdict=verdicts,
+        blocks=rows[["n_baseline", "n_contender"]].min(axis=1),
+        detectable_ratio=np.nan,
+        role="",
+        note="",
     )
-    return Table("batteries", caption, frame, {"pause between jobs / s": "{:g}".format})
 
 
-def volumes(results: Results) -> Table:
-    """Return what is known of each volume: type and size, device, mount, fio, kernel and processor."""
-    rows = []
-    for battery in results.facts.get("batteries") or []:
-        volume = battery.get("volume") if isinstance(battery.get("volume"), dict) else {}
-        row = {"volume": battery.get("store"), "host": battery.get("host")}
-        row |= {key.replace("_", " "): value for key, value in volume.items() if not isinstance(value, (dict, list))}
-        row |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
-        rows.append({key: "" if value is None else fact(value) for key, value in row.items()})
-    frame = without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True)) if rows else pd.DataFrame()
-    return Table(
-        "volumes", "The volumes, as the configuration or the instance's metadata say, and what wrote to them.", frame
+def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Give samples of the published columns what ours carry, and all samples the latency that the report is about."""
+    if samples.empty:
+        return samples
+    p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
+    for column, there in (("job_Id", "job_Id" in samples), ("sync_lat_p99_ms", p99.any(axis=None))):
+        if not there:
+            raise Problem(f"{folder / 'samples.csv'} lacks the column {column}")
+    layout = samples.get("layout", "")
+    usual = dict.fromkeys(REPORT.names, "") | {"store": layout, "cell": layout, "host": samples.get("node_name", "")}
+    usual |= {"valid": True, "status": "done", "repeat": 1}
+    samples = samples.assign(**{column: value for column, value in usual.items() if column not in samples})
+    if "number" not in samples:
+        samples["number"] = samples.groupby([*FACTORS, "repeat"], sort=False).cumcount() + 1
+    # As the table of series says, else the first operation of the series whose latencies are there.
+    operation = p99.groupby([samples[name] for name in FACTORS], sort=False).transform("any").idxmax(axis=1).to_numpy()
+    if "operation" in cells:
+        stated = samples[list(FACTORS)].merge(cells[[*FACTORS, "operation"]], how="left")["operation"].fillna("")
+        operation = np.where(stated != "", stated, operation)
+
+    def of_operation(what: str) -> np.ndarray:
+        columns = samples.reindex(columns=[f"{one}_{what}" for one in OPERATIONS]).to_numpy(float).T
+        return np.select([operation == one for one in OPERATIONS], list(columns), np.nan)
+
+    def total(*parts: str) -> pd.Series:
+        return samples.reindex(columns=parts).astype(float).sum(axis=1, min_count=1)
+
+    seconds, minutes = total("runtime_s"), total("started_s") / 60
+    return samples.assign(
+        valid=is_true(samples["valid"]),
+        operation=operation,
+        N=of_operation("N"),
+        **{f"{name}_ms": of_operation(f"lat_{name}_ms") for name in LATENCIES},
+        iops=total("read_iops", "write_iops"),
+        mib_s=total("read_mib_s", "write_mib_s"),
+        device_iops=total("device_read_ios", "device_write_ios") / seconds,
+        minutes=minutes,
+        time=minutes if minutes.notna().all() else samples["number"].astype(float),
     )
-
-
-def job_files(results: Results) -> list[str]:
-    """Return each job file: its text, or the options that fio tells of."""
-    lines = []
-    for name, job in (results.facts.get("jobs") or {}).items():
-        text = (job or {}).get("text") or "\n".join(
-            key if str(value) in ("", "1") else f"{key}={value}"
-            for key, value in ((job or {}).get("options") or {}).items()
-        )
-        if text:
-            lines.append(paragraph(f"Job {code(name)}:") + verbatim(text.strip()))
-    return lines or _options(results)
-
-
-def _options(results: Results) -> list[str]:
-    """The options of each job file as the batteries tell them, in a line."""
-    by_job = {}
-    for battery in results.facts.get("batteries") or []:
-        options = battery.get("options") or {}
-        if options:
-            arguments = " ".join(f"--{key}={value}" for key, value in options.items())
-            by_job[battery.get("job") or ""] = arguments
-    return [f"{f'Job {name}: ' if name else ''}{arguments}" for name, arguments in by_job.items()]

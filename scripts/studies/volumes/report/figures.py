@@ -1,0 +1,235 @@
+"""Figures of jobs: over the time of a battery, under limits and ceilings, against the load, and their percentiles."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from scripts.report.curves import INVALID
+from scripts.report.plot import COLOURS, GREY, Figure, Look, Marks, Panel, Rule, round_ticks
+from scripts.studies.volumes.report import phrases
+from scripts.studies.volumes.report.batteries import Results, Trace, of
+from scripts.studies.volumes.series import FACTORS
+
+TOGETHER = 2 * len(COLOURS)  # volumes in a panel
+SINGLE = 10  # panels of single batteries: those in which most happened
+CHANGES = 8  # that one panel names
+DETAIL = {
+    "p99": (Look(COLOURS[0], "circle"), 6),
+    "p99.9": (Look(COLOURS[4], "triangle", filled=False), 5),
+    "max": (Look(GREY, "x"), 4),
+}
+NAMED = (50, 90, 99, 99.9, 99.99)
+NO_BINS = "These results came without histograms (fio's json+): percentiles of several jobs cannot be merged."
+LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
+
+
+def latency(run: Results) -> Figure:
+    """Return p99 of each job, all volumes of a job file together, with the modelled credits below."""
+    panels = []
+    for about, traces in _groups(run):
+        invalid = [one for one in run.invalid_traces if one.levels["job"] == traces[0].levels["job"]]
+        points = [_points(trace, "time", "p99_ms") for trace in invalid]
+        beside = [Marks("[INVALID]", INVALID, pd.concat(points), size=6)] if points else []
+        changes = [rule for trace in traces for rule in _events(trace, run.changes, "first", "{}", run)]
+        rules = (*_limits(run), *(changes if len(changes) <= CHANGES else ()))
+        title = f"p99 of {phrases.of_traces(traces, run)}{about}"
+        lines = _lines(traces, run, "time", "p99_ms")
+        together = _shown(Panel(title, run.clock, "p99 / ms", (*lines, *beside), rules=rules))
+        gone = [rule for one in traces for rule in _events(one, run.collapses, "predicted", "gone in {}", run)]
+        credits = _lines(traces, run, "time", "credits_million", ": credits", marker="")
+        rules = tuple(gone if len(gone) <= CHANGES else ())
+        model = Panel("Burst credits by the model", run.clock, "million I/Os", tuple(credits), rules=rules, height=200)
+        together += [model] if credits else []
+        ends = [end for one in together for end in one.x_range()]
+        panels += [replace(one, x_ends=(min(ends), max(ends))) for one in together]
+    caption = (
+        "A mark is a job. Dashed: the limits. Dotted, in the volume's colour: the first job after a change. Below, "
+        "where a volume's type has burst credits: what the model leaves of them."
+    )
+    return Figure("latency", "p99 of each job", caption, tuple(panels), _numbers(run, *LATENCIES))
+
+
+def details(run: Results) -> Figure:
+    """Return p99, p99.9 and maximum of each job, one panel per battery, with its segments."""
+    traces = [trace for trace in run.traces if trace.jobs["p99_ms"].notna().any()]
+    widest = sorted(traces, key=lambda one: one.jobs["p99_ms"].max() / one.jobs["p99_ms"].min(), reverse=True)[:SINGLE]
+    panels = _scaled([_detail(trace, run) for trace in traces if trace in widest])
+    left = f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers." if len(traces) > SINGLE else ""
+    caption = (
+        "Bars: the median p99 of a segment; dotted: its first job, with the ratio to the segment before. All panels "
+        f"have the same axis of latency.{left}"
+    )
+    title = "Each series by itself: p99, p99.9 and maximum"
+    return Figure("details", title, caption, tuple(panels), _numbers(run, *LATENCIES), 2)
+
+
+def rates(run: Results) -> Figure:
+    """Return IOPS and MiB/s of each job under what the volume is provisioned for."""
+    panels = []
+    for about, traces in _groups(run):
+        device = _lines(traces, run, "time", "device_iops", ": device", marker="x")
+        device = [replace(one, joined=False, size=5) for one in device]
+        for column, unit, beside, bounds in (
+            ("iops", "IOPS", device, ("ceiling_iops", "baseline_iops")),
+            ("mib_s", "MiB/s", (), ("ceiling_mib_s",)),
+        ):
+            lines, rules = _lines(traces, run, "time", column), _ceilings(traces, bounds, run)
+            panels += _shown(Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules))
+    caption = (
+        "A mark is a job: operations that fio completed (left) and bytes it moved (right). Crosses: what the device "
+        "did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where known; "
+        "dotted: what they allow without burst credits."
+    )
+    title = "IOPS and throughput of each job, under the volume's ceiling"
+    numbers = _numbers(run, "iops", "mib_s", "device_iops", "runtime_s")
+    return Figure("rates", title, caption if panels else "These are not known.", tuple(panels), numbers, 2)
+
+
+def percentiles(run: Results) -> Figure:
+    """Return the percentile curve of each series, on an axis of 1 in N operations."""
+    panels = []
+    for about, traces in _groups(run):
+        # A curve is of all batteries of a volume, and drawn once.
+        own = [trace for trace in traces if trace.repeat == 1 and run.has_bins(trace)]
+        curves = [(trace, _curve(of(run.percentiles, trace.levels))) for trace in own]
+        marks = [Marks(phrases.legend(one, run), look(one, run), curve, joined=True, size=5) for one, curve in curves]
+        what, axis = phrases.of_traces(own, run) if own else "", "Percentile (slowest 1 in N operations)"
+        marks = tuple(mark for mark in marks if len(mark.points))
+        for panel in _shown(Panel(f"{what}{about}", axis, f"{what} / ms", marks, x_log=True, rules=_limits(run))):
+            low, high = panel.x_range()
+            ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
+            panels.append(replace(panel, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
+    lacking = sum(not run.has_bins(trace) for trace in run.traces)
+    caption = (
+        "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles, some with their 95 % CI, "
+        "from merged histograms; a percentile with fewer than 10 operations above it is refused. Dashed: the limits."
+        + (f" {lacking} series without histograms have no curve." if lacking else "")
+    )
+    caption, numbers = (caption, run.percentiles) if panels else (NO_BINS, pd.DataFrame())
+    return Figure("percentiles", "Percentiles of all jobs together", caption, tuple(panels), numbers)
+
+
+def load(run: Results) -> Figure:
+    """Return p99 of each job against the load average before it."""
+    panels = []
+    for about, traces in _groups(run):
+        marks = [replace(one, joined=False) for one in _lines(traces, run, "load1_before", "p99_ms")]
+        title, axis = f"p99 of {phrases.of_traces(traces, run)}{about}", "Load average over 1 minute, before the job"
+        panels += _shown(Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run)))
+    caption = "A mark is a job. Dashed: the limits." if panels else "The load average is not known."
+    numbers = _numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
+    return Figure("load", "Load average before a job against its p99", caption, tuple(panels), numbers)
+
+
+def look(trace: Trace, run: Results) -> Look:
+    """Return the look of a battery, the same in every figure: colour and marker by volume, dash by background."""
+    styles = list(dict.fromkeys((one.levels["background"], one.repeat) for one in run.traces))
+    volumes = list(dict.fromkeys(one.volume for one in run.traces))
+    return Look.of(volumes.index(trace.volume), styles.index((trace.levels["background"], trace.repeat)))
+
+
+def _groups(run: Results) -> Iterator[tuple[str, list[Trace]]]:
+    """Yield what each panel is about and its batteries: a job file, and no more volumes than one tells apart."""
+    volumes = list(dict.fromkeys(one.volume for one in run.traces))
+    for job, traces in run.by_job_file.items():
+        parts: dict[int, list[Trace]] = {}
+        for trace in traces:
+            parts.setdefault(volumes.index(trace.volume) // TOGETHER, []).append(trace)
+        for number, part in enumerate(parts.values(), 1):
+            which = [f"job {job}"] if len(run.by_job_file) > 1 else []
+            which += [f"volumes, part {number} of {len(parts)}"] if len(parts) > 1 else []
+            yield "".join(f": {', '.join(which)}" for _ in which[:1]), part
+
+
+def _shown(panel: Panel) -> list[Panel]:
+    """A panel on the scale that fits it; none where nothing is drawn."""
+    return _scaled([panel]) if panel.marks else []
+
+
+def _lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
+    """The jobs of the batteries that have both columns: of a continuous factor, so that they are joined."""
+    drawn = [(trace, _points(trace, x, y)) for trace in traces]
+    drawn = [(phrases.legend(trace, run), look(trace, run), points) for trace, points in drawn if len(points)]
+    return [Marks(name + suffix, replace(own, **changed), points, joined=True, size=6) for name, own, points in drawn]
+
+
+def _points(trace: Trace, x: str, y: str) -> pd.DataFrame:
+    """Jobs of which both columns are known, and what the pointer tells of them."""
+    jobs = trace.jobs.reindex(columns=[x, y])
+    notes = [phrases.job(*names) for names in zip(trace.jobs["number"], trace.jobs["job_Id"], strict=True)]
+    return pd.DataFrame({"x": jobs[x], "y": jobs[y], "note": notes}).dropna(subset=["x", "y"])
+
+
+def _limits(run: Results) -> tuple[Rule, ...]:
+    """The limits as lines; those of one height share a name."""
+    names = run.limits.groupby("limit_ms", sort=False)["limit"].unique() if len(run.limits) else pd.Series(dtype=object)
+    return tuple(Rule(float(height), f"{', '.join(who)} {height:g}") for height, who in names.items())
+
+
+def _events(trace: Trace, table: pd.DataFrame, which: str, text: str, run: Results, colour: str = "") -> list[Rule]:
+    """Jobs that a table names as `which`, as lines across the axis of time, by default in the volume's colour."""
+    rows = of(table, trace.levels, trace.repeat)
+    rules = []
+    for row in rows[rows[f"{which}_number"].notna()].to_dict("records") if len(rows) else ():
+        name = text.format(phrases.job(row[f"{which}_number"], row[f"{which}_job"]), row.get("jump"))
+        at = trace.times.get(row[f"{which}_number"], np.nan)
+        rules.append(Rule(float(at), name, "x", colour or look(trace, run).colour, "dotted"))
+    return rules
+
+
+def _detail(trace: Trace, run: Results) -> Panel:
+    marks = [
+        Marks({"max": "maximum"}.get(name, name), own, points, joined=name == "p99", size=size)
+        for name, (own, size) in DETAIL.items()
+        if len(points := _points(trace, "time", f"{name}_ms"))
+    ]
+    segments = of(run.segments, trace.levels, trace.repeat)
+    if len(segments):
+        low, high = (segments[f"{end}_number"].map(trace.times) for end in ("first", "last"))
+        bars = pd.DataFrame({"x": (low + high) / 2, "y": segments["p99_ms"], "x_low": low, "x_high": high})
+        marks.append(Marks("", Look("#000000", ""), bars.dropna()))
+    rules = (*_limits(run), *_events(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
+    axis = f"{phrases.of_traces([trace], run)} / ms"
+    return Panel(phrases.legend(trace, run), run.clock, axis, tuple(marks), rules=rules)
+
+
+def _curve(rows: pd.DataFrame) -> pd.DataFrame:
+    """Percentiles below the maximum against 1 in N operations; those that an axis names have their interval."""
+    if rows.empty:
+        return rows
+    rows = rows[rows["percentile"] < 100].sort_values("percentile")
+    named = rows["percentile"].isin(NAMED)
+    ends = {f"y_{end}": rows[end].where(named) for end in ("low", "high")}
+    return pd.DataFrame({"x": 1 / (1 - rows["percentile"] / 100), "y": rows["ms"], **ends, "n": rows["N"]})
+
+
+def _ceilings(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> tuple[Rule, ...]:
+    """What the volumes of a panel are provisioned for; volumes of one height share a line."""
+    cells = run.cells[run.cells["store"].isin([trace.levels["store"] for trace in traces])]
+    heights = cells.reindex(columns=["store", *columns]).melt("store", var_name="column", value_name="height").dropna()
+    rules = []
+    # A baseline is one of its own where a volume can do more than that for a while.
+    for height, own in heights.drop_duplicates(["store", "height"]).groupby(["column", "height"], sort=False):
+        who = ", ".join(own["store"]) if len(own) <= 2 else f"{len(own)} volumes"
+        dash = "dashed" if height[0] == columns[0] else "dotted"
+        rules.append(Rule(float(height[1]), f"{who} {height[1]:,.0f}", dash=dash))
+    return tuple(rules)
+
+
+def _scaled(panels: Sequence[Panel]) -> list[Panel]:
+    """Give panels one y axis: logarithmic where their values span more than a decade, with round numbers."""
+    ends = [end for panel in panels for end in replace(panel, y_log=True).y_range()]
+    if not ends or max(ends) < 12 * min(ends):
+        return list(panels)
+    low, high = min(ends), max(ends)
+    together = (low, high) if len(panels) > 1 else None
+    return [replace(panel, y_log=True, y_ends=together, y_ticks=round_ticks(low, high)) for panel in panels]
+
+
+def _numbers(run: Results, *columns: str) -> pd.DataFrame:
+    """The jobs that were done, with the columns that there are."""
+    shown = [*FACTORS, "repeat", "valid", "number", "job_Id", "minutes", *columns]
+    jobs = run.samples[run.samples["status"] == "done"] if len(run.samples) else run.samples
+    return jobs[[name for name in shown if name in jobs]]

@@ -1,0 +1,104 @@
+"""How volumes, jobs, limits and times are called where people read them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+
+from scripts.report import names, prose
+from scripts.report.listings import numbers
+from scripts.studies.volumes.report.batteries import Results, Trace
+from scripts.studies.volumes.series import FACTORS
+
+NAMED = 6  # volumes or series that a sentence names
+LIMIT_OWNERS = {"etcd": "etcd's", "openshift": "OpenShift's"}
+
+
+def volume(store: str, run: Results) -> str:
+    """Return "gp2x1 (128 GiB gp2)", or the store's name alone where its type is not known."""
+    cells = run.cells[run.cells["store"] == store]
+    kind = next((kind for kind in cells.get("volume_type", []) if kind), "")
+    size = numbers(cells, "size_gib").max()
+    return f"{store} ({f'{size:g} GiB ' if pd.notna(size) else ''}{kind})" if kind else store
+
+
+def telling(levels: Mapping[str, str], run: Results) -> list[str]:
+    """Return the factors that tell a series from others of its volume, and what else a reader has to know of it."""
+    shown = run.telling(run.cells[run.cells["store"] == levels["store"]], FACTORS)
+    shown += ["job"] if run.cells["job"].nunique() > 1 else []
+    shown += ["background"] if levels["background"] in ("same", "other") else []
+    return [factor for factor in FACTORS[1:] if factor in shown]
+
+
+def label(levels: Mapping[str, str], run: Results) -> str:
+    """Return a series as legends and the headline call it: the volume, and what tells it from others of that volume."""
+    return run.names.row(levels, ["store", *telling(levels, run)])
+
+
+def legend(trace: Trace, run: Results) -> str:
+    """Return what a battery is called in a figure: its series, with its number where some have several."""
+    again = f" · battery {trace.repeat}" if any(one.repeat > 1 for one in run.traces) else ""
+    return label(trace.levels, run) + again
+
+
+def some(names: Sequence[str]) -> str:
+    """Return names as a list, of many the first and how many more there are."""
+    return prose.listing(names if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"])
+
+
+def where(rows: Sequence[Mapping[str, str]], run: Results) -> str:
+    """Return where something was seen that holds of all `rows`: "on gp2x1 (128 GiB gp2), without a second job"."""
+    head, stores = rows[0], list(dict.fromkeys(row["store"] for row in rows))
+    shown = [name for name in telling(head, run) if len({row[name] for row in rows}) == 1]
+    named = volume(stores[0], run) if len(stores) == 1 else some(stores)
+    hosts = f"on each of {len(rows)} hosts" if len(rows) > len(stores) == 1 else ""
+    conditions = [run.names.within(name, [head[name]]) for name in shown if head[name]]
+    return ", ".join(filter(None, [f"on {named}", *conditions, hosts]))
+
+
+def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
+    """Return what latencies are of: fdatasync where the jobs force their writes by it, else fsync, a read, a write."""
+    return prose.listing(dict.fromkeys(_operation(row, run) for row in rows), "or")
+
+
+def _operation(row: Mapping[str, str], run: Results) -> str:
+    if row["operation"] != "sync":
+        return {"read": "a read", "write": "a write"}.get(row["operation"], "an operation")
+    options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
+    # Where the options are lost, the job's name may tell.
+    asked = [*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]]
+    return next((one for one in ("fdatasync", "fsync") if one in " ".join(asked)), "the sync after a write")
+
+
+def of_traces(traces: Iterable[Trace], run: Results) -> str:
+    """Return what the latencies of batteries are of."""
+    return operation([trace.levels | {"operation": trace.jobs["operation"].iloc[0]} for trace in traces], run)
+
+
+def limit(row: Mapping) -> str:
+    """Return "etcd's 10 ms" or "the limit mine of 5 ms"."""
+    name, height = str(row["limit"]), f"{float(row['limit_ms']):g} ms"
+    return f"{LIMIT_OWNERS[name]} {height}" if name in LIMIT_OWNERS else f"the limit {name} of {height}"
+
+
+def job(number: float, identifier: str = "") -> str:
+    """Return "job 33 (g3)", "job 33" where it has no other name; "" of none."""
+    if pd.isna(number):
+        return ""
+    return f"job {number:.0f}" + (f" ({identifier})" if identifier and identifier != f"{number:.0f}" else "")
+
+
+def duration(seconds: float) -> str:
+    """Return "1 h 2 min", "4 min", "52 s"; "" where it is not known."""
+    if pd.isna(seconds):
+        return ""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return " ".join(([f"{hours} h"] if hours else []) + ([f"{minutes} min"] if minutes or not hours else []))
+
+
+def latency(row: Mapping) -> str:
+    """Return a row's value with its interval, "2.41 [2.40, 2.42] ms"; "" where there is none."""
+    if pd.isna(row["value_ms"]):
+        return ""
+    return f"{names.with_interval(row['value_ms'], row['low_ms'], row['high_ms'], prose.number)} ms"

@@ -1,0 +1,236 @@
+"""The tables of the page: limits, segments, differences, latencies by series, job and node, batteries, volumes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from scripts.report import listings, names, prose
+from scripts.report.account import fact, without_empty
+from scripts.report.markup import code, paragraph, verbatim
+from scripts.report.page import Table
+from scripts.studies.volumes.report import phrases
+from scripts.studies.volumes.report.batteries import Results
+from scripts.studies.volumes.report.courses import Course, courses
+from scripts.studies.volumes.series import FACTORS
+
+# From how many ms on a latency is yellow and red.
+COLOURED = {"p99": (5.0, 10.0), "p99.9": (5.0, 10.0), "mean": (2.0, 5.0), "max": (50.0, 100.0), "stddev": (None, 1.0)}
+TITLES = {"max": "Maximum", "mean": "Mean", "stddev": "Standard deviation"}
+SUMMED = ("p50", "p99", "p99.9", "p99.99", "mean")
+SUMMARY = {
+    **{
+        "interval": "intervals from",
+        "max_ms": "max / ms",
+        "stddev_ms": "stddev / ms",
+        "iops": "IOPS",
+        "mib_s": "MiB/s",
+    },
+    **{"device_writes_per_write": "device writes per write", "note": "note"},
+}
+OF_NODE = {
+    **{"battery_id": "battery_id", "number": "job", "job_Id": "job_Id"},
+    **{f"{name}_ms": f"{name} / ms" for name in ("max", "mean", "stddev", "p50", "p99", "p99.9", "p99.99")},
+    **{"N": "N", "iops": "IOPS", "mib_s": "MiB/s", "runtime_s": "runtime / s", "minutes": "began / min"},
+    **{"load1_before": "load before", "steal_percent": "steal / %", "free_gib_before": "free / GiB"},
+    **{"device_util_percent": "device busy / %"},
+}
+WHOLE = "{:,.0f}".format
+
+
+def glance(run: Results) -> Table:
+    """Return one row per series, one column per limit: the verdict and what decided it, and how long it was kept."""
+    every = courses(run)
+    if not every:
+        return Table("at-a-glance", "", pd.DataFrame())
+    series = pd.DataFrame([course.whole for course in every])[[*FACTORS]].drop_duplicates()
+    frame, over = listings.levels(series, run), {}
+    limits = dict.fromkeys((one.whole["limit"], one.whole["metric"], one.whole["limit_ms"]) for one in every)
+    for limit, metric, height in limits:
+        own = {tuple(one.whole[name] for name in FACTORS): one for one in every if one.whole["limit"] == limit}
+        shown = [own.get(levels) for levels in series.itertuples(index=False, name=None)]
+        verdicts = [one.whole["verdict"] if one else "" for one in shown]
+        title = f"{limit}: {metric} below {height:g} ms"
+        values = [phrases.latency(one.deciding) if one else "" for one in shown]
+        frame[title] = [f"{verdict} {value}".strip() for verdict, value in zip(verdicts, values, strict=True)]
+        over[title] = ["unknown" if verdict == "undecided" else verdict for verdict in verdicts]
+        frame[f"{limit}: kept for"] = [_kept(one) if one else "" for one in shown]
+    caption = (
+        "The verdict on a whole series, with the value and interval of the segment that decides it. Kept for: from the "
+        "battery's start to the first segment that does not meet the limit."
+    )
+    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
+
+
+def limits(run: Results) -> Table:
+    """Return the limits of the run and who set them."""
+    columns = ["limit", "metric", "limit_ms", "source"]
+    frame = run.limits[columns].drop_duplicates() if len(run.limits) else run.limits
+    frame = frame.rename(columns={"limit_ms": "below / ms"})
+    return Table("limits", "The limits, and who set them.", frame, {"below / ms": "{:g}".format})
+
+
+def segments(run: Results) -> Table:
+    """Return the segments of each series that changed, one row each."""
+    rows = run.segments
+    changed = rows.groupby(list(FACTORS))["jump"].transform("count") > 0 if len(rows) else []
+    rows = rows[changed].reset_index(drop=True)
+    if rows.empty:
+        return Table("segments", "", rows)
+    frame = listings.levels(rows, run).assign(segment=rows["segment"])
+    for end, title in (("first", "from"), ("last", "to")):
+        frame[title] = [phrases.job(*one) for one in zip(rows[f"{end}_number"], rows[f"{end}_job"], strict=True)]
+    frame["jobs"], frame["p99 / ms"] = rows["jobs"], rows["p99_ms"]
+    jumps = rows[["jump", "jump_low", "jump_high"]].itertuples(index=False, name=None)
+    frame["ratio to the one before"] = [names.ratio_with_interval(*row) for row in jumps]
+    caption = "The series whose level changed, segment by segment. p99: the median of the jobs' own p99."
+    return Table("segments", caption, frame, {"jobs": WHOLE, "p99 / ms": prose.number})
+
+
+def differences(run: Results) -> Table:
+    """Return the comparisons, one row each, with the method."""
+    rows = run.verdicts
+    if rows.empty:
+        return Table("differences", "", rows)
+    frame = pd.DataFrame(index=rows.index)
+    for side in ("contender", "baseline"):
+        frame[side] = [run.names.cell(*one) for one in zip(rows["factor"], rows[side], strict=True)]
+    for name in (*FACTORS, "phase"):
+        if rows[name].nunique() > 1:
+            frame[name] = [run.names.cell(name, level) if level else "" for level in rows[name]]
+    frame["metric"] = [run.report.metric(name).title for name in rows["metric"]]
+    ends = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
+    frame["ratio"] = [names.ratio_with_interval(*row) for row in ends]
+    frame["verdict"], frame["method"] = rows["verdict"], rows["method"]
+    return Table("differences", "Contender / baseline, with its 95 % CI.", frame)
+
+
+def summary(run: Results) -> Table:
+    """Return one row per series: its operations, percentiles with intervals, and rates."""
+    cells = run.measured
+    if cells.empty or "jobs" not in cells:
+        return Table("series", "", pd.DataFrame())
+    frame = listings.levels(cells, run)
+    frame["operation"] = [phrases.operation([row], run) for row in cells.to_dict("records")]
+    frame["jobs"], frame["N"] = cells["jobs"], cells["N"]
+    for metric in SUMMED:
+        ends = cells.reindex(columns=[f"{metric}_ms{end}" for end in ("", "_low", "_high")])
+        texts = [names.with_interval(*row, prose.number) for row in ends.itertuples(index=False, name=None)]
+        frame[f"{metric} / ms"] = np.where(ends.iloc[:, 0].notna(), texts, "")
+    frame = without_empty(frame.join(cells.reindex(columns=SUMMARY).rename(columns=SUMMARY)))
+    formats = dict.fromkeys(SUMMARY.values(), prose.number) | {"jobs": WHOLE, "N": WHOLE}
+    formats |= {"intervals from": str, "note": str}
+    caption = (
+        "All jobs of a series together: percentiles of merged histograms with 95 % CI, refused (empty) where "
+        "fewer than 10 operations lie above; operations and bytes divided by time over all jobs. Intervals from bounds "
+        "of the jobs: without histograms the median of the jobs' own percentiles, with the smallest and the largest. "
+        "Device writes per write: write I/Os that the device completed for each write of fio."
+    )
+    return Table("series", caption, frame, formats)
+
+
+def by_job(run: Results) -> Iterator[Table]:
+    """Yield the published tables: one row per job, one column per volume; one per metric and job file, coloured."""
+    red = float(run.limits["limit_ms"].iloc[0]) if len(run.limits) else COLOURED["p99"][1]
+    bounds = COLOURED | {"p99": (red / 2, red)}
+    for name, traces in run.by_job_file.items():
+        about, suffix = (f", job {name}", f"-{name}") if len(run.by_job_file) > 1 else ("", "")
+        jobs = {phrases.legend(trace, run): trace.jobs.set_index("number") for trace in traces}
+        calls = pd.concat([one["job_Id"] for one in jobs.values()]).groupby(level=0)
+        # Beside its number stands what imported results call a job, where all series call it the same.
+        calls = calls.agg(lambda ids: ids.iloc[0] if ids.nunique() == 1 else "")
+        for metric, (yellow, red) in bounds.items():
+            frame = pd.DataFrame({series: one[f"{metric}_ms"] for series, one in jobs.items()}).sort_index()
+            if frame.isna().all(axis=None):
+                continue
+            yield Table(
+                f"{metric}-by-job{suffix}",
+                f"{TITLES.get(metric, metric)} of {phrases.of_traces(traces, run)} in ms{about}, by job and volume.",
+                without_empty(pd.DataFrame({"job": frame.index, "job_Id": calls}).join(frame)).reset_index(drop=True),
+                # As fio gives it, to the nanosecond, as the published tables print it.
+                dict.fromkeys(jobs, "{:.6f}".format),
+                {series: _colours(frame[series], yellow or red, red) for series in jobs},
+                f"{f'yellow (△) from {yellow:g} ms on, ' if yellow else ''}red (▲) from {red:g} ms on",
+            )
+
+
+def by_node(run: Results) -> Iterator[Table]:
+    """Yield all metrics of each node and volume, one row per job."""
+    for number, trace in enumerate([*run.traces, *run.invalid_traces], 1):
+        jobs = trace.jobs.reset_index(drop=True)
+        frame = without_empty(jobs[[name for name in OF_NODE if name in jobs]].rename(columns=OF_NODE))
+        nodes = jobs.get("node_name", pd.Series(trace.levels["host"])).unique()
+        about = ", ".join(dict.fromkeys(filter(None, [*nodes, phrases.legend(trace, run)])))
+        invalid = "" if jobs["valid"].all() else "[INVALID] "
+        yield Table(
+            f"node-{number}",
+            f"{invalid}{about}: latencies of {phrases.of_traces([trace], run)}, and the rest, job by job.",
+            frame,
+            dict.fromkeys(OF_NODE.values(), prose.number) | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
+        )
+
+
+def left_out(run: Results) -> Table:
+    """Return the files of an import that could not be used, and why."""
+    frame = pd.DataFrame(run.facts.get("left_out") or [], columns=["file", "reason"])
+    return Table("left-out-files", "Files of the import that are not in the tables.", frame)
+
+
+def batteries(run: Results) -> Table:
+    """Return the batteries in the order in which they were run, with the pause before each and between its jobs."""
+    rows = pd.DataFrame(run.facts.get("batteries") or [])
+    if rows.empty:
+        return Table("batteries", "", rows)
+    rows = rows.reindex(columns=[*FACTORS, "started_utc", "ended_utc", "position", "pause_s", "status", "reasons"])
+    rows = rows.sort_values(["started_utc", "position"], ignore_index=True)
+    start, end = (pd.to_datetime(rows[f"{one}_utc"], utc=True, errors="coerce") for one in ("started", "ended"))
+    rest = (start - end.ffill().shift()).dt.total_seconds()
+    frame = pd.DataFrame({"": rows.index + 1})
+    for name in FACTORS:
+        frame[name] = [run.names.cell(name, level) if level else "" for level in rows[name].fillna("")]
+    frame["began"] = start.dt.strftime("%Y-%m-%d %H:%M:%S")
+    frame["took"] = (end - start).dt.total_seconds().map(phrases.duration)
+    frame["rest before it"] = rest.where(rest >= 0).map(phrases.duration)
+    frame["pause between jobs / s"], frame["status"] = rows["pause_s"], rows["status"]
+    frame["reasons"] = rows["reasons"].str.join("; ")
+    caption = (
+        "The batteries in the order of their start (UTC): credits that one spends are gone for the next on the volume."
+    )
+    return Table("batteries", caption, without_empty(frame), {"pause between jobs / s": "{:g}".format})
+
+
+def volumes(run: Results) -> Table:
+    """Return what is known of each volume: type and size, device, mount, fio, kernel and processor."""
+    rows = []
+    for battery in run.facts.get("batteries") or []:
+        volume = battery.get("volume") if isinstance(battery.get("volume"), dict) else {}
+        row = {"volume": battery.get("store"), "host": battery.get("host")}
+        row |= {key.replace("_", " "): value for key, value in volume.items() if not isinstance(value, (dict, list))}
+        row |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
+        rows.append({key: fact(value) for key, value in row.items()})
+    caption = "The volumes, as the configuration or the instance's metadata say, and what wrote to them."
+    return Table("volumes", caption, without_empty(pd.DataFrame(rows).fillna("").drop_duplicates(ignore_index=True)))
+
+
+def job_files(run: Results) -> list[str]:
+    """Return each job file: its text, or the options that fio tells of."""
+    jobs = {
+        job: "\n".join(name if str(value) in ("", "1") else f"{name}={value}" for name, value in options.items())
+        for (_, job, _), options in run.options.items()
+    }
+    jobs |= {name: job["text"] for name, job in (run.facts.get("jobs") or {}).items()}
+    return [paragraph(f"Job {code(name)}:") + verbatim(text.strip()) for name, text in jobs.items() if text]
+
+
+def _kept(course: Course) -> str:
+    """For how long and how many jobs a limit was kept."""
+    verdict, jobs = course.whole["verdict"], course.kept_jobs
+    if verdict == "meets":
+        return "all jobs"
+    if not jobs:
+        return "not at all" if verdict == "misses" else ""
+    return ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
+
+
+def _colours(values: pd.Series, yellow: float, red: float) -> list[str]:
+    return ["red" if value >= red else "yellow" if value >= yellow else "" for value in values]
