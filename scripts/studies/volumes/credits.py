@@ -101,14 +101,14 @@ def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]])
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     last: dict[tuple, History] = {}
-    found: list[tuple[int, History]] = []
+    modelled: list[tuple[int, History]] = []
     for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: each[1][1].started_utc):
         volume = one.levels[0], one.levels[3]
         history = _history(one, battery, segments[one.levels], last.pop(volume, None))
-        found += [(place, history)] if history else []
+        modelled += [(place, history)] if history else []
         if history and history.spent:
             last[volume] = history
-    return [history for _, history in sorted(found, key=lambda each: each[0])]
+    return [history for _, history in sorted(modelled, key=lambda each: each[0])]
 
 
 def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:

@@ -144,9 +144,9 @@ def faults(job: Job) -> Iterator[str]:
     if job.errors:
         yield f"{job.errors} operations failed"
     writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
-    asked = fio_options.asked_bytes(options)
-    if asked and abs(done - asked[0]) > asked[1]:
-        yield f"{done} bytes were read and written, {asked[0]} asked"
+    due = fio_options.asked_bytes(options)
+    if due and abs(done - due[0]) > due[1]:
+        yield f"{done} bytes were read and written, {due[0]} asked"
     elif not done:
         yield "nothing was read or written"
     syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)

@@ -115,13 +115,18 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
         if not some and not tree.left_out:
             left_out.append({"file": source, "reason": "holds no results of fio"})
     holders: dict[str, dict] = {}
-    for battery in sorted(batteries, key=lambda one: (len(one["samples"]), len(one["entry"]) > 1), reverse=True):
+    for battery in sorted(batteries, key=_known, reverse=True):
         first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
         if first["source"] != battery["source"]:
             left_out.append({"file": battery["source"], "reason": _twice(first, battery)})
         holders |= dict.fromkeys(battery["marks"], first)
     kept = {id(battery) for battery in holders.values()}
     return [battery for battery in batteries if id(battery) in kept], left_out
+
+
+def _known(battery: dict) -> tuple[int, bool]:
+    """Return how much is known of a battery: how many jobs, and whether its import names it."""
+    return len(battery["samples"]), len(battery["entry"]) > 1
 
 
 def _twice(kept: dict, other: dict) -> str:

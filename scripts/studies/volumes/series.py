@@ -275,8 +275,8 @@ def _of_bins(bins: np.ndarray | None) -> dict[str, float]:
     if bins is None:
         return {}
     whole, own = histograms.moments(bins), histograms.percentiles([bins], PERCENTILES)
-    told = {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
-    return told | {name: one.value for name, one in zip(_OWN, own, strict=True)}
+    row = {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
+    return row | {name: one.value for name, one in zip(_OWN, own, strict=True)}
 
 
 def _derived(options: dict[str, str]) -> dict:
