@@ -72,8 +72,8 @@ def of_readers(name: str, how: str = "last", text: Callable[[Any], Any] = lambda
     """Return what makes a column of a fact about what read (`Results.readers`), summarised over valid records."""
 
     def values(run: Results, cells: pd.DataFrame) -> pd.Series:
-        known = run.valid_readers
-        facts = known.groupby("cell")[name].agg(how).dropna().map(text) if name in known else {}
+        readers = run.valid_readers
+        facts = readers.groupby("cell")[name].agg(how).dropna().map(text) if name in readers else {}
         return cells["cell"].map(facts)
 
     return values

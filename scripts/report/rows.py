@@ -78,8 +78,8 @@ def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: s
     if not set(shown) <= set(run.records):
         return Figure(name, title, "These data do not tell the parts of a time apart.", (), pd.DataFrame())
     medians = run.records[run.records["valid"]].groupby("cell", sort=False)[list(shown)].median()
-    known = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
-    cells, thinned = _thin(known, run)
+    table = run.measured[["cell", *run.report.names]].join(medians, on="cell", how="inner")
+    cells, thinned = _thin(table, run)
     panels = []
     for levels, group in _by_place(cells, run):
         factors = run.telling(group, run.report.names)
@@ -93,7 +93,7 @@ def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: s
         labels = tuple(run.names.row(dict(zip(factors, row, strict=True)), factors) for row in rows)
         panels.append(Panel(title=prose.capital(run.place(levels)), x_label=axis, bars=bars, rows=labels))
     caption += THINNED.format(run.report.scaling.factor) if thinned else ""
-    return Figure(name, title, caption, tuple(panels), known)
+    return Figure(name, title, caption, tuple(panels), table)
 
 
 def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: str) -> Figure:

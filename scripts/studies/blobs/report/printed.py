@@ -83,8 +83,8 @@ def _table(path: Path, unit: str) -> pd.DataFrame:
         for store in stores
     ]
     rows = pd.concat(cells).sort_index(kind="stable")
-    known = rows[["latency", "bandwidth"]].apply(lambda texts: texts.str.fullmatch(r"[\d.]+")).all(axis=1)
-    return rows[known & rows["size"].notna()]
+    complete = rows[["latency", "bandwidth"]].apply(lambda texts: texts.str.fullmatch(r"[\d.]+")).all(axis=1)
+    return rows[complete & rows["size"].notna()]
 
 
 def _first_line(path: Path) -> str:
