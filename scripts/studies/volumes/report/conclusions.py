@@ -22,7 +22,7 @@ def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
     primary, secondary = pages.of_run(run)
     # That a comparison has too few batteries is said once, as what to do next.
     compared = [one for one in primary if one.verdict != "too few repeats"]
-    limits = sorted(_limits(run), key=lambda one: one.verdict == "meets")
+    limits = sorted(_limits(run), key=lambda finding: finding.verdict == "meets")
     findings = [*limits, *_credits(run), *compared]
     return [one for one in findings if one.decided], secondary, [one for one in findings if not one.decided]
 
@@ -104,10 +104,10 @@ def _larger(run: Results) -> Iterator[str]:
     """What volumes were asked for before their credits were gone, beside what they have without any."""
     for row in run.collapses.to_dict("records") if "modelled_iops" in run.samples else ():
         jobs = of(run.samples, row)
-        asked = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()
-        if asked > row["baseline_iops"]:
+        demand = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()
+        if demand > row["baseline_iops"]:
             yield (
                 f"In place of {phrases.volume(row['store'], run)}, take a volume with a baseline of at least "
-                f"{asked:,.0f} IOPS, which these jobs ask for: its {row['baseline_iops']:,.0f} are all that it has "
+                f"{demand:,.0f} IOPS, which these jobs ask for: its {row['baseline_iops']:,.0f} are all that it has "
                 "without credits."
             )

@@ -105,9 +105,9 @@ def _extent(group: Sequence[Course], first: bool, run: Results) -> str:
         seconds = [course.whole["kept_s"] for course in group if course.kept_jobs]
     else:
         jobs, seconds = [course.whole["jobs"] for course in group], measured
-    known = [one for one in seconds if np.isfinite(one)]
+    finite = [one for one in seconds if np.isfinite(one)]
     about = "" if np.isfinite(measured).all() else "about "
-    time = f" ({about}{prose.span(known, phrases.duration)})" if known else ""
+    time = f" ({about}{prose.span(finite, phrases.duration)})" if finite else ""
     return f" in {'the first' if first else 'all'} {_counted(jobs)}{time}" if any(jobs) else ""
 
 

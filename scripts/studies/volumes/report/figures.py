@@ -54,7 +54,7 @@ def latency(run: Results) -> Figure:
 def details(run: Results) -> Figure:
     """Return p99, p99.9 and maximum of each job, one panel per battery, with its segments."""
     traces = [trace for trace in run.traces if trace.jobs["p99_ms"].notna().any()]
-    widest = sorted(traces, key=lambda one: one.jobs["p99_ms"].max() / one.jobs["p99_ms"].min(), reverse=True)[:SINGLE]
+    widest = sorted(traces, key=_spread, reverse=True)[:SINGLE]
     panels = _scaled([_detail(trace, run) for trace in traces if trace in widest])
     left = f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers." if len(traces) > SINGLE else ""
     caption = (
@@ -63,6 +63,10 @@ def details(run: Results) -> Figure:
     )
     title = "Each series by itself: p99, p99.9 and maximum"
     return Figure("details", title, caption, tuple(panels), _numbers(run, *LATENCIES), 2)
+
+
+def _spread(trace: Trace) -> float:
+    return float(trace.jobs["p99_ms"].max() / trace.jobs["p99_ms"].min())
 
 
 def rates(run: Results) -> Figure:

@@ -65,8 +65,8 @@ def _operation(row: Mapping[str, str], run: Results) -> str:
         return {"read": "a read", "write": "a write"}.get(row["operation"], "an operation")
     options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
     # Where the options are lost, the job's name may tell.
-    asked = [*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]]
-    return next((one for one in ("fdatasync", "fsync") if one in " ".join(asked)), "the sync after a write")
+    words = [*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]]
+    return next((one for one in ("fdatasync", "fsync") if one in " ".join(words)), "the sync after a write")
 
 
 def of_traces(traces: Iterable[Trace], run: Results) -> str:
