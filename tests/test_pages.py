@@ -119,7 +119,7 @@ def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
             continue
         numbers = picture.replace(".svg", ".csv")
         assert f"({numbers})" in text
-        assert len(list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))) > 1
+        assert list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))
     left = {f"{study}_files/{path.name}" for path in (page.parent / f"{study}_files").iterdir()}
     assert left == set(re.findall(rf"\]\(({study}_files/.*?)\)", text))
 
