@@ -54,9 +54,9 @@ _CELL = {
 _FINDINGS = """
 from scripts.report import pages
 from scripts.studies.shots.report import results
-def main():
+def sentences():
     assert any(pages.of_run(results.load("results/bench/shots", "results/bench/shots/facts.json")))
-main()
+sentences()
 """
 # What a cell passes through, and a word of the commands that do it: the step, the measuring program and its workers …
 _WAY = {

@@ -226,7 +226,7 @@ class Results:
     def _placed(self) -> pd.DataFrame:
         rows = self._asked.reset_index(drop=True)
         if rows.empty:
-            return rows
+            return rows.reindex(columns=[*rows.columns, "baseline_cell", "contender_cell", "state"])
         rows = rows[[not self.report.unequal(row) for row in rows.to_dict("records")]].reset_index(drop=True)
         factors = [name for name in self.report.names if name in self.cells]
         cells = self.cells[self.cells["control"] == ""]
