@@ -98,7 +98,12 @@ read_options() {
 }
 
 # Sets the variable of an option, such as job_text of --job-text.
-set_option() { eval "$(printf '%s' "${1#--}" | tr - _)=\$2"; }
+set_option() {
+    case ${1#--} in
+    *-*) option=${1#--} && eval "${option%-*}_${option#*-}=\$2" ;;
+    *) eval "${1#--}=\$2" ;;
+    esac
+}
 
 # Sets text and name of a job, or of the background, to those of a file.
 read_job() {
