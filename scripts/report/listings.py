@@ -73,7 +73,8 @@ def of_readers(name: str, how: str = "last", text: Callable[[Any], Any] = lambda
 
     def values(run: Results, cells: pd.DataFrame) -> pd.Series:
         readers = run.valid_readers
-        facts = readers.groupby("cell")[name].agg(how).dropna().map(text) if name in readers else {}
+        facts = column(readers, name) if how == "last" else numbers(readers, name)
+        facts = facts.groupby(readers["cell"]).agg(how).dropna().map(text)
         return cells["cell"].map(facts)
 
     return values

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from scripts.report import names, prose
+from scripts.report import listings, names, prose
 from scripts.report.declaration import Value
 from scripts.report.results import Results
 from scripts.studies.blobs.patterns import FROM_ONE
@@ -30,9 +30,9 @@ def limits(run: Results) -> list[str]:
             f"In {prose.count(beyond, 'cell')} the processes got more than the ceiling: its requests are threads of "
             "one process, and where their overhead exceeds the time of a read, what they get is not a bound."
         )
-    if retried := int(run.readers.get("retries", pd.Series(dtype=float)).sum()):
+    if retried := int(listings.numbers(run.readers, "retries").sum()):
         lines.append(f"The clients retried {prose.count(retried, 'request')}; the times include that.")
-    if idle := int((run.readers.get("effective.idle_processes", pd.Series(dtype=float)) > 0).sum()):
+    if idle := int((listings.numbers(run.readers, "effective.idle_processes") > 0).sum()):
         lines.append(f"In {prose.count(idle, 'record')} some processes had nothing to read.")
     return lines
 

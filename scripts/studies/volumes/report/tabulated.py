@@ -143,10 +143,11 @@ def by_job(run: Results) -> Iterator[Table]:
             frame = pd.DataFrame({series: one[f"{metric}_ms"] for series, one in jobs.items()}).sort_index()
             if frame.isna().all(axis=None):
                 continue
+            called = pd.DataFrame({"job": frame.index, "job_Id": calls.reindex(frame.index)}, frame.index)
             yield Table(
                 f"{metric}-by-job{suffix}",
                 f"{TITLES.get(metric, metric)} of {phrases.of_traces(traces, run)} in ms{about}, by job and volume.",
-                without_empty(pd.DataFrame({"job": frame.index, "job_Id": calls}).join(frame)).reset_index(drop=True),
+                without_empty(called.join(frame)).reset_index(drop=True),
                 # As fio gives it, to the nanosecond, as the published tables print it.
                 dict.fromkeys(jobs, "{:.6f}".format),
                 {series: _colours(frame[series], yellow or red, red) for series in jobs},
