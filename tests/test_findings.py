@@ -164,6 +164,14 @@ def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables
     )
 
 
+def test_the_headline_of_a_run_that_compares_something_else_is_about_that(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["factor"] == "page_buffer"])
+    text = markdown_line(answer.headline(run, *pages.of_run(run)))
+    assert text.startswith("**From ")
+    assert "page buffer" in text.partition(" took ")[0] + text.partition(" was ")[0]
+    assert "asks about" not in text
+
+
 def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(run: Results):
     picture, rest = ratios.deciding(run)
     rows = run.comparisons("total")

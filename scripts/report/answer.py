@@ -24,9 +24,10 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     """Return one bold sentence that answers the study's question with its figures."""
     if results.measured.empty:
         return bold(_nothing_measured(results.cells))
-    own = [finding for finding in findings if finding.factor == results.report.headline]
     if results.verdicts.empty:
         return bold(ABSENT["verdicts"])
+    factor = _asked_about(findings, results)
+    own = [finding for finding in findings if finding.factor == factor]
     if not own:
         return bold("Nothing was compared by what the question asks about.")
     decided = [finding for finding in own if finding.verdict in ("faster", "slower")]
@@ -37,11 +38,7 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     new, old = sides(here[0].rows.iloc[0], results)
     texts = [_clause(finding, old if not number else "") for number, finding in enumerate(here[:3])]
     text = prose.capital(f"{where}, {new}" if where else new) + f" {prose.listing(texts)}"
-    beyond = [
-        one
-        for one in secondary
-        if one.factor == results.report.headline and one.where == where and one.verdict != "same"
-    ]
+    beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
     if beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
         spent_to = results.report.metric(strongest.metric).spent_to
@@ -50,6 +47,13 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     if rest:
         text += f"; {prose.count(rest, 'comparison')} stayed undecided"
     return bold(f"{text}.")
+
+
+def _asked_about(findings: list[Finding], results: Results) -> str:
+    """Return the factor that the study's question is about, or the first that the configuration compares instead."""
+    compared = results.comparisons(results.report.metrics[0].name).get("factor", [])
+    told = {finding.factor for finding in findings}
+    return next((factor for factor in (results.report.headline, *compared) if factor in told), "")
 
 
 def _nothing_measured(cells: pd.DataFrame) -> str:
