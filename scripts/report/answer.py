@@ -52,8 +52,8 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
 def _asked_about(findings: list[Finding], results: Results) -> str:
     """Return the factor that the study's question is about, or the first that the configuration compares instead."""
     compared = results.comparisons(results.report.metrics[0].name).get("factor", [])
-    told = {finding.factor for finding in findings}
-    return next((factor for factor in (results.report.headline, *compared) if factor in told), "")
+    factors = {finding.factor for finding in findings}
+    return next((factor for factor in (results.report.headline, *compared) if factor in factors), "")
 
 
 def _nothing_measured(cells: pd.DataFrame) -> str:
