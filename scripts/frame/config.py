@@ -104,7 +104,7 @@ def _complete(config: dict, where: str) -> dict:
     expect_plain(config, where)
     complete = deepcopy(config)
     _fill_defaults(complete, rules, rules)
-    # What is wrong with one of several variants is told last.
+    # Errors within one of several variants come last: the others are easier to act on.
     errors = sorted(
         _validator().iter_errors(complete),
         key=lambda error: (error.validator in ("oneOf", "anyOf"), [str(step) for step in error.absolute_path]),
