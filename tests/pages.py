@@ -2,8 +2,13 @@
 
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
-from scripts.report import notebook
+import nbformat
+
+from scripts import report
+from scripts.report import notebook, page
 
 
 def write(study: str, tables: Path, out: Path) -> Path:
@@ -12,6 +17,33 @@ def write(study: str, tables: Path, out: Path) -> Path:
     given = ["--study", study, "--notebook", f"notebooks/{study}.ipynb", "--tables", str(tables), *facts]
     assert notebook.main([*given, "--out", str(out)]) == 0
     return out
+
+
+def write_words(study: str, tables: Path, out: Path) -> Path:
+    """Write a study's page as `write` does, in this process and with its figures left blank, which takes most of it."""
+    blank = SimpleNamespace(loader=lambda: "", draw=lambda _: "")
+    with (
+        patch.object(notebook, "_papermill", _execute),
+        patch.object(report, "plot_html", blank, create=True),
+        patch.object(report, "plot_svg", blank, create=True),
+    ):
+        return write(study, tables, out)
+
+
+def _execute(path: Path, parameters: dict, _work: Path) -> nbformat.NotebookNode:
+    book, names = nbformat.read(path, 4), {}
+    for cell in book.cells:
+        if cell.cell_type != "code":
+            continue
+        with patch.object(page, "display", lambda data, raw, cell=cell: cell.outputs.append(_output(data))):
+            exec(cell.source, names)
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= parameters
+    return book
+
+
+def _output(data: dict) -> nbformat.NotebookNode:
+    return nbformat.v4.new_output("display_data", data=data)
 
 
 def write_index(pages: list[Path]) -> Path:

@@ -14,7 +14,7 @@ from scripts.report.results import ABSENT, Results
 from scripts.studies.blobs.report import REPORT, caveats, results
 from scripts.studies.blobs.report import tables as own_tables
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
-from tests.pages import write
+from tests.pages import write_words
 from tests.records import failed
 
 pytestmark = pytest.mark.thorough
@@ -149,7 +149,7 @@ def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: 
 def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",))))
     assert leaders.find(run) == []
-    text = write("blobs", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
+    text = write_words("blobs", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
     assert "Bandwidth by size" in text
 
 
@@ -191,7 +191,7 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
 def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
     reason = "no MPI process could be started"
     tables = build(tmp_path / "tables", change=lambda record: failed(record, reason))
-    page = write("blobs", tables, tmp_path / "blobs.html")
+    page = write_words("blobs", tables, tmp_path / "blobs.html")
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     assert re.search(rf"\*\*Nothing was measured, \d+ cells failed or broke a rule of measuring: {reason}\.", text)
     assert reason in text

@@ -13,7 +13,7 @@ from scripts.lib.program import Problem
 from scripts.report import account
 from tests.blobs_tables import build, cells
 from tests.blobs_tables import gather as gather_blobs
-from tests.pages import write
+from tests.pages import write_words
 from tests.records import FEW, chosen, failed, gather, newer_is, sealed, synthetic_cells, write_synthetic_run
 from tests.records import facts as facts_of
 from tests.volumes_records import battery, write_run
@@ -252,5 +252,5 @@ def test_whichever_part_of_a_record_is_odd_the_page_is_made(tmp_path, request, c
     config = {"run": "synthetic", "repeats": 2, "equivalence_percent": 5, "libraries": {}, "stores": stores}
     facts = facts_of(config | {"studies": {study: {"question": "Why?", "batteries": 1}}}, study, run.parent)
     (run / "facts.json").write_text(json.dumps(facts))
-    page = write(study, run, tmp_path / f"{study}.html").with_suffix(".md").read_text()
+    page = write_words(study, run, tmp_path / f"{study}.html").with_suffix(".md").read_text()
     assert "failed" in page

@@ -11,7 +11,7 @@ from conftest import ROOT
 from scripts.lib.program import Problem
 from scripts.report import curves, notebook, rows, scaling
 from scripts.studies.shots.report import results
-from tests.pages import write
+from tests.pages import write, write_words
 
 NOTEBOOK = "notebooks/shots.ipynb"
 
@@ -84,6 +84,6 @@ def test_a_failure_leaves_the_earlier_report(page: Path, tmp_path: Path, capsys:
     (tmp_path / "facts.json").write_text("{}")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(Problem, match=r"^\S+samples.csv lacks the column obj-type$"):
-        write("shots", tmp_path, folder / "shots.html")
+        write_words("shots", tmp_path, folder / "shots.html")
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert "Traceback" not in capsys.readouterr().err

@@ -23,7 +23,7 @@ from scripts.studies.volumes.report import (
     tabulated,
 )
 from tests import volumes_records as records
-from tests.pages import write
+from tests.pages import write, write_words
 from tests.volumes_tables import BATTERIES, GP2, Battery, build, many
 
 pytestmark = pytest.mark.thorough
@@ -467,7 +467,7 @@ def test_names_from_elsewhere_are_shown_as_they_are(tables: Path, tmp_path: Path
     copy = shutil.copytree(tables, tmp_path / "tables")
     for path in copy.glob("*.csv"):
         path.write_text(path.read_text().replace("ip-10-0-0-", "<img src=x onerror=alert(1)>_*_"))
-    page = write("volumes", copy, tmp_path / "reports" / "volumes.html")
+    page = write_words("volumes", copy, tmp_path / "reports" / "volumes.html")
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"<img src=x", re.sub(r"(?s)<script.*?</script>", "", text))
     assert "&lt;img src=x onerror=alert(1)&gt;_*_2" in text

@@ -18,9 +18,8 @@ import pandas as pd
 from IPython.display import display
 
 from scripts.lib.program import write_json, write_text
-from scripts.report import plot_html, plot_svg
 from scripts.report.markup import bold, bullets, heading, html, html_line, link, markdown, markdown_cell, markdown_line
-from scripts.report.plot import Figure, legible
+from scripts.report.plot import Figure, legible, packed
 
 # Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
 _AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
@@ -62,7 +61,7 @@ class Page:
     def __init__(self, files: Path | str) -> None:
         """Show figures and tables with their files in `files`."""
         self.files = Path(files)
-        self._loader = plot_html.loader()
+        self._loaded = False
 
     def text(self, *lines: str) -> None:
         """Show paragraphs, and what else `scripts.report.markup` makes of text."""
@@ -110,14 +109,19 @@ class Page:
         """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
         if not figure.panels:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
+        # HoloViews, Bokeh and matplotlib take seconds to import, and a page may be without figures.
+        from scripts.report import plot_html, plot_svg
+
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
         self.picture(figure.name, figure.title, plot_svg.draw(figure), self.loader() + plot_html.draw(figure), caption)
 
     def loader(self) -> str:
         """Return BokehJS before the page's first figure, "" before the others."""
-        loader, self._loader = self._loader, ""
-        return loader
+        from scripts.report import plot_html
+
+        loaded, self._loaded = self._loaded, True
+        return "" if loaded else plot_html.loader()
 
     def image(self, file: Path, link_to: str, title: str) -> None:
         """Show a picture that another page has left."""
@@ -138,7 +142,7 @@ class Page:
         picture = self._path(name, "svg")
         write_text(self.files / picture.name, svg)
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.
-        both = f'{drawn}<img class="paper" alt="" data-svg="{plot_html.packed(svg)}">'
+        both = f'{drawn}<img class="paper" alt="" data-svg="{packed(svg)}">'
         _show(
             html=f"<figure>{both}<figcaption><b>{html_line(title)}.</b> {html_line(caption)}</figcaption></figure>",
             markdown=f"!{markdown_line(link(title, str(picture)))}\n\n"

@@ -1,6 +1,8 @@
 """A figure, described once: drawn for the page by `plot_html`, for Markdown by `plot_svg`, written as CSV by `page`."""
 
 import math
+import zlib
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -274,3 +276,8 @@ def round_ticks(low: float, high: float) -> tuple[float, ...]:
 def tick_text(value: float) -> str:
     """Return `value` as a tick: no digits that say nothing."""
     return f"{value:g}"
+
+
+def packed(text: str) -> str:
+    """Return a text as the page's own script inflates it: figures are most of a long page."""
+    return b64encode(zlib.compress(text.encode(), 9)).decode()
