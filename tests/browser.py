@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tornado.websocket import websocket_connect
 
@@ -18,6 +20,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0"),
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
+NOTHING = MappingProxyType({})
 # Opens every chapter, and waits for the browser's own frames until all figures are drawn, wherever they are.
 READ_ON = """(async () => {
   const frame = () => new Promise((done) => requestAnimationFrame(done));
@@ -40,7 +43,7 @@ class Visit:
     requests: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     seen: dict = field(default_factory=dict)
-    answer: object = None
+    answers: dict = field(default_factory=dict)
 
 
 def browser() -> str | None:
@@ -48,14 +51,14 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def visit(page: Path, ask: str = "null", width: int = 1300, media: str = "") -> Visit:
-    """Open `page`, have all of it drawn, have `ask` (JavaScript) answered there and close the browser.
+def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, str] = NOTHING, width=1300) -> Visit:
+    """Open `page`, have all of it drawn, ask questions (JavaScript) there and close the browser.
 
     Args:
         page: to be opened.
-        ask: an expression, whose value is the answer; a promise is waited for.
+        screen: name -> expression, whose value is the answer of that name; a promise is waited for.
+        paper: as `screen`, asked afterwards of the page as it is printed.
         width: of the window in pixels.
-        media: "print" to look at the page as paper has it.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
@@ -70,14 +73,14 @@ def visit(page: Path, ask: str = "null", width: int = 1300, media: str = "") -> 
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
             return asyncio.run(
-                asyncio.wait_for(_read(address, page.resolve().as_uri(), ask, width, media), timeout=120)
+                asyncio.wait_for(_read(address, page.resolve().as_uri(), screen, paper, width), timeout=120)
             )
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-async def _read(address: str, url: str, ask: str, width: int, media: str) -> Visit:
+async def _read(address: str, url: str, screen: Mapping, paper: Mapping, width: int) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -104,10 +107,11 @@ async def _read(address: str, url: str, ask: str, width: int, media: str) -> Vis
     await call("Runtime.evaluate", expression=loaded, awaitPromise=True)
     answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
     found.seen = answer.get("result", {}).get("value", {})
-    if media:
+    for media, asked in (("screen", screen), ("print", paper)):
         await call("Emulation.setEmulatedMedia", media=media)
-    asked = await call("Runtime.evaluate", expression=ask, awaitPromise=True, returnByValue=True)
-    found.answer = asked.get("result", {}).get("value")
+        for name, ask in asked.items():
+            answer = await call("Runtime.evaluate", expression=ask, awaitPromise=True, returnByValue=True)
+            found.answers[name] = answer.get("result", {}).get("value")
     socket.close()
     return found
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from scripts.report.markup import markdown_line
 from tests import browser
+from tests.browser import Visit
 from tests.pages import Links, write, write_index
 
 STUDIES = ("shots", "volumes", "blobs")
@@ -71,6 +73,23 @@ def study(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(scope="session")
+def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
+    """Return a function (study, width) -> what a browser of that width saw of the page, in one visit."""
+
+    def make(folder: Path, study: str, width: int) -> None:
+        screen = {"sideways": "[document.documentElement.scrollWidth, innerWidth]", "names": NAMES, "links": FOLLOW}
+        visit = browser.visit(report_of(study), screen, {"pictures": PICTURES}, width)
+        (folder / "visit.json").write_text(json.dumps(asdict(visit)))
+
+    def visited(study: str, width: int = 1300) -> Visit:
+        expect_browser()
+        folder = once(f"visit-{study}-{width}", lambda folder: make(folder, study, width))
+        return Visit(**json.loads((folder / "visit.json").read_text()))
+
+    return visited
+
+
 @pytest.fixture
 def page(study: str, report_of: Callable[[str], Path]) -> Path:
     return report_of(study)
@@ -99,9 +118,8 @@ def test_no_element_of_the_page_names_another_place(page: Path):
 
 
 @pytest.mark.rule(22)
-def test_page_asks_for_nothing_in_a_browser_and_draws_all(page: Path):
-    expect_browser()
-    seen = browser.visit(page)
+def test_page_asks_for_nothing_in_a_browser_and_draws_all(study: str, page: Path, visits: Callable[..., Visit]):
+    seen = visits(study)
     assert [url for url in seen.requests if not url.startswith("data:")] == [page.resolve().as_uri()]
     assert seen.errors == []
     assert seen.seen["drawn"] == seen.seen["panels"] == Links(page.read_text(encoding="utf-8")).panels > 10
@@ -150,33 +168,31 @@ def test_only_the_page_s_own_scripts_may_run(page: Path):
     assert all(re.fullmatch(r"'sha256-[A-Za-z0-9+/=]{44}'", allowed) for allowed in scripts.split())
 
 
-def test_every_link_of_the_contents_bar_opens_its_chapter(page: Path):
-    expect_browser()
-    seen = browser.visit(page, FOLLOW)
-    assert len(seen.answer) > 5
-    assert [link for link, shown in seen.answer.items() if not shown] == []
+def test_every_link_of_the_contents_bar_opens_its_chapter(study: str, visits: Callable[..., Visit]):
+    links = visits(study).answers["links"]
+    assert len(links) > 5
+    assert [link for link, shown in links.items() if not shown] == []
 
 
 @pytest.mark.parametrize("width", [1300, 400])
-def test_no_page_scrolls_sideways_and_every_figure_has_room(page: Path, width: int):
-    expect_browser()
-    seen = browser.visit(page, "[document.documentElement.scrollWidth, innerWidth]", width)
-    assert seen.answer[0] <= seen.answer[1] == width
-    assert seen.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
+def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: int, visits: Callable[..., Visit]):
+    visit = visits(study, width)
+    scrolled, inner = visit.answers["sideways"]
+    assert scrolled <= inner == width
+    assert visit.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
 
 
 @pytest.mark.parametrize("width", [1300, 400])
-def test_names_of_rows_are_whole_and_leave_room_for_their_marks(page: Path, width: int):
-    expect_browser()
-    names = browser.visit(page, NAMES, width).answer
+def test_names_of_rows_are_whole_and_leave_room_for_their_marks(study: str, width: int, visits: Callable[..., Visit]):
+    names = visits(study, width).answers["names"]
     assert len(names) > 5
     assert [name for wide, high, name in names if wide > 1 or high > 0.8] == []
 
 
-def test_paper_has_every_figure(page: Path):
-    expect_browser()
-    seen = browser.visit(page, PICTURES, media="print")
-    assert seen.answer["figures"] == seen.answer["shown"] > 5
+@pytest.mark.parametrize("width", [1300, 400])
+def test_paper_has_every_figure(study: str, width: int, visits: Callable[..., Visit]):
+    pictures = visits(study, width).answers["pictures"]
+    assert pictures["figures"] == pictures["shown"] > 5
 
 
 def expect_browser() -> None:

@@ -231,11 +231,11 @@ NAMES = [*BUILD, "imported", "index"]
 def test_a_browser_shows_text_from_elsewhere_as_it_is(name: str, pages: Callable[[str], Path]):
     if not browser.browser():
         pytest.skip(f"none of {', '.join(browser.NAMES)} is installed")
-    visit = browser.visit(pages(name), "[typeof window.hit, document.querySelector('main').innerHTML]")
-    hit, text = visit.answer
-    assert hit == "undefined"
+    screen = {"hit": "typeof window.hit", "text": "document.querySelector('main').innerHTML"}
+    visit = browser.visit(pages(name), screen)
+    assert visit.answers["hit"] == "undefined"
     assert visit.errors == []
-    shown = Shown(text)
+    shown = Shown(visit.answers["text"])
     assert "img" not in shown.tags
     assert not re.search(r"https?:", "".join(shown.addresses))
     assert_shown_as_it_is(shown)
