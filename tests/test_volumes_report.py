@@ -18,8 +18,6 @@ from scripts.studies.volumes.report import (
     conclusions,
     courses,
     figures,
-    limitations,
-    load_average,
     tabulated,
 )
 from tests import volumes_records as records
@@ -60,7 +58,7 @@ def told(run: batteries.Results, factor: str, where: str = "") -> list[str]:
 
 
 def limits_of(run: batteries.Results) -> list[str]:
-    return caveats.limits(run, limitations.limitations(run))
+    return caveats.limits(run, conclusions.limitations(run))
 
 
 # What people read first
@@ -314,7 +312,7 @@ def test_rates_lie_under_their_ceilings(run: batteries.Results):
 
 
 def test_load_and_latency_are_correlated_by_rank(run: batteries.Results):
-    table = load_average.correlations(run).frame.set_index("series")
+    table = tabulated.correlations(run).frame.set_index("series")
     rows = run.traces[0].jobs
     expected = stats.spearmanr(rows["load1_before"], rows["sync_lat_p99_ms"]).statistic
     rho, low, high = map(float, re.findall(r"-?[\d.]+", table.loc["gp2", "rank correlation"]))

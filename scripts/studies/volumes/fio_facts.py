@@ -125,8 +125,7 @@ def _zone(name: str | None, offset_s: int | None) -> timezone | None:
 
 def _integers(line: str) -> list[int]:
     """Return the counts of a line of /proc/stat or diskstats: those after the name, where there is one."""
-    words = line.split()
-    counts = [count(word) for word in words]
+    counts = [count(word) for word in line.split()]
     named = max((place for place, number in enumerate(counts) if number is None), default=-1)
     return counts[named + 1 :]
 
