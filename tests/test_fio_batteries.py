@@ -1,6 +1,7 @@
 """Batteries of fio, run for real: what they leave behind, what they refuse, and that they always clean up."""
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -274,10 +275,14 @@ def test_what_is_no_batterys_is_never_removed(place):
     assert (place.folder / "thesis.txt").exists()
 
 
-def test_a_battery_of_another_container_is_left_alone(place):
+def test_a_folder_that_any_process_of_the_machine_has_locked_is_left_alone(place):
     place.tested_in.mkdir()
-    (place.tested_in / "lock").symlink_to("7:123:pid4026531999@elsewhere")
-    assert "process 7 of elsewhere has" in one_problem(place.run())
+    (place.tested_in / "lock").symlink_to("7")
+    folder = os.open(place.tested_in, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    assert one_problem(place.run()) == f"another battery is under way in {place.tested_in} (process 7): wait for it"
+    os.close(folder)
+    assert place.run().returncode == 0
 
 
 def test_results_are_not_overwritten(place):

@@ -7,13 +7,12 @@ forced write of a file is more than one (data, journal, metadata), `ios_per_writ
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from scripts.studies.volumes import study
+from scripts.studies.volumes import fio_facts, study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Series, started_utc
 
@@ -79,18 +78,18 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
     batteries = [(one, battery) for one in series for battery in one.batteries]
     jobs: dict[int, list[dict]] = {}
     collapses: dict[int, dict] = {}
-    # Of each volume: when its credits were so many, and how fast they return.
-    left: dict[tuple, tuple[datetime, float, float]] = {}
+    # Of each volume: when its last battery ended (seconds since 1970), and with how many credits.
+    left: dict[tuple, tuple[float, float]] = {}
     for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: started_utc(each[1][1])):
         before = left.pop((one.levels[0], one.levels[3]), None)
         volume = describe(one.volume)
         places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.valid and volume.volume_type else []
         if not len(places):
             continue
-        own, started, start = one.jobs.iloc[places], _moment(started_utc(battery)), None
+        own, started, start = one.jobs.iloc[places], fio_facts.date(started_utc(battery))[0], None
         if before and started:
-            ended, credits, rate = before
-            start = credits + rate * max((started - ended).total_seconds(), 0)
+            ended, credits = before
+            start = credits + volume.baseline_iops * max(started - ended, 0)
         parts = [part for part in segments[one.levels] if places[0] <= part.first <= places[-1]]
         fall = collapse(one.jobs, parts)
         slow = one.jobs.iloc[fall.first : fall.last] if fall else own.iloc[:0]
@@ -100,8 +99,8 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
         known = known and math.isfinite(volume.credits + volume.baseline_iops)
         spent = model(own, volume, each, observed, start) if known else []
         if spent and started:
-            busy = timedelta(seconds=float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1]))
-            left[one.levels[0], one.levels[3]] = started + busy, spent[-1].credits_end, volume.baseline_iops
+            ended = started + float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
+            left[one.levels[0], one.levels[3]] = ended, spent[-1].credits_end
         per_write = {"ios_per_write": each, "ios_per_write_source": source} if spent else {}
         modelled = zip(own.to_dict("records"), spent, strict=False)
         jobs[place] = [{**one.head, **job, **credits._asdict(), **per_write} for job, credits in modelled]
@@ -178,14 +177,6 @@ def model(
         spending.append(_spend(left, ios, wanted, volume))
         left = min(spending[-1].credits_end + volume.baseline_iops * pause, volume.credits)
     return spending
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _spend(left: float, ios: float, wanted: float, volume: Volume) -> Spent:

@@ -109,13 +109,11 @@ class Tree:
         try:
             jobs = fio_output.jobs(text)
         except Problem as problem:
-            self.leave_out(name, str(problem))
-            return
+            return self.leave_out(name, str(problem))
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
-        first = self._marks.setdefault((parent, mark), name)
         if PurePosixPath(name).name == "background.json":
             folder.background = jobs[0]
-        elif first != name:
+        elif (first := self._marks.setdefault((parent, mark), name)) != name:
             self.leave_out(name, f"has the content of {first}, which is taken once")
         else:
             for number, job in enumerate(jobs):

@@ -266,12 +266,12 @@ def _number(part: dict, key: str, of: str = "") -> float | None:
         return value
     shown = json.dumps(value)
     shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-    raise Problem(f"has {f'{of} ' * bool(of)}{key} {shown}, which fio cannot have measured")
+    raise Problem(f"has {f'{of} {key}'.strip()} {shown}, which fio cannot have measured")
 
 
 def _count(part: dict, key: str, of: str = "") -> int | None:
     """Return a whole number of the output (see `_number`)."""
     value = _number(part, key, of)
     if value is not None and value != int(value):
-        raise Problem(f"has {f'{of} ' * bool(of)}{key} {value:g}, which is no whole number")
+        raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
     return None if value is None else int(value)

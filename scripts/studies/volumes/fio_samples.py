@@ -43,7 +43,8 @@ def in_time_order(jobs: list[Job]) -> list[Job]:
     best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
     for job, started_s in zip(jobs, best, strict=False):
         job.started_s = started_s
-    return sorted(jobs, key=lambda job: (job.started_s or 0, _natural(job.id), _natural(job.file)))
+    # Without times the shorter name is the earlier one: a1 … z5, aa1, and run9 before run10.
+    return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
 
 
 def told_ids(jobs: list[Job]) -> list[str]:
@@ -146,11 +147,3 @@ def faults(job: Job) -> Iterator[str]:
         counted, n = sum(bins[1::2]), columns[f"{operation}_N"]
         if n is not None and counted != n:
             yield f"the bins of {operation} hold {counted} of {n} latencies"
-
-
-def _natural(text: str) -> tuple:
-    """Return a key that sorts a1 … a5, b1 … z5, aa1 …, and numbers in any text by their value."""
-    if match := re.fullmatch(r"([a-z]+)([0-9]+)", text):
-        return 0, len(match[1]), match[1], int(match[2])
-    parts = re.split(r"([0-9]+)", text)
-    return 1, 0, "", 0, *[(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]

@@ -6,7 +6,6 @@ jobs. Latencies are in ms throughout.
 
 import math
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -138,13 +137,10 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
 
 def with_hosts_together(series: Sequence[Series]) -> list[Series]:
     """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
-    places: dict[tuple, list[Series]] = defaultdict(list)
-    for one in series:
-        places[one.levels[:3]].append(one)
     shown = []
     for one in series:
         shown.append(one)
-        hosts = places[one.levels[:3]]
+        hosts = [host for host in series if host.levels[:3] == one.levels[:3]]
         if one is hosts[-1] and sum(bool(host.valid) for host in hosts) > 1:
             batteries = tuple(battery for host in hosts for battery in host.batteries)
             volume = next((host.volume for host in hosts if host.volume), {})
@@ -236,7 +232,14 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     bins = [battery.histograms.get(str(row.get("job_Id")), {}).get(operation) for row in rows]
     jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
     jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
-    jobs = jobs.fillna(pd.DataFrame([_of_bins(one) if one is not None else {} for one in bins], index=jobs.index))
+    # What a sample leaves open, its histogram says.
+    of_bins: list[dict[str, float]] = [{} for _ in bins]
+    for row, own in zip(of_bins, bins, strict=True):
+        if own is not None:
+            whole, percentiles_ms = histograms.moments(own), histograms.percentiles([own], PERCENTILES)
+            row |= {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
+            row |= {name: one.value for name, one in zip(_OWN, percentiles_ms, strict=True)}
+    jobs = jobs.fillna(pd.DataFrame(of_bins, index=jobs.index))
     n = jobs["N"].fillna(derived.get("operations", math.nan))
     ios = jobs["ios"].fillna(n)
     jobs = jobs.assign(
@@ -263,13 +266,6 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
         start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
     pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
     return jobs.assign(start_s=start, pause_s=pauses)[[*_COLUMNS]]
-
-
-def _of_bins(bins: np.ndarray) -> dict[str, float]:
-    """What a histogram says of its job's operations."""
-    whole, own = histograms.moments(bins), histograms.percentiles([bins], PERCENTILES)
-    row = {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
-    return row | {name: one.value for name, one in zip(_OWN, own, strict=True)}
 
 
 def _derived(options: Mapping[str, object]) -> dict:

@@ -118,17 +118,15 @@ class Volumes(Study):
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
         options = fio_options.of_job_file(settings["job"]["text"])
         size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
-        each = fio_options.runtime_s(options) or (
-            size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
-        )
-        jobs = max(settings["jobs"], settings["at_least_s"] / (each + settings["pause_s"]))
-        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * (each + settings["pause_s"])}
+        each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        each = settings["pause_s"] + (fio_options.runtime_s(options) or each)
+        jobs = max(settings["jobs"], settings["at_least_s"] / each)
+        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each}
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
-        background = settings["background"]
-        texts = [settings["job"]["text"], *([background["job"]["text"]] if background else [])]
-        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
+        jobs = [settings["job"], (settings["background"] or {}).get("job")]
+        return sum(fio_options.total_bytes(fio_options.of_job_file(job["text"])) for job in jobs if job)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why nothing was measured: no job was finished."""

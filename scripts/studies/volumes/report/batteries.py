@@ -187,7 +187,8 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
     if samples.empty:
         return samples
     p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
-    for column, there in (("job_Id", "job_Id" in samples), ("sync_lat_p99_ms", p99.any(axis=None))):
+    latencies = {f"{one}_lat_{name}_ms" for one in OPERATIONS for name in LATENCIES}
+    for column, there in (("job_Id", "job_Id" in samples), ("sync_lat_p99_ms", latencies & {*samples})):
         if not there:
             raise Problem(f"{folder / 'samples.csv'} lacks the column {column}")
     layout = samples.get("layout", "")

@@ -77,6 +77,7 @@ def limitations(run: Results) -> list[str]:
     for trace in run.traces:
         named = trace.jobs.get("node_name", pd.Series(dtype=str))
         hosts.setdefault(trace.levels["store"], set()).update({trace.levels["host"], *named} - {""})
+    differ = len(set().union(*hosts.values())) > 1 and len(set(map(frozenset, hosts.values()))) > 1
     lacking = sum(not run.has_bins(trace) for trace in run.traces)
     lines = {
         "Each volume was measured in one battery: the intervals hold for that battery's operations and say nothing "
@@ -90,10 +91,7 @@ def limitations(run: Results) -> list[str]:
         "The times of some jobs are not known: how long a limit was kept follows from latencies and pauses.": any(
             trace.jobs["minutes"].isna().any() for trace in run.traces
         ),
-        "Volumes were measured on different hosts: a difference between them may be one between the hosts.": len(
-            set(map(frozenset, hosts.values()))
-        )
-        > 1,
+        "Volumes were measured on different hosts: a difference between them may be one between the hosts.": differ,
         "Nothing was measured here: of the machines these results came from nothing is known beyond the files, neither "
         "what else ran nor what the volumes had spent before.": not any(
             battery.get("position") is not None for battery in run.facts.get("batteries") or []

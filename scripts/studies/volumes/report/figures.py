@@ -36,7 +36,7 @@ def latency(run: Results) -> Figure:
         changes = [rule for trace in traces for rule in _events(trace, run.changes, "first", "{}", run)]
         rules = (*_limits(run), *(changes if len(changes) <= CHANGES else ()))
         title = f"p99 of {phrases.of_traces(traces, run)}{about}"
-        together = _shown(Panel(title, run.clock, "p99 / ms", tuple(marks), rules=rules))
+        together = _scaled([Panel(title, run.clock, "p99 / ms", tuple(marks), rules=rules)])
         if credits := _lines(traces, run, "time", "credits_million", ": credits", marker=""):
             gone = [rule for one in traces for rule in _events(one, run.collapses, "predicted", "gone in {}", run)]
             rules, title = tuple(gone if len(gone) <= CHANGES else ()), "Burst credits by the model"
@@ -92,7 +92,7 @@ def rates(run: Results) -> Figure:
             ("mib_s", "MiB/s", (), ("ceiling_mib_s",)),
         ):
             lines, rules = _lines(traces, run, "time", column), _ceilings(traces, bounds, run)
-            panels += _shown(Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules))
+            panels += _scaled([Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules)])
     caption = (
         "A mark is a job: operations that fio completed (left) and bytes it moved (right). Crosses: what the device "
         "did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where known; "
@@ -117,7 +117,7 @@ def percentiles(run: Results) -> Figure:
         ]
         what, axis = phrases.of_traces(own, run) if own else "", "Percentile (slowest 1 in N operations)"
         panel = Panel(f"{what}{about}", axis, f"{what} / ms", tuple(marks), x_log=True, rules=_limits(run))
-        for shown in _shown(panel):
+        for shown in _scaled([panel]):
             low, high = shown.x_range()
             ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
             panels.append(replace(shown, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
@@ -137,7 +137,7 @@ def load(run: Results) -> Figure:
     for about, traces in _groups(run):
         marks = [replace(one, joined=False) for one in _lines(traces, run, "load1_before", "p99_ms")]
         title, axis = f"p99 of {phrases.of_traces(traces, run)}{about}", "Load average over 1 minute, before the job"
-        panels += _shown(Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run)))
+        panels += _scaled([Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run))])
     caption = "A mark is a job. Dashed: the limits." if panels else "The load average is not known."
     numbers = _numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
     return Figure("load", "Load average before a job against its p99", caption, tuple(panels), numbers)
@@ -161,11 +161,6 @@ def _groups(run: Results) -> Iterator[tuple[str, list[Trace]]]:
             which = [f"job {job}"] if len(run.by_job_file) > 1 else []
             which += [f"volumes, part {number} of {len(parts)}"] if len(parts) > 1 else []
             yield f": {', '.join(which)}" if which else "", part
-
-
-def _shown(panel: Panel) -> list[Panel]:
-    """A panel on the scale that fits it; none where nothing is drawn."""
-    return _scaled([panel]) if panel.marks else []
 
 
 def _lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
@@ -223,10 +218,11 @@ def _ceilings(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> 
 
 
 def _scaled(panels: Sequence[Panel]) -> list[Panel]:
-    """Give panels one y axis: logarithmic where their values span more than a decade, with round numbers."""
+    """Give panels that show something one y axis: logarithmic from a decade on, with round numbers."""
+    panels = [panel for panel in panels if panel.marks]
     ends = [end for panel in panels for end in replace(panel, y_log=True).y_range()]
     if not ends or max(ends) < 12 * min(ends):
-        return list(panels)
+        return panels
     low, high = min(ends), max(ends)
     together = (low, high) if len(panels) > 1 else None
     return [replace(panel, y_log=True, y_ends=together, y_ticks=round_ticks(low, high)) for panel in panels]

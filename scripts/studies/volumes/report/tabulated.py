@@ -152,7 +152,10 @@ def by_job(run: Results) -> Iterator[Table]:
                 without_empty(called.join(frame)).reset_index(drop=True),
                 # As fio gives it, to the nanosecond, as the published tables print it.
                 dict.fromkeys(jobs, "{:.6f}".format),
-                {series: _colours(frame[series], yellow or red, red) for series in jobs},
+                {
+                    series: np.select([values >= red, values >= (yellow or red)], ["red", "yellow"], "").tolist()
+                    for series, values in frame.items()
+                },
                 f"{f'yellow (△) from {yellow:g} ms on, ' if yellow else ''}red (▲) from {red:g} ms on",
             )
 
@@ -263,7 +266,3 @@ def _kept(course: Course) -> str:
     if not jobs:
         return "not at all" if verdict == "misses" else ""
     return ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
-
-
-def _colours(values: pd.Series, yellow: float, red: float) -> list[str]:
-    return ["red" if value >= red else "yellow" if value >= yellow else "" for value in values]
