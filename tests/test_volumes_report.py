@@ -428,6 +428,13 @@ def test_the_published_batteries_come_to_the_published_conclusions(published: Pa
     assert figures.percentiles(run).caption == figures.NO_BINS
 
 
+def test_jobs_without_a_p99_of_their_own_are_judged_all_the_same(tables: Path, tmp_path: Path):
+    """Processes of a job that fio reported apart: only their histograms can be merged."""
+    run = changed(tmp_path, tables, "samples.csv", lambda rows: rows.assign(sync_lat_p99_ms=""))
+    assert told(run, "limit")[0].startswith("p99 of fdatasync **meets** etcd's 10 ms")
+    assert figures.details(run).panels == ()
+
+
 def test_a_second_battery_on_a_volume_is_a_line_of_its_own(tables: Path, tmp_path: Path):
     def again(rows: pd.DataFrame) -> pd.DataFrame:
         more = rows[rows["store"] == "old"].assign(repeat="2")

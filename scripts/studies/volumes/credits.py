@@ -95,9 +95,9 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
         slow = one.jobs.iloc[fall.first : fall.last] if fall else own.iloc[:0]
         observed = fall.first - int(places[0]) if fall else None
         each, source = amplification(own, slow, volume)
-        known = np.isfinite(own[["writes", "reads", "seconds"]].to_numpy(float)).all()
-        known = known and math.isfinite(volume.credits + volume.baseline_iops)
-        spent = model(own, volume, each, observed, start) if known else []
+        complete = np.isfinite(own[["writes", "reads", "seconds"]].to_numpy(float)).all()
+        complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
+        spent = model(own, volume, each, observed, start) if complete else []
         if spent and started:
             ended = started + float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
             left[one.levels[0], one.levels[3]] = ended, spent[-1].credits_end

@@ -108,7 +108,7 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
         if not some and not tree.left_out:
             left_out.append({"file": source, "reason": "holds no results of fio"})
     holders: dict[str, dict] = {}
-    for battery in sorted(batteries, key=lambda one: (len(one["samples"]), len(one["entry"]) > 1), reverse=True):
+    for battery in sorted(batteries, key=lambda each: (len(each["samples"]), len(each["entry"]) > 1), reverse=True):
         marks = set(battery["marks"])
         first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
         if first["source"] != battery["source"]:

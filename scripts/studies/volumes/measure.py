@@ -47,8 +47,8 @@ def measure(step: Step) -> dict:
     samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
     # What is not as asked, beside what the reader of results has found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
-    asked, canonical = fio_options.of_job_file(settings["job"]["text"]), fio_options.canonical
-    if samples and canonical(asked) != canonical(results["job_options"]):
+    options, canonical = fio_options.of_job_file(settings["job"]["text"]), fio_options.canonical
+    if samples and canonical(options) != canonical(results["job_options"]):
         faults.append("fio's output has other options than the job file")
     if settings["background"] and not results["background"]:
         faults.append("the background load left no results")

@@ -122,8 +122,8 @@ def _cell(series: Series, quantiles: dict[float, histograms.Percentile], seed: i
 def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], seed: int, note: str) -> dict:
     """What a series' jobs are together, and what has to be known of these figures."""
     numbers = jobs.drop(columns=["job_Id", "bins"]).astype(float)
-    known, merged, many = numbers["N"].notna().all(), histograms_of(jobs), len(jobs) >= resampling.LEAST
-    weights = numbers["N"] if known else pd.Series(1.0, index=jobs.index)
+    all_counted, merged, many = numbers["N"].notna().all(), histograms_of(jobs), len(jobs) >= resampling.LEAST
+    weights = numbers["N"] if all_counted else pd.Series(1.0, index=jobs.index)
     mean = resampling.total_over_total(numbers["mean_ms"] * weights, weights, seed)
     counted = numbers[numbers["device_writes"].notna()]
     rates = {
@@ -136,7 +136,7 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
         if many
         else "order statistics" + (" and range of the jobs" if len(jobs) > 1 else " of one job")
     )
-    row = {"N": int(weights.sum()) if known else math.nan}
+    row = {"N": int(weights.sum()) if all_counted else math.nan}
     row["interval"] = f"bins: {of_bins}" if merged else "bounds of the jobs"
     estimates = {f"p{p:g}_ms": quantiles[p] for p in PERCENTILES if p in quantiles} | {"mean_ms": mean}
     for name, estimate in estimates.items():
@@ -144,8 +144,9 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
     notes = {
         note: True,
         "without bins there is no merged percentile: medians of the jobs' own, between their bounds": not merged,
-        "N is not known: the mean weighs all jobs alike": not known,
-        "N, times and rates are derived from the job's options and mean latencies": known and not jobs["counted"].all(),
+        "N is not known: the mean weighs all jobs alike": not all_counted,
+        "N, times and rates are derived from the job's options and mean latencies": all_counted
+        and not jobs["counted"].all(),
         f"{len(jobs)} jobs are too few to resample": not many,
         **{quantiles[p].reason: True for p in PERCENTILES if p in quantiles},
     }
