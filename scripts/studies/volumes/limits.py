@@ -39,11 +39,10 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
     parts = [jobs.iloc[one.first : one.last] for one in segments]
     no_p99 = histograms.Percentile(*[math.nan] * 4, "no job has a p99")
-    estimates = [
-        percentiles(part, [99], seed).get(99, no_p99) for part in ((jobs, *parts) if len(parts) != 1 else parts)
-    ]
-    # Of one segment, the whole is estimated with it.
-    estimates = estimates * 2 if len(parts) == 1 else estimates
+    # A single segment is the whole series.
+    whole = [] if len(parts) == 1 else [jobs]
+    estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in (*whole, *parts)]
+    estimates = estimates if whole else estimates * 2
     rows = []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):

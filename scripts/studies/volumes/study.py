@@ -103,10 +103,21 @@ class Volumes(Study):
         """Return the job files by name, what is said about each battery, and the files that were not imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
         measured = [one.record for one in kept if one.record]
-        batteries = [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+        batteries = [
+            {
+                **record["battery"],
+                **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
+                **{key: record.get(key) for key in ("position", "fio")},
+                "volume": record.get("volume") or {},
+                "options": record.get("job_options", {}),
+                "reasons": record.get("reasons", []),
+            }
+            for record in [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+            if record.get("battery")
+        ]
         return {
             "jobs": {job["name"]: {"text": job["text"]} for job in jobs if job},
-            "batteries": [_battery(record) for record in batteries if record.get("battery")],
+            "batteries": batteries,
             "left_out": imported.get("left_out", []),
         }
 
@@ -147,19 +158,6 @@ def documented(path: Path) -> dict:
 
 def _refuse(place: Path, memory: str) -> str:
     raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
-
-
-def _battery(record: dict) -> dict:
-    """Return what a report says about one battery of fio jobs, measured here or imported."""
-    return {
-        **record["battery"],
-        **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
-        "position": record.get("position"),
-        "fio": record.get("fio"),
-        "volume": record.get("volume") or {},
-        "options": record.get("job_options", {}),
-        "reasons": record.get("reasons", []),
-    }
 
 
 STUDY = Volumes("volumes")

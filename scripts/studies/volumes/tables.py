@@ -131,22 +131,18 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
         "mib_s": (numbers["bytes"] / MIB, numbers["seconds"]),
         "device_writes_per_write": (counted["device_writes"], counted["writes"]),
     }
-    of_bins = (
-        "bootstrap of jobs"
-        if many
-        else "order statistics" + (" and range of the jobs" if len(jobs) > 1 else " of one job")
-    )
+    few = "order statistics and range of the jobs" if len(jobs) > 1 else "order statistics of one job"
     row = {"N": int(weights.sum()) if all_counted else math.nan}
-    row["interval"] = f"bins: {of_bins}" if merged else "bounds of the jobs"
+    row["interval"] = f"bins: {'bootstrap of jobs' if many else few}" if merged else "bounds of the jobs"
     estimates = {f"p{p:g}_ms": quantiles[p] for p in PERCENTILES if p in quantiles} | {"mean_ms": mean}
     for name, estimate in estimates.items():
         row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    derived = all_counted and not jobs["counted"].all()
     notes = {
         note: True,
         "without bins there is no merged percentile: medians of the jobs' own, between their bounds": not merged,
         "N is not known: the mean weighs all jobs alike": not all_counted,
-        "N, times and rates are derived from the job's options and mean latencies": all_counted
-        and not jobs["counted"].all(),
+        "N, times and rates are derived from the job's options and mean latencies": derived,
         f"{len(jobs)} jobs are too few to resample": not many,
         **{quantiles[p].reason: True for p in PERCENTILES if p in quantiles},
     }
