@@ -332,23 +332,25 @@ check_unused() {
 # --- Whose it is ---
 
 # Takes a folder for this battery alone and removes what a killed one left there. The lock is this process's: the kernel
-# takes it back however the process ends. The link marks the folder as a battery's and says whose it is.
+# takes it back however the process ends. Its file, which says whose it is, marks the folder as a battery's.
 claim() {
-    [ ! -L "$1" ] || refuse "$1 is a link, which no battery made; remove it"
-    if [ -d "$1" ] && [ ! -L "$1/lock" ] && ! rmdir "$1" 2>/dev/null; then
+    for link in "$1" "$1/lock"; do
+        [ ! -L "$link" ] || refuse "$link is a link, which no battery made; remove it"
+    done
+    if [ -d "$1" ] && [ ! -f "$1/lock" ] && ! rmdir "$1" 2>/dev/null; then
         refuse "$1 has files that are no battery's; move them away"
     fi
-    mkdir -p "$1" && [ -r "$1" ] || refuse "$1 cannot be made"
-    if [ -z "$claimed" ]; then held=8 && exec 8<"$1"; else held=9 && exec 9<"$1"; fi
+    mkdir -p "$1" && true 2>/dev/null >>"$1/lock" || refuse "$1 cannot be made"
+    if [ -z "$claimed" ]; then held=8 && exec 8>>"$1/lock"; else held=9 && exec 9>>"$1/lock"; fi
     # Whoever had the folder may have removed it meanwhile.
-    flock -n "$held" && [ "$1" -ef "/proc/$$/fd/$held" ] ||
-        refuse "another battery is under way in $1 (process $(readlink "$1/lock")): wait for it"
-    if [ -L "$1/lock" ]; then
+    flock -n "$held" && [ "$1/lock" -ef "/proc/$$/fd/$held" ] ||
+        refuse "another battery is under way in $1 (process $(tail -n 1 "$1/lock")): wait for it"
+    if [ -s "$1/lock" ]; then
         end_strays "$1"
-        empty "$1"
+        rm -rf "$1/files" "$1/background"
         say "removed what a battery that was killed left in $1"
     fi
-    ln -s $$ "$1/lock" || refuse "no link can be made in $1, which says that a battery has it"
+    printf '%s\n' $$ >>"$1/lock" || refuse "$1/lock cannot be written to"
     claimed="$claimed$1
 "
 }
@@ -368,13 +370,11 @@ end_strays() {
     done
 }
 
-empty() { rm -rf "$1/files" "$1/background" "$1/lock"; }
-
 # Empties and gives back what this battery has taken.
 release() {
     printf '%s' "$claimed" | while read -r folder; do
         end_strays "$folder"
-        empty "$folder"
+        rm -rf "$folder/files" "$folder/background" "$folder/lock"
         rmdir "$folder" || say "$folder is not empty: it has files that are no battery's"
     done
     claimed=''
