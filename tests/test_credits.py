@@ -136,9 +136,9 @@ def test_the_amplification_is_counted_or_from_hindsight_or_assumed():
     fast, slow = jobs(np.full(5, 100_000), 100), jobs(np.full(4, 100_000), [400, 990, 990, 990])
     counted = credits.amplification(jobs(np.full(5, 1000), 1, device=2_500), slow, volume)
     assert counted == (2.5, "counted by the device")
-    found = credits.amplification(fast, slow, volume)
-    assert found.value == pytest.approx(300 * 1000 / 100_000)
-    assert found.source == "throttled segment (hindsight)"
+    value, source = credits.amplification(fast, slow, volume)
+    assert value == pytest.approx(300 * 1000 / 100_000)
+    assert source == "throttled segment (hindsight)"
     assert credits.amplification(fast, fast.iloc[:0], volume) == (1, "assumed (the least there is)")
     # As fast as that it is not throttled: less than an I/O a write cannot be.
-    assert credits.amplification(fast, jobs(np.full(4, 100_000), 200), volume).value == 1
+    assert credits.amplification(fast, jobs(np.full(4, 100_000), 200), volume)[0] == 1

@@ -1,6 +1,7 @@
 """Batteries of fio, run for real: what they leave behind, what they refuse, and that they always clean up."""
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -88,7 +89,7 @@ def test_the_results_are_what_the_reader_of_batteries_expects(place):
         assert sum(count for _, count in bins) == row["sync_N"] > 0
         assert row["write_bytes"] == 64 * 1024 // 2300 * 2300
         assert None not in (row["load1_before"], row["load1_after"], row["free_gib_before"], row["started_s"])
-    assert fio_options.same(read["job_options"], fio_options.of_job_file(TINY))
+    assert fio_options.canonical(read["job_options"]) == fio_options.canonical(fio_options.of_job_file(TINY))
 
 
 def test_a_pause_lies_between_jobs_which_run_one_after_the_other(place):
@@ -166,7 +167,7 @@ def test_a_job_file_says_what_it_gauges_and_runs_by_hand_and_in_a_battery(place,
     assert place.run(text, jobs=1).returncode == 0
     read = fio.read_battery(place.results)
     assert (read["faults"], len(read["samples"])) == ([], 1)
-    assert fio_options.same(read["job_options"], fio_options.of_job_file(text))
+    assert fio_options.canonical(read["job_options"]) == fio_options.canonical(fio_options.of_job_file(text))
 
 
 @pytest.mark.parametrize(
@@ -274,10 +275,15 @@ def test_what_is_no_batterys_is_never_removed(place):
     assert (place.folder / "thesis.txt").exists()
 
 
-def test_a_battery_of_another_container_is_left_alone(place):
+def test_a_folder_that_any_process_of_the_machine_has_locked_is_left_alone(place):
     place.tested_in.mkdir()
-    (place.tested_in / "lock").symlink_to("7:123:pid4026531999@elsewhere")
-    assert "process 7 of elsewhere has" in one_problem(place.run())
+    lock = place.tested_in / "lock"
+    with open(lock, "w", encoding="utf-8") as file:
+        file.write("7\n")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert one_problem(place.run()) == f"another battery is under way in {place.tested_in} (process 7): wait for it"
+    assert place.run().returncode == 0
 
 
 def test_results_are_not_overwritten(place):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scripts.benchmarks import fio_results
-from scripts.studies.volumes import fio, fio_options, fio_samples
+from scripts.studies.volumes import fio, fio_options, fio_samples, series
 from tests import fio_files
 from tests.conftest import ROOT
 from tests.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours
@@ -73,7 +73,7 @@ def test_a_row_has_what_fio_printed(run_fio, form: str):
     assert row["write_mib_s"] == pytest.approx(entry["write"]["bw_bytes"] / 2**20, rel=1e-3)
     assert row["runtime_s"] == entry["write"]["runtime"] / 1000
     assert (row["cpu_usr_percent"], row["cpu_sys_percent"]) == pytest.approx((entry["usr_cpu"], entry["sys_cpu"]))
-    assert fio.operation_of(row) == "sync"
+    assert series.operation_of([row]) == "sync"
     assert battery["faults"] == []
     assert battery["fio"].startswith("fio-3.")
     histograms = battery["histograms"].get("a1", {})
@@ -128,7 +128,6 @@ def test_processes_that_fio_merged_ask_for_the_bytes_of_all(run_fio):
         ({"rw": "randrw", "rwmixread": 10, "bs": "4k", "fdatasync": 1}, "sync", "randrw-4k-psync-fdatasync"),
         ({"rw": "randwrite", "bs": "4k", "fsync": 8}, "sync", "randwrite-4k-psync-fsync8"),
         ({"rw": "randread", "bs": "4k", "lat_percentiles": 1, "clat_percentiles": 0}, "read", "randread-4k-psync"),
-        ({"rw": "randread", "bs": "4k", "unified_rw_reporting": 1}, "read", "randread-4k-psync"),
         ({"rw": "randread", "bs": "4k", "percentile_list": "50:90"}, "read", "randread-4k-psync"),
     ],
 )
@@ -136,7 +135,7 @@ def test_each_kind_of_job_is_read_and_faultless(run_fio, options: dict, operatio
     battery = fio.read_battery(run_fio("a1", size="1m", **options).parent)
     (row,) = battery["samples"]
     assert (battery["faults"], battery["left_out"]) == ([], [])
-    assert fio.operation_of(row) == operation
+    assert series.operation_of([row]) == operation
     assert (row["read_bytes"] + row["write_bytes"], fio_options.signature(battery["job_options"])) == (2**20, name)
     assert 0 < row[f"{operation}_lat_p50_ms"] <= row[f"{operation}_lat_p99_ms"]
     assert sum(n for _, n in battery["histograms"]["a1"][operation]) == row[f"{operation}_N"] > 0
@@ -183,8 +182,8 @@ def test_the_name_of_the_job_file_is_found_in_what_fio_printed(run_fio, tmp_path
     command = ["fio", tmp_path / "job.fio", f"--directory={tmp_path}", "--output-format=json", f"--output={out}"]
     subprocess.run(command, check=True)
     (entry,) = jobs_of(out)
-    assert fio_options.job_name(entry["job options"], JOB_FILES) == "etcd-short"
-    assert fio_options.job_name(entry["job options"] | {"bs": "4k"}, JOB_FILES) == "write-4k-sync-fdatasync"
+    other = entry["job options"] | {"bs": "4k"}
+    assert fio_options.names([entry["job options"], other], JOB_FILES) == ["etcd-short", "write-4k-sync-fdatasync"]
 
 
 # Options.
@@ -219,9 +218,10 @@ def test_a_signature_says_what_a_job_does(options: dict, name: str):
 def test_options_are_the_same_in_any_spelling():
     first = {"rw": "write", "bs": "4k", "size": "200m", "runtime": "2m", "name": "fio_io_a1", "filename": "/a/a1"}
     second = {"readwrite": "write", "blocksize": "4096", "size": "204800K", "timeout": "120", "iodepth": "1"}
-    assert fio_options.same(first, second | {"group_reporting": "1", "direct": "0"})
-    assert not fio_options.same(first, second | {"direct": "1"})
-    assert not fio_options.same(first, second | {"buffered": "0"})
+    canonical = fio_options.canonical
+    assert canonical(first) == canonical(second | {"group_reporting": "1", "direct": "0"})
+    assert canonical(first) != canonical(second | {"direct": "1"})
+    assert canonical(first) != canonical(second | {"buffered": "0"})
 
 
 def test_jobs_that_differ_beyond_their_signature_are_told_apart():
@@ -250,7 +250,7 @@ def test_version_3_7_has_no_number_of_latencies_and_says_more_than_json(tmp_path
     assert row["sync_lat_p99_ms"] == lat["percentile"]["99.000000"] / 1e6
     assert (row["sync_N"], row["write_N"], row["read_N"]) == (None, 1000, 0)
     assert row["read_lat_p99_ms"] is None
-    assert fio.operation_of(row) == "sync"
+    assert series.operation_of([row]) == "sync"
 
 
 def test_bins_give_the_number_that_a_version_does_not(tmp_path: Path):
@@ -265,7 +265,7 @@ def test_version_3_1_does_not_time_fdatasync_and_that_is_a_fault(tmp_path: Path)
     battery = fio.read_battery(tmp_path)
     assert battery["faults"] == ["a1: fio-3.1 does not say how long it took to force writes to the disk"]
     assert battery["samples"][0]["sync_N"] is None
-    assert fio.operation_of(battery["samples"][0]) == "write"
+    assert series.operation_of([battery["samples"][0]]) == "write"
 
 
 def test_newer_versions_say_when_a_job_began(tmp_path: Path):

@@ -329,7 +329,7 @@ def test_synthetic_batteries_are_as_drawn_and_collapse_where_they_should(tmp_pat
     battery = fio.read_battery(folder)
     rows = battery["samples"]
     assert battery["faults"] == []
-    assert fio_options.job_name(battery["job_options"], JOB_FILES) == "etcd-published"
+    assert fio_options.names([battery["job_options"]], JOB_FILES) == ["etcd-published"]
     for row, times in zip(rows, [1.0] * 8 + [5.5] * 4, strict=True):
         assert row["sync_lat_mean_ms"] == pytest.approx(1.0 * times, rel=0.02)
         assert row["sync_lat_p99_ms"] == pytest.approx(2.5 * times, rel=0.03)

@@ -277,7 +277,7 @@ def test_the_clouds_settings_reach_who_asks_it_and_nobody_else(instance, monkeyp
 
 def test_the_volume_of_an_instance_is_what_the_cloud_says(tmp_path, instance):
     store = {"kind": "posix", "path": str(tmp_path), "volume": "instance"}
-    assert measure.volume_of(store, "laptop") == {
+    assert measure.volume_of(store, tmp_path) == {
         "type": "gp3",
         "size_gib": 128,
         "iops": 3000,

@@ -18,8 +18,6 @@ from scripts.studies.volumes.report import (
     conclusions,
     courses,
     figures,
-    limitations,
-    load_average,
     tabulated,
 )
 from tests import volumes_records as records
@@ -60,7 +58,7 @@ def told(run: batteries.Results, factor: str, where: str = "") -> list[str]:
 
 
 def limits_of(run: batteries.Results) -> list[str]:
-    return caveats.limits(run, limitations.limitations(run))
+    return caveats.limits(run, conclusions.limitations(run))
 
 
 # What people read first
@@ -314,7 +312,7 @@ def test_rates_lie_under_their_ceilings(run: batteries.Results):
 
 
 def test_load_and_latency_are_correlated_by_rank(run: batteries.Results):
-    table = load_average.correlations(run).frame.set_index("series")
+    table = tabulated.correlations(run).frame.set_index("series")
     rows = run.traces[0].jobs
     expected = stats.spearmanr(rows["load1_before"], rows["sync_lat_p99_ms"]).statistic
     rho, low, high = map(float, re.findall(r"-?[\d.]+", table.loc["gp2", "rank correlation"]))
@@ -428,6 +426,13 @@ def test_the_published_batteries_come_to_the_published_conclusions(published: Pa
     assert listed["before the first change"].startswith("1.65 [")
     assert listed["after the last change"].startswith("0.22 [")
     assert figures.percentiles(run).caption == figures.NO_BINS
+
+
+def test_jobs_without_a_p99_of_their_own_are_judged_all_the_same(tables: Path, tmp_path: Path):
+    """Processes of a job that fio reported apart: only their histograms can be merged."""
+    run = changed(tmp_path, tables, "samples.csv", lambda rows: rows.assign(sync_lat_p99_ms=""))
+    assert told(run, "limit")[0].startswith("p99 of fdatasync **meets** etcd's 10 ms")
+    assert figures.details(run).panels == ()
 
 
 def test_a_second_battery_on_a_volume_is_a_line_of_its_own(tables: Path, tmp_path: Path):

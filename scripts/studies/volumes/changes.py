@@ -57,12 +57,14 @@ def segments(values: Sequence[float], equivalence_percent: float = 5, seed: int 
     if not len(values):
         return []
     edges = [0, *change_points(values), len(values)]
+    least = math.log1p(max(MIN_JUMP_PERCENT, equivalence_percent) / 100)
     while True:
         parts = [_segment(values, edges, place, seed) for place in range(len(edges) - 1)]
-        weak = [place for place, one in enumerate(parts) if place and not _matters(one, equivalence_percent)]
+        jumps = {place: abs(math.log(part.jump)) for place, part in enumerate(parts) if place}
+        weak = [place for place, jump in jumps.items() if jump < least or parts[place].low <= 1 <= parts[place].high]
         if not weak:
             return parts
-        edges.pop(min(weak, key=lambda place: abs(math.log(parts[place].jump))))
+        edges.pop(min(weak, key=jumps.get))
 
 
 def change_points(values: Sequence[float]) -> list[int]:
@@ -87,8 +89,3 @@ def _segment(values: np.ndarray, edges: list[int], place: int, seed: int) -> Seg
     ratios = histograms.resampled_medians(values[first:last], seed, 1) / histograms.resampled_medians(before, seed, 0)
     low, high = resampling.interval(ratios, max(min(len(before), last - first), resampling.LEAST))
     return Segment(first, last, level, level / float(np.median(before)), float(low), float(high))
-
-
-def _matters(segment: Segment, equivalence_percent: float) -> bool:
-    least = math.log1p(max(MIN_JUMP_PERCENT, equivalence_percent) / 100)
-    return abs(math.log(segment.jump)) >= least and not segment.low <= 1 <= segment.high

@@ -70,9 +70,16 @@ def comparisons(
         if entry["factor"] not in FACTORS:
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
         for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
+            alone = min(sum(len(one.valid) for one in arm) for arm in arms) < _LEAST_BATTERIES
             for phase, numbers in _phases(arms, segments).items():
                 sides = [figures(tuple(one.levels for one in arm), *numbers, place) for place, arm in enumerate(arms)]
-                rows += [{**head, "phase": phase, **row} for row in _compare(arms, sides, bound)]
+                for metric in METRICS:
+                    # A merged percentile is compared with a merged one only: that of the jobs is something else.
+                    methods = {metric: _METHODS.get(metric, _MERGED), f"{metric} of jobs": _MEDIANS}
+                    name = next((name for name in methods if all(name in side for side in sides)), None)
+                    if name:
+                        judged = _judge(*(side[name] for side in sides), metric, bound, alone)
+                        rows.append({**head, "phase": phase, "metric": metric, **judged, "method": methods[name]})
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
@@ -85,9 +92,9 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
             place = tuple(one.head[name] for name in fixed)
             places.setdefault(place, {}).setdefault(one.head[factor], []).append(one)
     for place, by_level in places.items():
+        base = by_level.pop(baseline, [])
         for level, arm in by_level.items():
-            base = by_level.get(baseline, arm)
-            if level == baseline or base is arm or base[0].operation != arm[0].operation:
+            if not base or base[0].operation != arm[0].operation:
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
             where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
@@ -113,27 +120,19 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
     return phases
 
 
-def _compare(arms: Arms, sides: Sequence[dict[str, "_Figure"]], bound: float) -> Iterator[dict]:
-    alone = min(sum(len(one.good) for one in arm) for arm in arms) < _LEAST_BATTERIES
-    for metric in METRICS:
-        # A merged percentile is compared with a merged one only: that of the jobs is something else.
-        for name, method in ((metric, _METHODS.get(metric, _MERGED)), (f"{metric} of jobs", _MEDIANS)):
-            if all(name in one for one in sides):
-                judged = _judge(*(one[name] for one in sides), metric, bound)
-                if alone and judged["verdict"] != TOO_FEW_JOBS:
-                    judged["verdict"] = TOO_FEW_BATTERIES
-                yield {"metric": metric, **judged, "method": method}
-                break
-
-
-def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float) -> dict:
+def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float, alone: bool) -> dict:
     ratio, jobs = contender.value / baseline.value, min(baseline.jobs, contender.jobs)
     low, high = resampling.interval(contender.draws / baseline.draws, max(jobs, resampling.LEAST))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
     low, high = float(low) / widened, float(high) * widened
-    verdict = _decide(low, high, bound)
     if jobs < resampling.LEAST:
         low, high, verdict = math.nan, math.nan, TOO_FEW_JOBS
+    elif alone:
+        verdict = TOO_FEW_BATTERIES
+    elif 1 / bound <= low and high <= bound:
+        verdict = "same"
+    else:
+        verdict = "higher" if low > 1 else "lower" if high < 1 else "no evidence"
     return {
         "percent": 100 * (ratio - 1),
         "low": 100 * (low - 1),
@@ -144,14 +143,6 @@ def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float)
         "n_contender": contender.jobs,
         "verdict": verdict,
     }
-
-
-def _decide(low: float, high: float, bound: float) -> str:
-    if 1 / bound <= low and high <= bound:
-        return "same"
-    if low > 1:
-        return "higher"
-    return "lower" if high < 1 else "no evidence"
 
 
 class _Figure(NamedTuple):
@@ -171,24 +162,24 @@ def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
         return {}
     n = jobs["N"].astype(float)
     weights = n if n.notna().all() else pd.Series(1.0, index=jobs.index)
+    totals = {
+        "mean": (jobs["mean_ms"] * weights, weights),
+        "iops": (jobs["ios"].astype(float), jobs["seconds"].astype(float)),
+    }
     figures = {}
-    for name, amounts, by in (
-        ("mean", jobs["mean_ms"] * weights, weights),
-        ("iops", jobs["ios"].astype(float), jobs["seconds"].astype(float)),
-    ):
+    for name, (amounts, by) in totals.items():
         value = float(amounts.sum(skipna=False) / by.sum(skipna=False))
         if 0 < value < math.inf:
             figures[name] = _Figure(value, resampling.resampled_totals(amounts, by, seed, arm), len(jobs))
     total = float(n.sum(skipna=False))
-    ps = [p for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)]
-    for p in ps:
-        own = jobs[f"p{p:g}_ms"].dropna().to_numpy(float)
+    names = {p: f"p{p:g}" for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)}
+    for name in names.values():
+        own = jobs[f"{name}_ms"].dropna().to_numpy(float)
         if len(own):
             draws = histograms.resampled_medians(own, seed, arm)
-            figures[f"p{p:g} of jobs"] = _Figure(float(np.median(own)), draws, len(own))
+            figures[f"{name} of jobs"] = _Figure(float(np.median(own)), draws, len(own))
     if merged := histograms_of(jobs):
-        values, draws = histograms.resampled(merged, ps, seed, arm)
-        figures |= {
-            f"p{p:g}": _Figure(value, drawn, len(jobs)) for p, value, drawn in zip(ps, values, draws.T, strict=True)
-        }
+        values, draws = histograms.resampled(merged, [*names], seed, arm)
+        for name, value, drawn in zip(names.values(), values, draws.T, strict=True):
+            figures[name] = _Figure(value, drawn, len(jobs))
     return figures

@@ -7,15 +7,14 @@ forced write of a file is more than one (data, journal, metadata), `ios_per_writ
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from scripts.studies.volumes import study
+from scripts.studies.volumes import fio_facts, study
 from scripts.studies.volumes.changes import Segment
-from scripts.studies.volumes.series import Battery, Series
+from scripts.studies.volumes.series import Series, started_utc
 
 # Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
 COLLAPSE = 1.5
@@ -34,13 +33,6 @@ class Volume(NamedTuple):
     note: str
 
 
-class Amplification(NamedTuple):
-    """I/Os of the device for each write of fio, and where the figure is from."""
-
-    value: float
-    source: str
-
-
 class Spent(NamedTuple):
     """A modelled job: credits before and after it, how long it takes, I/Os of the device a second, and allowed ones."""
 
@@ -49,25 +41,6 @@ class Spent(NamedTuple):
     modelled_s: float
     modelled_iops: float
     allowed_iops: float
-
-
-class History(NamedTuple):
-    """One battery on a volume of a known type: what the model says, and what was seen.
-
-    `spent` is empty where the volume has no credits to spend, or where it is not known what the jobs asked for.
-    `carried`: the credits at the start are those that the battery before has left. `predicted` and `observed` are
-    places in `jobs`: of the job in which the credits run out, and of the first job of the collapse.
-    """
-
-    series: Series
-    jobs: pd.DataFrame
-    volume: Volume
-    each: Amplification
-    spent: tuple[Spent, ...]
-    carried: bool
-    started: datetime | None
-    predicted: int | None
-    observed: int | None
 
 
 def describe(volume: dict) -> Volume:
@@ -93,22 +66,68 @@ def describe(volume: dict) -> Volume:
     return Volume(name, size, baseline, burst, bucket, ceiling, "; ".join(notes))
 
 
-def histories(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> list[History]:
+def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> tuple[list[dict], list[dict]]:
     """Return what the model says of each battery on a volume of a known type, in the order of the series.
+
+    First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: when the credits
+    are gone by the model, and when a collapse was seen, as numbers, names and text.
 
     Credits carry over from one battery of a volume (store and host) to the next. The first is taken to begin with a
     full bucket, and so is one whose start is not known, or before which a battery failed.
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
-    last: dict[tuple, History] = {}
-    modelled: list[tuple[int, History]] = []
-    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: each[1][1].started_utc):
-        volume = one.levels[0], one.levels[3]
-        history = _history(one, battery, segments[one.levels], last.pop(volume, None))
-        modelled += [(place, history)] if history else []
-        if history and history.spent:
-            last[volume] = history
-    return [history for _, history in sorted(modelled, key=lambda each: each[0])]
+    jobs: dict[int, list[dict]] = {}
+    collapses: dict[int, dict] = {}
+    # Of each volume: when its last battery ended (seconds since 1970), and with how many credits.
+    left: dict[tuple, tuple[float, float]] = {}
+    for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: started_utc(each[1][1])):
+        before = left.pop((one.levels[0], one.levels[3]), None)
+        volume = describe(one.volume)
+        places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.valid and volume.volume_type else []
+        if not len(places):
+            continue
+        own, started, start = one.jobs.iloc[places], fio_facts.date(started_utc(battery))[0], None
+        if before and started:
+            ended, credits = before
+            start = credits + volume.baseline_iops * max(started - ended, 0)
+        parts = [part for part in segments[one.levels] if places[0] <= part.first <= places[-1]]
+        fall = collapse(one.jobs, parts)
+        slow = one.jobs.iloc[fall.first : fall.last] if fall else own.iloc[:0]
+        observed = fall.first - int(places[0]) if fall else None
+        each, source = amplification(own, slow, volume)
+        complete = np.isfinite(own[["writes", "reads", "seconds"]].to_numpy(float)).all()
+        complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
+        spent = model(own, volume, each, observed, start) if complete else []
+        if spent and started:
+            ended = started + float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
+            left[one.levels[0], one.levels[3]] = ended, spent[-1].credits_end
+        per_write = {"ios_per_write": each, "ios_per_write_source": source} if spent else {}
+        modelled = zip(own.to_dict("records"), spent, strict=False)
+        jobs[place] = [{**one.head, **job, **credits._asdict(), **per_write} for job, credits in modelled]
+        row = {**one.head, "repeat": battery.repeat, **volume._asdict(), "ios_per_write_source": "", **per_write}
+        predicted = next((number for number, job in enumerate(spent) if job.credits_end <= 0), None)
+        for name, number in (("predicted", predicted), ("observed", observed)):
+            job = {"job_Id": "", "number": None} if number is None else own.iloc[number]
+            row |= {f"{name}_job": job["job_Id"], f"{name}_number": job["number"]}
+        collapses[place] = row | {"text": _text(row, volume, spent, start is not None)}
+    order = sorted(collapses)
+    return [row for place in order for row in jobs[place]], [collapses[place] for place in order]
+
+
+def _text(row: dict, volume: Volume, spent: Sequence[Spent], carried: bool) -> str:
+    name = volume.volume_type if math.isnan(volume.size_gib) else f"{volume.size_gib:g} GiB {volume.volume_type}"
+    seen = f"a collapse was seen at job {row['observed_number']}" if row["observed_job"] else "no collapse was seen"
+    if math.isnan(volume.credits):
+        return f"{volume.note or f'a {name} volume has no credits that could run out'}; {seen}"
+    if not spent:
+        unknown = "the volume's size" if math.isnan(volume.baseline_iops) else "what the jobs asked for, or when,"
+        return f"the credits of a {name} volume cannot be modelled, as {unknown} is not known; {seen}"
+    ending = f"last longer than these jobs ({spent[-1].credits_end / 1e6:.1f} million are left)"
+    if row["predicted_job"]:
+        ending = f"run out in job {row['predicted_number']}"
+    start = "what the battery before has left" if carried else "a full bucket"
+    each = f"{row['ios_per_write']:.2f} device I/Os per write: {row['ios_per_write_source']}"
+    return f"by the model the credits of a {name} volume {ending}; {seen} (from {start}; {each})"
 
 
 def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
@@ -118,8 +137,8 @@ def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
     return next((one for before, after, one in steps if after >= COLLAPSE * before), None)
 
 
-def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> Amplification:
-    """Return how many I/Os of the device a write is.
+def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
+    """Return how many I/Os of the device a write of fio is, and where the figure is from.
 
     As counted by the device, total over total, where the samples have it. Else from the jobs that the volume seems to
     have throttled (`slow`, empty where there are none): there it does its baseline, and what it earns in the pauses, so
@@ -128,14 +147,13 @@ def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> Amp
     """
     counted = jobs[jobs["device_writes"].astype(float).notna() & (jobs["writes"].astype(float) > 0)]
     if len(counted):
-        value = float(counted["device_writes"].sum() / counted["writes"].sum())
-        return Amplification(value, "counted by the device")
+        return float(counted["device_writes"].sum() / counted["writes"].sum()), "counted by the device"
     slow = slow.iloc[1:] if len(slow) > 1 else slow
     writes = float(slow["writes"].sum(skipna=False))
     time = float((slow["seconds"] + slow["pause_s"]).sum(skipna=False))
     if writes > 0 and volume.baseline_iops * time / writes >= 1:
-        return Amplification(volume.baseline_iops * time / writes, "throttled segment (hindsight)")
-    return Amplification(1.0, "assumed (the least there is)")
+        return volume.baseline_iops * time / writes, "throttled segment (hindsight)"
+    return 1.0, "assumed (the least there is)"
 
 
 def model(
@@ -161,53 +179,15 @@ def model(
     return spending
 
 
-def _history(series: Series, battery: Battery, segments: list[Segment], before: History | None) -> History | None:
-    volume = describe(series.volume)
-    places = np.flatnonzero(series.jobs["repeat"] == battery.repeat) if battery.ok and volume.volume_type else []
-    if not len(places):
-        return None
-    jobs = series.jobs.iloc[places]
-    begin, end = int(places[0]), int(places[-1]) + 1
-    fall = collapse(series.jobs, [part for part in segments if begin <= part.first < end])
-    slow = series.jobs.iloc[fall.first : fall.last] if fall else jobs.iloc[:0]
-    each = amplification(jobs, slow, volume)
-    observed = fall.first - begin if fall else None
-    start, started = None, _moment(battery.started_utc)
-    if before and started and before.started:
-        start = _left(before, (started - before.started).total_seconds())
-    complete = np.isfinite(jobs[["writes", "reads", "seconds"]].to_numpy(float)).all()
-    complete = complete and math.isfinite(volume.credits + volume.baseline_iops)
-    spent = model(jobs, volume, each.value, observed, start) if complete else []
-    predicted = next((place for place, job in enumerate(spent) if job.credits_end <= 0), None)
-    return History(series, jobs, volume, each, tuple(spent), start is not None, started, predicted, observed)
-
-
-def _left(before: History, seconds: float) -> float:
-    """The credits so many seconds after a battery began, when it is over."""
-    busy = float(before.jobs["start_s"].iloc[-1] + before.jobs["seconds"].iloc[-1])
-    return before.spent[-1].credits_end + before.volume.baseline_iops * max(seconds - busy, 0)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
 def _spend(left: float, ios: float, wanted: float, volume: Volume) -> Spent:
     rate = min(ios / wanted, volume.burst_iops) if wanted > 0 else math.nan
-    if not rate > volume.baseline_iops:
-        seconds = ios / rate if rate > 0 else wanted
-        gained = (volume.baseline_iops - rate) * seconds
-        return Spent(left, min(left + gained, volume.credits), seconds, rate, volume.burst_iops)
-    lasting = left / (rate - volume.baseline_iops)
-    if ios / rate < lasting:
-        seconds = ios / rate
-        return Spent(left, left - (rate - volume.baseline_iops) * seconds, seconds, rate, volume.burst_iops)
-    seconds = lasting + (ios - rate * lasting) / volume.baseline_iops
-    return Spent(left, 0.0, seconds, ios / seconds, volume.baseline_iops)
+    above = rate - volume.baseline_iops
+    if above > 0 and ios / rate >= left / above:
+        lasting = left / above
+        seconds = lasting + (ios - rate * lasting) / volume.baseline_iops
+        return Spent(left, 0.0, seconds, ios / seconds, volume.baseline_iops)
+    seconds = ios / rate if rate > 0 else wanted
+    return Spent(left, min(left - above * seconds, volume.credits), seconds, rate, volume.burst_iops)
 
 
 def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:

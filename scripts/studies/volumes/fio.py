@@ -48,13 +48,6 @@ def pairs(histograms: dict[str, dict[str, array]]) -> dict[str, dict[str, list[t
     }
 
 
-def operation_of(row: dict) -> str:
-    """Return the operation whose latency a sample is about: sync where there was one, else what there was more of."""
-    if row["sync_N"] or row["sync_lat_mean_ms"] is not None:
-        return "sync"
-    return "read" if (row["read_ios"] or 0) > (row["write_ios"] or 0) else "write"
-
-
 def wanted(name: str) -> bool:
     """Return whether a file may have something to say: fio's output, or what was written beside it."""
     path = PurePosixPath(name)
@@ -116,13 +109,11 @@ class Tree:
         try:
             jobs = fio_output.jobs(text)
         except Problem as problem:
-            self.leave_out(name, str(problem))
-            return
+            return self.leave_out(name, str(problem))
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
-        first = self._marks.setdefault((parent, mark), name)
         if PurePosixPath(name).name == "background.json":
             folder.background = jobs[0]
-        elif first != name:
+        elif (first := self._marks.setdefault((parent, mark), name)) != name:
             self.leave_out(name, f"has the content of {first}, which is taken once")
         else:
             for number, job in enumerate(jobs):
@@ -144,38 +135,37 @@ class Tree:
             for job in folder.jobs:
                 series.setdefault(tuple(fio_options.canonical(job.options).items()), []).append(job)
             for jobs in series.values() or [[]]:
-                yield self._battery(path, folder, jobs) | {"folder": path, "marks": [job.mark for job in jobs]}
+                yield self._battery(path, folder, jobs)
 
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
         for job, job_id in zip(jobs, fio_samples.told_ids(jobs), strict=True):
             job.id = job_id
             job.facts, job.line = folder.facts.get(job_id, {}), self._line(path, job, title["host"])
-        timed = fio_samples.in_time_order(jobs)
+        timed, facts = fio_samples.in_time_order(jobs), folder.battery
         faults = fio_samples.name_jobs(timed)
         origin = timed[0].started_s if timed else None
         versions = sorted({job.version for job in timed})
         if len(versions) > 1:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
         faults += [f"{job.id}: {fault}" for job in timed for fault in fio_samples.faults(job)]
-        if (status := str(folder.battery.get("status", "complete"))) != "complete":
+        if (status := str(facts.get("status", "complete"))) != "complete":
             faults.insert(0, f"the battery ended early: {status}")
         ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
-        options = timed[0].options if timed else {}
         return {
             **title,
-            "fio": ", ".join(versions) or folder.battery.get("fio"),
-            "started_utc": folder.battery.get("started_utc") or fio_facts.utc(origin),
-            "ended_utc": folder.battery.get("ended_utc") or fio_facts.utc(ended),
-            "pause_s": folder.battery.get("pause_s"),
-            "job_options": {key: value for key, value in options.items() if key != "name"},
-            "facts": folder.battery,
-            "samples": [
-                fio_samples.row(job, number, origin, title, folder.battery) for number, job in enumerate(timed, 1)
-            ],
+            "fio": ", ".join(versions) or facts.get("fio"),
+            "started_utc": facts.get("started_utc") or fio_facts.utc(origin),
+            "ended_utc": facts.get("ended_utc") or fio_facts.utc(ended),
+            "pause_s": facts.get("pause_s"),
+            "job_options": {key: value for key, value in (timed[0].options if timed else {}).items() if key != "name"},
+            "facts": facts,
+            "samples": [fio_samples.row(job, number, origin, title, facts) for number, job in enumerate(timed, 1)],
             "histograms": {job.id: job.histograms for job in timed if job.histograms},
             "background": _background(folder),
             "faults": faults,
+            "folder": path,
+            "marks": [job.mark for job in jobs],
         }
 
     def _title(self, path: str, folder: _Folder) -> dict[str, str]:
@@ -192,8 +182,9 @@ class Tree:
         """Return the log line of a job: of its own folder, else of any folder where the host is the same."""
         every = self._log.get(job.id, [])
         alone = sum(bool(folder.jobs) for folder in self._folders.values()) == 1
-        own = [line for at, line in every if at == path]
-        lines = own or [line for _, line in every if alone or _same_host(line.host, host)]
+        short = host.partition(".")[0]
+        lines = [line for at, line in every if at == path]
+        lines = lines or [line for _, line in every if alone or (line.host and line.host.partition(".")[0] == short)]
         ended = job.ended_s
         if ended is not None and len(lines) > 1:
             before = [line for line in lines if line.began_s is not None and line.began_s <= ended + _CLOCKS_S]
@@ -214,7 +205,3 @@ def _background(folder: _Folder) -> dict | None:
         "job_options": load.options,
         **{key: load.columns.get(key) for key in ("runtime_s", *rates, "error")},
     }
-
-
-def _same_host(first: str, second: str) -> bool:
-    return bool(first) and (first == second or first.partition(".")[0] == second.partition(".")[0])

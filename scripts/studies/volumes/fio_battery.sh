@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs a battery: a job of fio some times in a row, with what the machine was doing before and after each.
-# Needs fio 3 and what coreutils or busybox bring; runs in dash, bash and busybox sh. --help says how to call it.
+# Needs fio 3 and what coreutils and util-linux, or busybox, bring; runs in dash, bash and busybox sh. See --help.
 # All is defined before the last line starts it, so that the script may come on standard input: sh -s -- --help <FILE
 set -u
 export LC_ALL=C
@@ -157,8 +157,8 @@ check_number() {
 check_tools() {
     host=$(uname -n)
     command -v fio >/dev/null || refuse "fio is not on $host; install it: apt install fio, or dnf install fio"
-    for tool in cat cut date df du grep ln mkdir mktemp mv readlink rm rmdir sed sleep tail tr ${tar:+tar gzip}; do
-        command -v "$tool" >/dev/null || refuse "$tool is not on $host; it is in coreutils or a package of its name, and in busybox"
+    for tool in cat cut date df du env flock grep ln mkdir mktemp mv readlink rm rmdir sed sleep tail tr ${tar:+tar gzip}; do
+        command -v "$tool" >/dev/null || refuse "$tool is not on $host; it is in coreutils, util-linux or a package of its name, and in busybox"
     done
     fio_version=$(fio --version 2>&1)
     case $fio_version in
@@ -274,18 +274,13 @@ check_free() {
 
 # Sets what is known of the mount that holds the directory, and block to the name of the device below it, if there is.
 find_mount() {
-    inside=$(printf '%s\n' "$directory/" | sed 's/ /\\040/g') mount_point='' block=''
+    mount_point=$(mount_of "$directory" | sed 's/ /\\040/g') mount_options='' mount_numbers='' mount_type='' mount_source=''
     while read -r _ _ numbers _ point options rest; do
-        stem=${point%/}
-        case $inside in
-        "$stem"/*)
-            [ ${#point} -ge ${#mount_point} ] || continue
-            rest=${rest#*- }
-            mount_point=$point mount_options=$options mount_numbers=$numbers mount_type=${rest%% *}
-            rest=${rest#* }
-            mount_source=${rest%% *}
-            ;;
-        esac
+        [ "$point" = "$mount_point" ] || continue
+        rest=${rest#*- }
+        mount_options=$options mount_numbers=$numbers mount_type=${rest%% *}
+        rest=${rest#* }
+        mount_source=${rest%% *}
     done </proc/self/mountinfo
     block=$(readlink -f "/sys/dev/block/$mount_numbers")
     [ -e "$block/stat" ] || block=$(readlink -f "$mount_source")
@@ -336,42 +331,34 @@ check_unused() {
 
 # --- Whose it is ---
 
-# Takes a folder for this battery alone, by a link in it that says who has it: a link is made by one process, and whole.
+# Takes a folder for this battery alone and removes what a killed one left there. The lock is this process's: the kernel
+# takes it back however the process ends. Its file, which says whose it is, marks the folder as a battery's.
 claim() {
-    [ ! -L "$1" ] || refuse "$1 is a link, which no battery made; remove it"
-    if [ -d "$1" ] && [ ! -L "$1/lock" ] && ! rmdir "$1" 2>/dev/null; then
+    for link in "$1" "$1/lock"; do
+        [ ! -L "$link" ] || refuse "$link is a link, which no battery made; remove it"
+    done
+    if [ -d "$1" ] && [ ! -f "$1/lock" ] && ! rmdir "$1" 2>/dev/null; then
         refuse "$1 has files that are no battery's; move them away"
     fi
-    mkdir -p "$1" || refuse "$1 cannot be made"
-    if ! ln -s "$(identity $$)" "$1/lock" 2>/dev/null; then
-        [ -L "$1/lock" ] || refuse "no link can be made in $1, which says that a battery has it"
-        take_over "$1"
+    mkdir -p "$1" && true 2>/dev/null >>"$1/lock" || refuse "$1 cannot be made"
+    if [ -z "$claimed" ]; then held=8 && exec 8>>"$1/lock"; else held=9 && exec 9>>"$1/lock"; fi
+    # Whoever had the folder may have removed it meanwhile.
+    flock -n "$held" && [ "$1/lock" -ef "/proc/$$/fd/$held" ] ||
+        refuse "another battery is under way in $1 (process $(tail -n 1 "$1/lock")): wait for it"
+    if [ -s "$1/lock" ]; then
+        end_strays "$1"
+        rm -rf "$1/files" "$1/background"
+        say "removed what a battery that was killed left in $1"
     fi
+    printf '%s\n' $$ >>"$1/lock" || refuse "$1/lock cannot be written to"
     claimed="$claimed$1
 "
 }
 
-# Takes the folder of a battery that was killed, and removes what it left there.
-take_over() {
-    holder=$(readlink "$1/lock") here=$(identity $$)
-    [ "${holder##*:}" = "${here##*:}" ] ||
-        refuse "process ${holder%%:*} of ${holder##*@} has $1 and cannot be seen from here; if it is gone, remove the folder"
-    [ "$(identity "${holder%%:*}")" != "$holder" ] ||
-        refuse "another battery is under way in $1 (process ${holder%%:*}): wait for it"
-    mv "$1/lock" "$1/stale.$$" 2>/dev/null
-    if [ "$(readlink "$1/stale.$$")" != "$holder" ] || ! ln -s "$here" "$1/lock" 2>/dev/null; then
-        mv "$1/stale.$$" "$1/lock" 2>/dev/null
-        refuse "another battery has just begun in $1: wait for it"
-    fi
-    end_strays "$1"
-    empty "$1"
-    say "removed what a battery that was killed left in $1"
-}
-
-# Prints what tells a process from every other: its number, its start, and the container and machine that it is in.
-identity() {
-    start=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20)
-    printf '%s\n' "$1:$start:$(readlink /proc/self/ns/pid | tr -d ':[]')@$host"
+# Runs a command in this process's place without the locks: what outlives the battery is not to hold them.
+apart() {
+    exec 8<&- 9<&-
+    exec "$@"
 }
 
 # Kills what is left of fio in a folder that is this battery's: its processes leave the session they were started in.
@@ -383,14 +370,11 @@ end_strays() {
     done
 }
 
-empty() { rm -rf "$1/files" "$1/background" "$1"/stale.*; }
-
 # Empties and gives back what this battery has taken.
 release() {
     printf '%s' "$claimed" | while read -r folder; do
         end_strays "$folder"
-        empty "$folder"
-        rm -f "$folder/lock"
+        rm -rf "$folder/files" "$folder/background" "$folder/lock"
         rmdir "$folder" || say "$folder is not empty: it has files that are no battery's"
     done
     claimed=''
@@ -448,6 +432,7 @@ write_facts() {
 watch_over() {
     if [ -n "$time_limit" ]; then
         {
+            exec 8<&- 9<&-
             before=${!:-}
             trap '[ "${!:-}" = "$before" ] || kill "$!"; exit' TERM
             sleep "$time_limit" &
@@ -458,6 +443,7 @@ watch_over() {
     fi
     if [ -n "$watch_input" ]; then
         {
+            exec 8<&- 9<&-
             while read -r _; do :; done
             kill -s TERM $$
         } <&3 >/dev/null 2>&1 &
@@ -479,6 +465,7 @@ stop() {
     [ "$1" != "$stopping" ] || return 0
     stopping=$1
     {
+        exec 8<&- 9<&-
         for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
             sleep 1
             kill -s TERM "$1" || exit
@@ -502,7 +489,7 @@ wait_for() {
 start_background() {
     early="the background $background_name ended before the battery"
     mkdir "$beside/background" || failed="$beside/background cannot be made"
-    STORAGE_BENCHMARKS_FIO=$beside fio "$where_beside" --fallocate=none --eta=never \
+    apart env STORAGE_BENCHMARKS_FIO="$beside" fio "$where_beside" --fallocate=none --eta=never \
         --output-format=json+ "$temp/background.fio" >"$temp/background.out" 2>"$temp/background.err" &
     background=$! tries=0
     # Files that are not allocated beforehand have blocks once something was written to them.
@@ -529,7 +516,7 @@ run_jobs() {
     enough_at=$((now + at_least))
     while ! enough && [ -z "$ended$failed" ]; do
         if [ "$number" -gt 0 ] && [ "$pause" != 0 ]; then
-            sleep "$pause" &
+            apart sleep "$pause" &
             wait_for $!
             [ -z "$ended" ] || break
         fi
@@ -578,7 +565,7 @@ run_job() {
     date -u "+[$id] <=> $host <=> %a %b %e %H:%M:%S UTC %Y <=> " | tr -d '\n' >>"$results/runtime.log"
     loads >>"$results/runtime.log"
     { machine before && clock started; } >"$facts"
-    STORAGE_BENCHMARKS_FIO=$own fio "$where" --eta=never --output-format=json+ "$temp/run.fio" \
+    apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" --eta=never --output-format=json+ "$temp/run.fio" \
         >"$temp/run.out" 2>"$temp/run.err" &
     wait_for $!
     { clock ended && printf 'status: %s\n' "$status" && machine after; } >>"$facts"

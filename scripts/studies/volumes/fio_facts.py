@@ -66,8 +66,10 @@ def date(text: str) -> tuple[float | None, bool]:
     text = " ".join(text.split())
     if re.fullmatch(r"\d{9,11}(\.\d*)?", text):
         return float(text), True
+    # A zone is told by its offset: zones by name are not told apart by all the world.
+    zones = {"tzinfos": lambda _, offset_s: None if offset_s is None else timezone(timedelta(seconds=offset_s))}
     try:
-        value, other = (parser.parse(text, default=day, tzinfos=_zone) for day in _DAYS)
+        value, other = (parser.parse(text, default=day, **zones) for day in _DAYS)
     except (ValueError, ArithmeticError):
         return None, False
     if value != other or _ORDER_UNKNOWN.search(text):
@@ -118,15 +120,9 @@ def count(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
 
 
-def _zone(name: str | None, offset_s: int | None) -> timezone | None:
-    """Return the zone that a date tells by its offset: zones by name are not told apart by all the world."""
-    return None if offset_s is None else timezone(timedelta(seconds=offset_s))
-
-
 def _integers(line: str) -> list[int]:
     """Return the counts of a line of /proc/stat or diskstats: those after the name, where there is one."""
-    words = line.split()
-    counts = [count(word) for word in words]
+    counts = [count(word) for word in line.split()]
     named = max((place for place, number in enumerate(counts) if number is None), default=-1)
     return counts[named + 1 :]
 

@@ -3,11 +3,10 @@
 import configparser
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from scripts.lib.program import Problem
 
-# fio counts in powers of two whether the prefix has an i or not, as kb_base=1024 is its default.
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # `fio --cmdhelp=<option>` names the alias; fio's output has the name.
 _ALIASES = {
@@ -85,8 +84,8 @@ def runtime_s(options: Mapping[str, str]) -> float:
 def canonical(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
 
-    Sizes are in bytes, times in seconds. Options without a value (time_based …) are not among them: fio's output
-    leaves them out.
+    Jobs are the same, wherever they run and whatever they are called, if these are. Sizes are in bytes, times in
+    seconds. Options without a value (time_based …) are not among them: fio's output leaves them out.
     """
     spelled = dict(_DEFAULTS)
     for key, value in options.items():
@@ -94,15 +93,15 @@ def canonical(options: Mapping[str, str]) -> dict[str, str]:
         if name == "buffered":
             spelled["direct"] = "0" if value == "1" else "1"
         elif not _NO_MATTER.fullmatch(name):
-            spelled[name] = _spelled(name, value)
+            spelled[name] = value.strip()
+            with suppress(Problem, ValueError):
+                if name in _SIZES:
+                    spelled[name] = ",".join(str(_bytes(part)) if part else "" for part in value.split(","))
+                elif name in _TIMES:
+                    spelled[name] = f"{_seconds(value):g}"
     if spelled["rw"] == "readwrite":
         spelled["rw"] = "rw"
     return dict(sorted(spelled.items()))
-
-
-def same(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
-    """Return whether two jobs do the same, wherever they do it and whatever they are called."""
-    return canonical(first) == canonical(second)
 
 
 def signature(options: Mapping[str, str]) -> str:
@@ -118,31 +117,23 @@ def signature(options: Mapping[str, str]) -> str:
     return "-".join(words)
 
 
-def job_name(options: Mapping[str, str], job_files: Mapping[str, str]) -> str:
-    """Return the name of the job file that has the same options, else their signature.
-
-    `job_files` are texts by name (config/fio); one that is not a job file of one job is skipped.
-    """
-    for name, text in sorted(job_files.items()):
-        try:
-            alike = same(of_job_file(text), options)
-        except Problem:
-            continue
-        if alike:
-            return name
-    return signature(options)
-
-
 def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> list[str]:
-    """Return the name of each job (see `job_name`); of jobs that are not the same but would share it, what differs."""
+    """Return the name of each job: that of the job file with the same options, else its signature.
+
+    Of jobs that are not the same but would share a name, it also has what differs. `job_files` are texts by name
+    (config/fio); one that is not a job file of one job is skipped.
+    """
+    files = {}
+    for name, text in sorted(job_files.items(), reverse=True):
+        with suppress(Problem):
+            files[tuple(canonical(of_job_file(text)).items())] = name
     spelled = [tuple(canonical(options).items()) for options in jobs]
-    short = {one: job_name(options, job_files) for one, options in zip(spelled, jobs, strict=True)}
+    short = {one: files.get(one) or signature(options) for one, options in zip(spelled, jobs, strict=True)}
     unique = {}
     for one, name in short.items():
         alike = [other for other, theirs in short.items() if theirs == name]
         differing = sorted({key for other in alike for key, _ in set(other) ^ set(one)})
-        parts = [f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing]
-        unique[one] = "-".join([name, *parts])
+        unique[one] = "-".join([name, *(f"{key}-{_readable(dict(one).get(key, 'unset'))}" for key in differing)])
     return [unique[one] for one in spelled]
 
 
@@ -171,9 +162,9 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
     """
     spelled = canonical(options)
     every = [_small(value) for value in _forced(spelled).values()]
-    processes = _small(spelled["numjobs"])
+    processes, writing = _small(spelled["numjobs"]), spelled["rw"].partition(":")[0] in ("write", "randwrite")
     other = _given(spelled, "sync_file_range") or _given(spelled, "verify")
-    if len(every) != 1 or not every[0] or not processes or other or _direction(spelled) not in ("write", "randwrite"):
+    if len(every) != 1 or not every[0] or not processes or other or not writing:
         return None
     last = _given(spelled, "end_fsync") + _given(spelled, "fsync_on_close")
     return writes / every[0], processes * (1 + last)
@@ -182,7 +173,7 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
 def syncs(options: Mapping[str, str]) -> bool:
     """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
     spelled = canonical(options)
-    return _direction(spelled) not in ("read", "randread") and bool(_forced(spelled))
+    return spelled["rw"].partition(":")[0] not in ("read", "randread") and bool(_forced(spelled))
 
 
 def _forced(spelled: dict[str, str]) -> dict[str, str]:
@@ -192,10 +183,6 @@ def _forced(spelled: dict[str, str]) -> dict[str, str]:
 
 def _given(spelled: dict[str, str], name: str) -> bool:
     return spelled.get(name, "0") != "0"
-
-
-def _direction(spelled: dict[str, str]) -> str:
-    return spelled["rw"].partition(":")[0]
 
 
 def _small(text: str) -> int:
@@ -212,7 +199,8 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
     if not match:
         raise Problem(f"{text!r} is no size; write it as 2300, 16k, 200m or 1g")
-    return int(match[1]) * _UNITS[match[2].lower()]
+    # fio counts in powers of two whether the prefix has an i or not, as kb_base=1024 is its default.
+    return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
 
 
 def _seconds(text: str) -> float:
@@ -223,21 +211,10 @@ def _seconds(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2].lower()]
 
 
-def _spelled(name: str, value: str) -> str:
-    try:
-        if name in _SIZES:
-            return ",".join(str(_bytes(part)) if part else "" for part in value.split(","))
-        if name in _TIMES:
-            return f"{_seconds(value):g}"
-    except (Problem, ValueError):
-        pass
-    return value.strip()
-
-
 def _readable(value: str) -> str:
     """A number of bytes that is whole in KiB, MiB or GiB is written so; what no name of a folder has becomes a dash."""
     if re.fullmatch(r"[0-9]{1,18}", value) and int(value):
-        for unit, letter in ((2**30, "g"), (2**20, "m"), (2**10, "k")):
-            if int(value) % unit == 0:
-                return f"{int(value) // unit}{letter}"
+        for power, letter in ((30, "g"), (20, "m"), (10, "k")):
+            if int(value) % 2**power == 0:
+                return f"{int(value) >> power}{letter}"
     return re.sub(r"[^A-Za-z0-9.]+", "-", value[:40]).strip("-")

@@ -5,9 +5,10 @@ import math
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
+from operator import mul
 
 from scripts.lib.program import Problem
 from scripts.studies.volumes import fio_facts, fio_options
@@ -80,13 +81,13 @@ def jobs(text: str) -> list[Job]:
         options = shared | _options(entry.get("job options"))
         groups.setdefault((str(entry.get("groupid")), *fio_options.canonical(options).items()), []).append(entry)
     made: list[Job] = []
-    group, ended_s = None, ended_ms / 1000 or None
-    for key, members in reversed(groups.items()):
-        if made and key[0] != group:
+    ended_s, last = ended_ms / 1000 or None, None
+    for (group, *_), members in reversed(groups.items()):
+        if last not in (None, group):
             # Groups run one after the other; the output is written when the last of them is done.
             ended_s = made[-1].began_s
-        group = key[0]
         made.append(_job(members, version, shared, disks if len(groups) == 1 else {}, ended_s))
+        last = group
     return made[::-1]
 
 
@@ -123,12 +124,15 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
     """Return the job whose processes are these entries."""
     options = shared | _options(entries[0].get("job options"))
     columns, histograms, seconds = {}, {}, 0.0
+    if any("mixed" in entry for entry in entries):
+        raise Problem("counts reads and writes together (unified_rw_reporting), which cannot be told apart")
     for operation in OPERATIONS:
-        sections = [_section(entry, operation, options) for entry in entries]
+        sections = [part if isinstance(part := entry.get(operation), dict) else {} for entry in entries]
         latency = _merged([part for section in sections if (part := _latency(section, operation))])
         if latency:
-            columns |= {f"{operation}_lat_{key}_ms": _ms(latency[key]) for key in ("max", "mean", "stddev")}
-            columns |= {f"{operation}_lat_p{p:g}_ms": _ms(_percentile(latency, p)) for p in PERCENTILES}
+            named = {key: latency[key] for key in ("max", "mean", "stddev")}
+            named |= {f"p{p:g}": _percentile(latency, p) for p in PERCENTILES}
+            columns |= {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
             columns[f"{operation}_N"] = latency["n"]
             if latency["bins"]:
                 histograms[operation] = array("q", chain.from_iterable(latency["bins"].items()))
@@ -139,12 +143,11 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
             columns, seconds = columns | traffic, max(seconds, own)
     starts = [start for entry in entries if (start := _number(entry, "job_start") or 0) > _EPOCH_MS]
     weights = [_number(entry, "job_runtime") or 1 for entry in entries]
-    columns |= {
-        "runtime_s": seconds,
-        "cpu_usr_percent": _weighted([_number(entry, "usr_cpu") for entry in entries], weights),
-        "cpu_sys_percent": _weighted([_number(entry, "sys_cpu") for entry in entries], weights),
-        "error": next(filter(None, (_count(entry, "error") for entry in entries)), 0),
-    }
+    columns |= {"runtime_s": seconds, "error": next(filter(None, (_count(entry, "error") for entry in entries)), 0)}
+    for kind in ("usr", "sys"):
+        shares = [_number(entry, f"{kind}_cpu") for entry in entries]
+        if None not in shares:
+            columns[f"cpu_{kind}_percent"] = sum(map(mul, shares, weights)) / sum(weights)
     return Job(
         name=str(entries[0].get("jobname", "")),
         version=version,
@@ -159,17 +162,6 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
     )
 
 
-def _section(entry: dict, operation: str, options: dict) -> dict:
-    """Return what an entry says of an operation; with unified reporting that of the only one that took place."""
-    section = entry.get(operation)
-    if section is None and "mixed" in entry and operation != "sync":
-        rw = options.get("rw", "read").removeprefix("rand").partition(":")[0]
-        if rw not in ("read", "write"):
-            raise Problem("counts reads and writes together (unified_rw_reporting), which cannot be told apart")
-        section = entry["mixed"] if rw == operation else None
-    return section if isinstance(section, dict) else {}
-
-
 def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:
     """Return the columns of what was read, or written, and the seconds from first to last."""
     ios = [_count(section, "total_ios", kind) or 0 for section in sections]
@@ -178,15 +170,17 @@ def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], 
         raise Problem(f"says that operations of {kind} took no time")
     seconds = max(runtime or 0 for runtime in runtimes) / 1000
     nbytes = sum(_count(section, "io_bytes", kind) or 0 for section in sections)
-    rates = {"iops": sum(ios) / seconds, "mib_s": nbytes / 2**20 / seconds} if seconds else {}
-    columns = {"ios": sum(ios), "bytes": nbytes, **rates}
-    return {f"{kind}_{key}": value for key, value in columns.items()}, seconds
+    columns = {f"{kind}_ios": sum(ios), f"{kind}_bytes": nbytes}
+    if seconds:
+        columns |= {f"{kind}_iops": sum(ios) / seconds, f"{kind}_mib_s": nbytes / 2**20 / seconds}
+    return columns, seconds
 
 
 def _latency(section: dict, operation: str) -> dict | None:
     """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns; None where nothing took place.
 
-    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
+    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only. What is
+    named as no percentile is passed over.
     """
     chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
     if not chosen:
@@ -196,7 +190,9 @@ def _latency(section: dict, operation: str) -> dict | None:
     bins, n = _bins(part.get("bins")), _count(part, "N", operation)
     if n is None:
         n = sum(bins.values()) or _count(section, "total_ios", operation) or None
-    percentiles = _percentiles(part.get("percentile"), operation)
+    named = part["percentile"] if isinstance(part.get("percentile"), dict) else {}
+    named = {key: _number(named, key, operation) for key in named if re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", key)}
+    percentiles = {round(float(key), 6): ns for key, ns in named.items() if ns is not None}
     if n == 0 or not (latency["max"] or latency["mean"]):
         return None
     ordered = [ns for _, ns in sorted(percentiles.items())]
@@ -207,12 +203,6 @@ def _latency(section: dict, operation: str) -> dict | None:
         if latency["max"] is not None and (ns or 0) > latency["max"] * (1 + _BUCKET) + 1:
             raise Problem(f"has a {what} of {operation} above the maximum")
     return latency | {"n": n, "percentiles": percentiles, "bins": bins}
-
-
-def _percentiles(part: object, operation: str) -> dict[float, float]:
-    """Return percentile -> ns; what is no percentile is passed over."""
-    named = [key for key in part if re.fullmatch(r"[0-9]{1,3}(\.[0-9]*)?", key)] if isinstance(part, dict) else []
-    return {round(float(key), 6): ns for key in named if (ns := _number(part, key, operation)) is not None}
 
 
 def _bins(part: object) -> dict[int, int]:
@@ -242,13 +232,10 @@ def _merged(parts: list[dict]) -> dict | None:
         n = merged["n"] = sum(part["n"] for part in parts)
         if all(part[key] is not None for part in parts for key in ("mean", "stddev")):
             mean = merged["mean"] = sum(part["n"] * part["mean"] for part in parts) / n
-            squares = sum(
-                (part["n"] - 1) * part["stddev"] ** 2 + part["n"] * (part["mean"] - mean) ** 2 for part in parts
-            )
-            merged["stddev"] = math.sqrt(squares / (n - 1)) if n > 1 else None
+            squares = (part["stddev"] ** 2 * (part["n"] - 1) + part["n"] * (part["mean"] - mean) ** 2 for part in parts)
+            merged["stddev"] = math.sqrt(sum(squares) / (n - 1)) if n > 1 else None
     if all(part["bins"] for part in parts):
-        every = sorted({ns for part in parts for ns in part["bins"]})
-        merged["bins"] = {ns: sum(part["bins"].get(ns, 0) for part in parts) for ns in every}
+        merged["bins"] = dict(sorted(sum((Counter(part["bins"]) for part in parts), Counter()).items()))
     return merged
 
 
@@ -258,16 +245,6 @@ def _percentile(latency: dict, p: float) -> float | None:
         return latency["percentiles"].get(p)
     counted = list(accumulate(latency["bins"].values()))
     return list(latency["bins"])[bisect_left(counted, p / 100 * counted[-1])]
-
-
-def _weighted(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    if None in values:
-        return None
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
-
-
-def _ms(ns: float | None) -> float | None:
-    return None if ns is None else ns / 1e6
 
 
 def _options(part: object) -> dict[str, str]:
@@ -289,12 +266,12 @@ def _number(part: dict, key: str, of: str = "") -> float | None:
         return value
     shown = json.dumps(value)
     shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-    raise Problem(f"has {f'{of} ' * bool(of)}{key} {shown}, which fio cannot have measured")
+    raise Problem(f"has {f'{of} {key}'.strip()} {shown}, which fio cannot have measured")
 
 
 def _count(part: dict, key: str, of: str = "") -> int | None:
     """Return a whole number of the output (see `_number`)."""
     value = _number(part, key, of)
     if value is not None and value != int(value):
-        raise Problem(f"has {f'{of} ' * bool(of)}{key} {value:g}, which is no whole number")
+        raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
     return None if value is None else int(value)

@@ -31,24 +31,20 @@ COLUMNS = (
 def in_time_order(jobs: list[Job]) -> list[Job]:
     """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
 
-    Sets `started_s` where there is such a clock.
+    Sets `started_s` where there is such a clock. The clocks, the best first: the runner's facts, a log with its zone,
+    fio's start of the job, fio's end of it less its run time, a log without a zone.
     """
-    clocks = next((times for times in zip(*map(_clocks, jobs), strict=True) if None not in times), None)
-    for job, started_s in zip(jobs, clocks or (), strict=False):
+    clocks = []
+    for job in jobs:
+        facts = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
+        logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
+        exact = job.began_s if job.exact_start else None
+        clocks.append((next(filter(None, facts), None), logged if zoned else None, exact, job.began_s, logged))
+    best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
+    for job, started_s in zip(jobs, best, strict=False):
         job.started_s = started_s
-    return sorted(jobs, key=lambda job: (job.started_s or 0, _natural(job.id), _natural(job.file)))
-
-
-def _clocks(job: Job) -> tuple[float | None, ...]:
-    """Return when a job began by each of those who may say so, the best first.
-
-    The runner's facts, a log with its zone, fio's start of the job, fio's end of it less its run time, a log without a
-    zone.
-    """
-    started = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
-    logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
-    exact = job.began_s if job.exact_start else None
-    return next(filter(None, started), None), logged if zoned else None, exact, job.began_s, logged
+    # Without times the shorter name is the earlier one: a1 … z5, aa1, and run9 before run10.
+    return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
 
 
 def told_ids(jobs: list[Job]) -> list[str]:
@@ -97,7 +93,6 @@ def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], ba
     load = fio_facts.loads(facts.get("load_before", ""))
     if load[0] is None and job.line:
         load = job.line.load
-    free = [fio_facts.count(facts.get(f"free_bytes_{when}", "")) for when in ("before", "after")]
     values = job.columns | {
         "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
         "node_name": title["host"],
@@ -108,30 +103,24 @@ def row(job: Job, number: int, origin_s: float | None, title: dict[str, str], ba
         **dict(zip(("load1_before", "load5_before", "load15_before"), load, strict=True)),
         "load1_after": fio_facts.loads(facts.get("load_after", ""))[0],
         "steal_percent": fio_facts.steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
-        "free_gib_before": None if free[0] is None else free[0] / 2**30,
-        "free_gib_after": None if free[1] is None else free[1] / 2**30,
-        **_device(job, battery),
     }
-    if values["write_ios"] and values["device_write_ios"] is not None:
-        values["ios_per_write"] = values["device_write_ios"] / values["write_ios"]
-    return {column: values.get(column) for column in COLUMNS}
-
-
-def _device(job: Job, battery: dict[str, object]) -> dict[str, object]:
-    """Return the device's columns, as fio says them, else between the runner's two looks at its counters.
-
-    fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was nothing.
-    """
-    disks, facts = job.disks, job.facts
+    for when in ("before", "after"):
+        free = fio_facts.count(facts.get(f"free_bytes_{when}", ""))
+        values[f"free_gib_{when}"] = None if free is None else free / 2**30
+    # fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was
+    # nothing. Then the runner's two looks at the counters tell.
     device = PurePosixPath(str(battery.get("device", ""))).name
-    name = next((name for name in disks if device.startswith(name)), next(iter(disks), device or None))
-    counts = disks.get(name, {})
+    name = next((name for name in job.disks if device.startswith(name)), next(iter(job.disks), device or None))
+    counts = job.disks.get(name, {})
     if not any(counts.values()):
         began, ended = (fio_facts.date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
         seconds = None if began is None or ended is None else ended - began
         counts = fio_facts.device_counts(facts.get("diskstats_before", ""), facts.get("diskstats_after", ""), seconds)
-    columns = {"device_util_percent": "util", "device_read_ios": "read_ios", "device_write_ios": "write_ios"}
-    return {"device": name, **{column: counts.get(key) for column, key in columns.items()}}
+    values |= {"device": name, "device_util_percent": counts.get("util")}
+    values |= {f"device_{key}": counts.get(key) for key in ("read_ios", "write_ios")}
+    if values["write_ios"] and values["device_write_ios"] is not None:
+        values["ios_per_write"] = values["device_write_ios"] / values["write_ios"]
+    return {column: values.get(column) for column in COLUMNS}
 
 
 def faults(job: Job) -> Iterator[str]:
@@ -158,11 +147,3 @@ def faults(job: Job) -> Iterator[str]:
         counted, n = sum(bins[1::2]), columns[f"{operation}_N"]
         if n is not None and counted != n:
             yield f"the bins of {operation} hold {counted} of {n} latencies"
-
-
-def _natural(text: str) -> tuple:
-    """Return a key that sorts a1 … a5, b1 … z5, aa1 …, and numbers in any text by their value."""
-    if match := re.fullmatch(r"([a-z]+)([0-9]+)", text):
-        return 0, len(match[1]), match[1], int(match[2])
-    parts = re.split(r"([0-9]+)", text)
-    return 1, 0, "", 0, *[(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]

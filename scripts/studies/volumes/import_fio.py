@@ -35,16 +35,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--run", required=True, help="name of the run, for the records")
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
-    files = Path(study.JOB_FILE).parent.glob("*.fio")
-    job_files = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
-    batteries, left_out = gather(parse(arguments.imports))
+    try:
+        imports = entries(json.loads(arguments.imports))
+    except (TypeError, ValueError) as error:
+        raise Problem(f"imports: not a list in JSON ({error})") from error
+    if not imports or not all("from" in entry for entry in imports):
+        raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
+    batteries, left_out = gather(imports)
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
         raise Problem(f"no results of fio were found{first}{more}")
     code = provenance.facts(provenance.loaded())
     texts = []
-    for battery, record in zip(batteries, records(batteries, job_files, arguments.run), strict=True):
+    for battery, record in zip(batteries, records(batteries, arguments.run), strict=True):
         whole = record | {"histograms": fio.pairs(battery["histograms"])}
         # Text has a tenth of the memory of lists, as long as no single sign in it is beyond ASCII.
         texts.append(_json(whole | {"provenance": code | record["provenance"]}))
@@ -54,17 +58,6 @@ def main(argv: list[str] | None = None) -> int:
     jobs = sum(len(battery["samples"]) for battery in batteries)
     print(f"{arguments.out}: {len(batteries)} batteries, {jobs} jobs, {len(left_out)} files left out")
     return 0
-
-
-def parse(text: str) -> list[dict]:
-    """Return the imports in JSON, each {"from", and perhaps "name", "volume"}."""
-    try:
-        named = entries(json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise Problem(f"imports: not a list in JSON ({error})") from error
-    if not named or not all("from" in entry for entry in named):
-        raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
-    return named
 
 
 def entries(imports: Iterable[str | dict]) -> list[dict]:
@@ -115,51 +108,40 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
         if not some and not tree.left_out:
             left_out.append({"file": source, "reason": "holds no results of fio"})
     holders: dict[str, dict] = {}
-    for battery in sorted(batteries, key=_known, reverse=True):
+    for battery in sorted(batteries, key=lambda each: (len(each["samples"]), len(each["entry"]) > 1), reverse=True):
+        marks = set(battery["marks"])
         first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
         if first["source"] != battery["source"]:
-            left_out.append({"file": battery["source"], "reason": _twice(first, battery)})
-        holders |= dict.fromkeys(battery["marks"], first)
+            both, more = len(marks & {*first["marks"]}), len(marks - {*first["marks"]})
+            reason = f"holds {both} jobs that {first['source']} holds too: they are taken once"
+            reason += f", and {more} more, which are not taken" if more else ""
+            left_out.append({"file": battery["source"], "reason": reason})
+        holders |= dict.fromkeys(marks, first)
     kept = {id(battery) for battery in holders.values()}
     return [battery for battery in batteries if id(battery) in kept], left_out
 
 
-def _known(battery: dict) -> tuple[int, bool]:
-    """Return how much is known of a battery: how many jobs, and whether its import names it."""
-    return len(battery["samples"]), len(battery["entry"]) > 1
-
-
-def _twice(kept: dict, other: dict) -> str:
-    more, both = set(other["marks"]) - set(kept["marks"]), set(other["marks"]) & set(kept["marks"])
-    note = f"holds {len(both)} jobs that {kept['source']} holds too: they are taken once"
-    return f"{note}, and {len(more)} more, which are not taken" if more else note
-
-
-def records(batteries: list[dict], job_files: dict[str, str], run_name: str) -> list[dict]:
-    """Return a record for each battery of `gather`, without histograms and the measuring code.
-
-    `job_files` are texts by name.
-    """
-    jobs = fio_options.names([battery["job_options"] for battery in batteries], job_files)
+def records(batteries: list[dict], run_name: str) -> Iterator[dict]:
+    """Yield a record for each battery of `gather`, without histograms and the measuring code."""
+    files = Path(study.JOB_FILE).parent.glob("*.fio")
+    texts = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
+    jobs = fio_options.names([battery["job_options"] for battery in batteries], texts)
     cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
-    repeats: dict[int, int] = {}
-    for number in sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or "")):
-        repeats[number] = 1 + sum(cells[earlier] == cells[number] for earlier in repeats)
-    return [_record(batteries[number], cells[number], repeats[number], run_name) for number in range(len(batteries))]
+    order = sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or ""))
+    for number, (battery, levels) in enumerate(zip(batteries, cells, strict=True)):
+        repeat = 1 + sum(cells[earlier] == levels for earlier in order[: order.index(number)])
+        yield _record(battery, levels, repeat, run_name)
 
 
 def _levels(battery: dict, job: str) -> dict[str, str]:
+    """Return the levels of a battery; the background is none, on the same or another volume, else the load's name."""
+    facts = battery["facts"]
+    background = str(facts.get("background", "unknown"))
+    folders = [facts.get("directory"), facts.get("background_directory")]
+    if background not in ("none", "unknown") and all(folders):
+        background = "same" if folders[0] == folders[1] else "other"
     layout = battery["entry"].get("name") or "_".join(filter(None, (battery["battery"], battery["cluster"])))
-    background = _background(battery["facts"])
     return {"store": layout, "job": job, "background": background, "host": battery["host"], "control": ""}
-
-
-def _background(facts: dict) -> str:
-    """Return the level of the background load by battery.txt: none, same or other volume, else the load's name."""
-    job, folders = str(facts.get("background", "unknown")), [facts.get("directory"), facts.get("background_directory")]
-    if job in ("none", "unknown") or not all(folders):
-        return job
-    return "same" if folders[0] == folders[1] else "other"
 
 
 def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -> dict:
@@ -168,14 +150,14 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
     work = {"jobs_asked": facts.get("jobs", len(samples)), "jobs_done": len(samples)}
     work |= {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
     reasons = study.STUDY.faults({"faults": battery["faults"], "work": work}, {})
-    volume = battery["entry"].get("volume")
-    last = samples[-1]
+    readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
+    volume, last = battery["entry"].get("volume"), samples[-1]
     return {
         "record": 1,
         "status": "done",
         "run": run_name,
         "study": "volumes",
-        "name": _name(levels),
+        "name": f"{readable}-{digest(levels)}",
         "cell": levels,
         "repeat": repeat,
         **{key: battery[key] for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background")},
@@ -191,13 +173,11 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
     }
 
 
-def _name(levels: dict[str, str]) -> str:
-    readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
-    return f"{readable}-{digest(levels)}"
-
-
 def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
-    """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder."""
+    """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder.
+
+    Of a tarball that is refused nothing is taken.
+    """
     for entry in imports:
         folders: dict[Path, list[Path]] = {}
         for place in _places(entry["from"]):
@@ -209,27 +189,21 @@ def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]
             for path in paths:
                 name = tarballs.shown(path.relative_to(folder).as_posix())
                 if tarballs.is_tarball(name):
-                    packed += 1
-                    yield entry, tarballs.shown(str(path)), True, _unpacked(path)
+                    packed, source = packed + 1, tarballs.shown(str(path))
+                    tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
+                    try:
+                        for member, data in tarballs.contents(path):
+                            tree.add(member, data)
+                    except Problem as problem:
+                        tree = fio.Tree("", source)
+                        tree.leave_out("", str(problem))
+                    yield entry, source, True, tree
                 elif fio.wanted(name):
                     loose.add_file(name, path)
                 else:
                     loose.leave_out(name, "is neither a tarball nor a JSON file")
             if packed < len(paths):
                 yield entry, place, False, loose
-
-
-def _unpacked(path: Path) -> fio.Tree:
-    """Return the tree in a tarball; of one that is refused nothing is taken."""
-    source = tarballs.shown(str(path))
-    tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
-    try:
-        for name, data in tarballs.contents(path):
-            tree.add(name, data)
-    except Problem as problem:
-        tree = fio.Tree("", source)
-        tree.leave_out("", str(problem))
-    return tree
 
 
 def _files(place: Path) -> list[Path]:

@@ -18,10 +18,7 @@ _CONNECT_S, _READ_S = 5, 20
 
 
 def volume_of(place: Path | str) -> dict:
-    """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the volume that holds a folder.
-
-    Args:
-        place: a folder, or a block device.
+    """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the volume below a folder or block device.
 
     Raises:
         Problem: it is no EBS volume, or EC2 does not say what it is.
@@ -32,13 +29,19 @@ def volume_of(place: Path | str) -> dict:
         match = re.fullmatch(r"vol-?([0-9a-f]{8,17})\s*", serial.read_text(encoding="utf-8") if serial.exists() else "")
         if not match:
             raise Problem(f"the disk {disk.name} has no serial number of an EBS volume")
-        volume = f"vol-{match[1]}"
-        return _described(volume) | {"source": f"EC2's description of {volume}"}
+        facts = _described(f"vol-{match[1]}")
     except Problem as problem:
         raise Problem(
             f"what volume {place} is on is not known: {problem};"
             " write its type and size into the configuration, as in volume: {type: gp3, size_gib: 100}"
         ) from problem
+    return {
+        "type": facts["VolumeType"],
+        "size_gib": facts["Size"],
+        "iops": facts.get("Iops"),
+        "throughput_mib_s": facts.get("Throughput"),
+        "source": f"EC2's description of vol-{match[1]}",
+    }
 
 
 def _disk(place: Path) -> Path:
@@ -62,7 +65,7 @@ def _disk(place: Path) -> Path:
 
 
 def _described(volume: str) -> dict:
-    """Return type, size and provisioned performance of a volume, as EC2 describes it."""
+    """Return a volume as EC2 describes it."""
     try:
         import boto3
         from botocore.config import Config
@@ -76,13 +79,7 @@ def _described(volume: str) -> dict:
         if not region:
             raise Problem("the instance's metadata do not say in which region it is")
         limits = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries={"total_max_attempts": 2})
-        answer = session.client("ec2", region_name=region, config=limits).describe_volumes(VolumeIds=[volume])
-        volume_facts = answer["Volumes"][0]
+        client = session.client("ec2", region_name=region, config=limits)
+        return client.describe_volumes(VolumeIds=[volume])["Volumes"][0]
     except (BotoCoreError, ClientError, LookupError) as error:
         raise Problem(f"EC2 does not describe {volume}: {' '.join(str(error).split())}") from error
-    return {
-        "type": volume_facts["VolumeType"],
-        "size_gib": volume_facts["Size"],
-        "iops": volume_facts.get("Iops"),
-        "throughput_mib_s": volume_facts.get("Throughput"),
-    }

@@ -33,22 +33,29 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
-    settings = step.job["settings"]
-    store = settings["store"]
-    volume = volume_of(store, step.job["run"])
-    confirm(step.job, volume)
-    command = battery(step.job)
+    job, settings = step.job, step.job["settings"]
+    place = place_of(settings["store"], job["run"])
+    volume = volume_of(settings["store"], place)
+    confirm(job, volume)
+    command = battery(job)
     step.open_window()
     began = time.monotonic()
     _run(command)
     seconds = time.monotonic() - began
     step.close_window()
-    results = fio.read_battery(next(Path(step.job["scratch"]).iterdir()))
+    results = fio.read_battery(next(Path(job["scratch"]).iterdir()))
     samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
+    # What is not as asked, beside what the reader of results has found (METHOD 10).
+    faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
+    options, canonical = fio_options.of_job_file(settings["job"]["text"]), fio_options.canonical
+    if samples and canonical(options) != canonical(results["job_options"]):
+        faults.append("fio's output has other options than the job file")
+    if settings["background"] and not results["background"]:
+        faults.append("the background load left no results")
     return {
         **{key: results[key] for key in ("histograms", "fio", "job_options", "background")},
         "samples": samples,
-        "battery": results["facts"] | {"memory": host.in_memory(place_of(store, step.job["run"]))},
+        "battery": results["facts"] | {"memory": host.in_memory(place)},
         "volume": volume,
         "work": {
             "jobs_asked": settings["jobs"],
@@ -56,7 +63,7 @@ def measure(step: Step) -> dict:
             **{key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")},
         },
         "seconds": {"total": seconds},
-        "faults": [*results["faults"], *_faults(results, settings)],
+        "faults": faults,
         "modules": [_BATTERY],
     }
 
@@ -68,7 +75,7 @@ def place_of(store: dict, run_name: str) -> Path:
     return Path(store.get("path", Path("results", run_name)))
 
 
-def volume_of(store: dict, run_name: str) -> dict:
+def volume_of(store: dict, place: Path) -> dict:
     """Return what is known of a store's volume and who says so; {} where nobody does.
 
     Raises:
@@ -76,7 +83,7 @@ def volume_of(store: dict, run_name: str) -> dict:
     """
     volume = store.get("volume", {})
     if volume == "instance":
-        return instance_volume.volume_of(place_of(store, run_name))
+        return instance_volume.volume_of(place)
     return {**volume, "source": "the configuration"} if volume else {}
 
 
@@ -136,16 +143,9 @@ def _run(command: list[str]) -> None:
     Raises:
         Problem: it has not begun; the line says why.
     """
-    words = ""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+    words, pipe = "", subprocess.PIPE
+    streams = {"stdin": pipe, "stdout": subprocess.DEVNULL, "stderr": pipe, "text": True, "errors": "replace"}
+    process = subprocess.Popen(command, start_new_session=True, **streams)
     try:
         for words in process.stderr:
             print(words, end="", file=sys.stderr, flush=True)
@@ -154,17 +154,6 @@ def _run(command: list[str]) -> None:
         status = process.wait()
     if status not in (0, 1):
         raise Problem(words.strip().removeprefix("problem: ") or f"the battery ended with status {status}")
-
-
-def _faults(results: dict, settings: dict) -> list[str]:
-    """Return what is not as asked beside what the reader of results has found (METHOD 10)."""
-    faults = [f"{one['file']} {one['reason']}" for one in results["left_out"]]
-    options = fio_options.of_job_file(settings["job"]["text"])
-    if results["samples"] and not fio_options.same(options, results["job_options"]):
-        faults.append("fio's output has other options than the job file")
-    if settings["background"] and not results["background"]:
-        faults.append("the background load left no results")
-    return faults
 
 
 def _ended(signal_number: int, frame: FrameType | None) -> None:

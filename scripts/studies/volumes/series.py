@@ -6,7 +6,6 @@ jobs. Latencies are in ms throughout.
 
 import math
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,8 +16,7 @@ import pandas as pd
 from scripts.frame import records
 from scripts.lib.program import Problem
 from scripts.statistics import histograms
-from scripts.studies.volumes import fio_facts, fio_options
-from scripts.studies.volumes.fio import operation_of
+from scripts.studies.volumes import fio_options
 from scripts.studies.volumes.fio_output import PERCENTILES
 
 FACTORS = ("store", "job", "background", "host")
@@ -36,34 +34,40 @@ Levels = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Battery:
-    """One record: a battery of jobs on one host, failed and invalid ones included.
+    """One record, {} where it cannot be used, and why it is in no figure and no verdict.
 
-    `rows` are its samples as they are in the record; `histograms` are by job and operation, (bins, 2) of ms and count.
+    `histograms` are by job and operation, (bins, 2) of ms and count.
     """
 
     cell: str
     levels: Levels
     repeat: int
-    status: str = "failed"
-    ok: bool = False
-    reasons: tuple[str, ...] = ()
-    edited: bool = False
-    rows: list[dict] = field(default_factory=list)
+    record: dict
+    reasons: Sequence[str]
     histograms: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)
-    pause_s: float = _USUAL_PAUSE_S
-    started_utc: str = ""
-    volume: dict = field(default_factory=dict)
-    memory: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether figures and verdicts are made of it."""
+        return bool(self.record) and self.record["status"] == "done" and not self.reasons
+
+    @property
+    def rows(self) -> list[dict]:
+        """Its samples as they are in the record."""
+        return self.record["samples"] if self.record.get("status") == "done" else []
 
 
 @dataclass(frozen=True)
 class Series:
-    """The batteries of one (store, job, background, host); `cell` is "" where several hosts are taken together."""
+    """The batteries of one (store, job, background, host); `cell` is "" where several hosts are taken together.
+
+    `volume` is what is known of the volume: type, size_gib, iops, throughput_mib_s.
+    """
 
     cell: str
     levels: Levels
     batteries: tuple[Battery, ...]
+    volume: dict = field(default_factory=dict)
 
     @property
     def head(self) -> dict[str, str]:
@@ -71,39 +75,41 @@ class Series:
         return dict(zip(FACTORS, self.levels, strict=True))
 
     @property
-    def good(self) -> list[Battery]:
+    def valid(self) -> list[Battery]:
         """The valid batteries, the only ones that figures and verdicts are made of."""
-        return [battery for battery in self.batteries if battery.ok]
+        return [battery for battery in self.batteries if battery.valid]
 
     @cached_property
     def operation(self) -> str:
-        """The operation whose latency the series is about (`fio.operation_of`, of all jobs together)."""
-        rows = pd.DataFrame([row for battery in self.good for row in battery.rows])
-        names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
-        totals = rows.reindex(columns=names).astype(float).sum(min_count=1)
-        return operation_of(totals.astype(object).where(totals.notna(), None).to_dict()) if len(rows) else ""
+        """The operation whose latency the series is about (`operation_of` all jobs); "" without jobs."""
+        rows = [row for battery in self.valid for row in battery.rows]
+        return operation_of(rows) if rows else ""
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """A row a job of the valid batteries, in time order.
+        """One row per job of the valid batteries, in time order.
 
         repeat, number, job_Id, N, mean_ms, stddev_ms, max_ms, p50_ms … p99.99_ms (its own percentiles), ios, bytes,
         reads, writes, seconds, start_s (since its battery began), pause_s (until the next job), device_writes, bins
         (histogram or None), and what had to be derived: `counted` and `timed` are False where N, or the times, are not
         of the measurement (`_derived`).
         """
-        parts = [_jobs(battery, self.operation) for battery in self.good if battery.rows] if self.operation else []
+        parts = [_jobs(battery, self.operation) for battery in self.valid if battery.rows]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
 
-    @property
-    def memory(self) -> str:
-        """What kept the files in memory, such as tmpfs, where they lay on no device."""
-        return next((battery.memory for battery in self.batteries if battery.memory), "")
 
-    @property
-    def volume(self) -> dict:
-        """What is known of the volume: type, size_gib, iops, throughput_mib_s."""
-        return next((battery.volume for battery in self.batteries if battery.volume), {})
+def operation_of(rows: Sequence[dict]) -> str:
+    """Return the operation whose latency samples are about: sync where there was one, else what there was more of."""
+    names = ["sync_N", "sync_lat_mean_ms", "read_ios", "write_ios"]
+    totals = pd.DataFrame(rows).reindex(columns=names).astype(float).sum()
+    if totals["sync_N"] or totals["sync_lat_mean_ms"]:
+        return "sync"
+    return "read" if totals["read_ios"] > totals["write_ios"] else "write"
+
+
+def started_utc(battery: Battery) -> str:
+    """Return when a battery began; "" where that is not known."""
+    return str(battery.record.get("started_utc") or (battery.record.get("battery") or {}).get("started_utc") or "")
 
 
 def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, stores: dict) -> list[Series]:
@@ -112,34 +118,33 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     A record that cannot be used counts as failed. Twins of the matrix (controls) are left out. A volume that a record
     does not describe is the store's in `stores`.
     """
-    of_cells: dict[str, list[Battery]] = defaultdict(list)
-    for one in kept:
-        battery = Battery(one.cell, _levels(one.levels), one.repeat, reasons=(one.problem,))
-        of_cells[one.cell].append(_read(battery, one.record, str(one.path)) if one.record else battery)
-    by_levels: dict[Levels, Series] = {}
-    for row in matrix[matrix["twin_of"] == ""].to_dict("records"):
-        levels = _levels(row)
-        by_levels[levels] = Series(row["cell"], levels, tuple(of_cells[row["cell"]]))
-    for battery in _batteries(imported):
-        earlier = by_levels.get(battery.levels, Series(battery.cell, battery.levels, ()))
-        taken = [one.repeat for one in earlier.batteries]
-        battery = replace(battery, repeat=max(taken) + 1) if battery.repeat in taken else battery
-        by_levels[battery.levels] = replace(earlier, batteries=(*earlier.batteries, battery))
-    return [_with_volume(series, stores) for series in by_levels.values()]
+    cells = {row["cell"]: _levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
+    batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
+    names = {levels: cell for cell, levels in cells.items()}
+    measured = [_battery(one.cell, one.levels, one.repeat, one.record, one.path, one.problem) for one in kept]
+    for battery in [*(one for one in measured if one.cell in cells), *_imported(imported)]:
+        others = batteries.setdefault(battery.levels, {})
+        repeat = max(others) + 1 if battery.repeat in others else battery.repeat
+        others[repeat] = replace(battery, repeat=repeat)
+        names.setdefault(battery.levels, battery.cell)
+    series = []
+    for levels, own in batteries.items():
+        volumes = [*(one.record.get("volume") for one in own.values()), (stores.get(levels[0]) or {}).get("volume")]
+        volume = next((volume for volume in volumes if volume and isinstance(volume, dict)), {})
+        series.append(Series(names[levels], levels, tuple(own.values()), volume))
+    return series
 
 
 def with_hosts_together(series: Sequence[Series]) -> list[Series]:
     """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
-    places: dict[tuple, list[Series]] = defaultdict(list)
-    for one in series:
-        places[one.levels[:3]].append(one)
     shown = []
     for one in series:
         shown.append(one)
-        hosts = places[one.levels[:3]]
-        if one is hosts[-1] and sum(bool(host.good) for host in hosts) > 1:
+        hosts = [host for host in series if host.levels[:3] == one.levels[:3]]
+        if one is hosts[-1] and sum(bool(host.valid) for host in hosts) > 1:
             batteries = tuple(battery for host in hosts for battery in host.batteries)
-            shown.append(Series("", (*one.levels[:3], ALL_HOSTS), batteries))
+            volume = next((host.volume for host in hosts if host.volume), {})
+            shown.append(Series("", (*one.levels[:3], ALL_HOSTS), batteries, volume))
     return shown
 
 
@@ -156,21 +161,21 @@ def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[
     if merged := histograms_of(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
     n = float(jobs["N"].astype(float).sum(skipna=False)) if len(jobs) else math.nan
-    own = {p: jobs[f"p{p:g}_ms"] for p in ps if f"p{p:g}_ms" in jobs and jobs[f"p{p:g}_ms"].notna().any()}
-    refused = {p: histograms.refusal(n, p) for p in own}
-    return {
-        p: histograms.Percentile(*[math.nan] * 3, n, refused[p])
-        if refused[p]
-        else histograms.bounds(values)._replace(n=n)
-        for p, values in own.items()
-    }
+    estimates = {}
+    for p in ps:
+        own = jobs.get(f"p{p:g}_ms", pd.Series(dtype=float)).dropna()
+        if len(own):
+            refusal = histograms.refusal(n, p)
+            unknown = histograms.Percentile(*[math.nan] * 3, n, refusal)
+            estimates[p] = unknown if refusal else histograms.bounds(own)._replace(n=n)
+    return estimates
 
 
 def _levels(row: Mapping[str, str]) -> Levels:
     return tuple(str(row.get(factor) or "") for factor in FACTORS)
 
 
-def _batteries(imported: dict) -> Iterator[Battery]:
+def _imported(imported: dict) -> Iterator[Battery]:
     if imported and imported.get("status") != "done":
         print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
     for number, record in enumerate(imported.get("records", []), 1):
@@ -178,65 +183,44 @@ def _batteries(imported: dict) -> Iterator[Battery]:
         try:
             records.expect_sound(record, name)
         except Problem as problem:
-            yield _unreadable(Battery("", (name, "", "", ""), 1), str(problem))
+            print(f"left out: {problem}", file=sys.stderr)
+            yield Battery("", (name, "", "", ""), 1, {}, [str(problem)])
         else:
-            yield _read(Battery(record["name"], _levels(record["cell"]), record["repeat"]), record, name)
+            yield _battery(record["name"], record["cell"], record["repeat"], record, name)
 
 
-def _unreadable(battery: Battery, problem: str) -> Battery:
-    print(f"left out: {problem}", file=sys.stderr)
-    return replace(battery, reasons=(problem,))
-
-
-def _read(battery: Battery, record: dict, where: str) -> Battery:
-    """Return a battery with what its record says; one whose histograms cannot be used has failed."""
-    done = record["status"] == "done"
-    facts, settings = record.get("battery") or {}, record.get("settings") or {}
-    pauses = [one["pause_s"] for one in (facts, settings) if one.get("pause_s") is not None]
-    volume = record.get("volume")
-    faults = records.faults(record)
+def _battery(
+    cell: str, levels: Mapping[str, str], repeat: int, record: dict | None, where: object, problem: str = ""
+) -> Battery:
+    """Return the battery of a record; one whose histograms cannot be used has failed."""
+    place = cell, _levels(levels), repeat
+    if not record:
+        return Battery(*place, {}, [problem])
     try:
-        bins = _histograms(record.get("histograms") or {}) if done else {}
+        bins = _histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
     except (AttributeError, IndexError, TypeError, ValueError):
-        return _unreadable(battery, f"{where}: its histograms are not pairs of a latency and a count, both at least 0")
-    return replace(
-        battery,
-        status=record["status"],
-        ok=done and not faults,
-        reasons=tuple(faults),
-        edited=records.edited(record),
-        rows=list(record.get("samples") or []) if done else [],
-        histograms=bins,
-        options={key: str(value) for key, value in (record.get("job_options") or {}).items()},
-        pause_s=float([*pauses, _USUAL_PAUSE_S][0]),
-        started_utc=str(record.get("started_utc") or facts.get("started_utc") or ""),
-        volume=volume if isinstance(volume, dict) else {},
-        memory=fio_facts.memory(facts),
-    )
+        problem = f"{where}: its histograms are not pairs of a latency and a count, both at least 0"
+        print(f"left out: {problem}", file=sys.stderr)
+        return Battery(*place, {}, [problem])
+    return Battery(*place, record, records.faults(record), bins)
 
 
 def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     """Histograms in ms, those without operations left out."""
-    arrays = {
-        job: {name: np.asarray(bins, dtype=float) / (_NS, 1) for name, bins in operations.items() if bins}
-        for job, operations in by_job.items()
-    }
-    bins = [one for operations in arrays.values() for one in operations.values()]
-    if not all(one.shape[1] == 2 and (one >= 0).all() and np.isfinite(one).all() for one in bins):
-        raise ValueError
-    return {job: {name: one for name, one in kept.items() if one[:, 1].sum()} for job, kept in arrays.items()}
-
-
-def _with_volume(series: Series, stores: dict) -> Series:
-    volume = (stores.get(series.levels[0]) or {}).get("volume")
-    if series.volume or not isinstance(volume, dict):
-        return series
-    return replace(series, batteries=tuple(replace(one, volume=volume) for one in series.batteries))
+    kept: dict[str, dict[str, np.ndarray]] = {}
+    for job, operations in by_job.items():
+        for name, pairs in operations.items():
+            bins = np.asarray(pairs or np.empty((0, 2)), dtype=float) / (_NS, 1)
+            if bins.shape[1] != 2 or not (np.isfinite(bins) & (bins >= 0)).all():
+                raise ValueError
+            if bins[:, 1].sum():
+                kept.setdefault(job, {})[name] = bins
+    return kept
 
 
 def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     """A battery's jobs; NaN where neither the sample, nor its histogram, nor the options tell."""
-    kind, derived = "read" if operation == "read" else "write", _derived(battery.options)
+    kind, derived = "read" if operation == "read" else "write", _derived(battery.record.get("job_options") or {})
     sources = {
         **{"number": "number", "N": f"{operation}_N"},
         **{f"{name}_ms": f"{operation}_lat_{name}_ms" for name in ("mean", "stddev", "max")},
@@ -248,8 +232,14 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     bins = [battery.histograms.get(str(row.get("job_Id")), {}).get(operation) for row in rows]
     jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
     jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
-    jobs = jobs.fillna(pd.DataFrame([_of_bins(one) for one in bins], index=jobs.index))
-    counted, measured = jobs["N"].notna(), jobs["seconds"].notna()
+    # What a sample leaves open, its histogram says.
+    of_bins: list[dict[str, float]] = [{} for _ in bins]
+    for row, own in zip(of_bins, bins, strict=True):
+        if own is not None:
+            whole, percentiles_ms = histograms.moments(own), histograms.percentiles([own], PERCENTILES)
+            row |= {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
+            row |= {name: one.value for name, one in zip(_OWN, percentiles_ms, strict=True)}
+    jobs = jobs.fillna(pd.DataFrame(of_bins, index=jobs.index))
     n = jobs["N"].fillna(derived.get("operations", math.nan))
     ios = jobs["ios"].fillna(n)
     jobs = jobs.assign(
@@ -262,29 +252,29 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
         writes=jobs["writes"].fillna(ios if kind == "write" else 0),
         seconds=jobs["seconds"].fillna(n * jobs["mean_ms"] / 1000 if derived.get("one at a time") else math.nan),
         bins=pd.Series(bins, index=jobs.index, dtype=object),
-        counted=counted,
-        timed=measured & jobs["start_s"].notna(),
+        counted=jobs["N"].notna(),
+        timed=jobs["seconds"].notna() & jobs["start_s"].notna(),
     )
     jobs = jobs[jobs["mean_ms"].notna()].reset_index(drop=True)
     jobs["number"] = jobs["number"].fillna(pd.Series(np.arange(1.0, len(jobs) + 1))).astype(int)
-    return _timed(jobs.sort_values("number", kind="stable", ignore_index=True), battery.pause_s)[[*_COLUMNS]]
+    facts = [battery.record.get("battery") or {}, battery.record.get("settings") or {}]
+    pause_s = next((float(one["pause_s"]) for one in facts if one.get("pause_s") is not None), _USUAL_PAUSE_S)
+    jobs = jobs.sort_values("number", kind="stable", ignore_index=True)
+    # Where not all times were measured, one job followed the other.
+    seconds, start = jobs["seconds"].to_numpy(float), jobs["start_s"].to_numpy(float)
+    if np.isnan(start).any():
+        start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
+    pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
+    return jobs.assign(start_s=start, pause_s=pauses)[[*_COLUMNS]]
 
 
-def _of_bins(bins: np.ndarray | None) -> dict[str, float]:
-    """What a histogram says of its job's operations."""
-    if bins is None:
-        return {}
-    whole, own = histograms.moments(bins), histograms.percentiles([bins], PERCENTILES)
-    row = {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
-    return row | {name: one.value for name, one in zip(_OWN, own, strict=True)}
-
-
-def _derived(options: dict[str, str]) -> dict:
+def _derived(options: Mapping[str, object]) -> dict:
     """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
 
     A job that writes a file of `size` once, block after block, does size / bs operations; where one is under way at a
     time it takes as long as all their latencies together, but for the time between them.
     """
+    options = {key: str(value) for key, value in options.items()}
     try:
         block, size = fio_options.block_bytes(options), fio_options.total_bytes(options)
     except (Problem, ValueError):
@@ -294,12 +284,3 @@ def _derived(options: dict[str, str]) -> dict:
     alone = all(options.get(name, "1") == "1" for name in ("numjobs", "iodepth"))
     each = options.get("fdatasync", options.get("fsync", "1")) in ("0", "1")
     return {"block": block, "one at a time": alone and each, **({"operations": size // block} if each else {})}
-
-
-def _timed(jobs: pd.DataFrame, pause_s: float) -> pd.DataFrame:
-    """Fill in when jobs began and how long the pauses after them were: as measured, else one after the other."""
-    seconds, start = jobs["seconds"].to_numpy(float), jobs["start_s"].to_numpy(float)
-    if np.isnan(start).any():
-        start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
-    pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
-    return jobs.assign(start_s=start, pause_s=pauses)

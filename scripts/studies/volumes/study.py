@@ -103,10 +103,21 @@ class Volumes(Study):
         """Return the job files by name, what is said about each battery, and the files that were not imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
         measured = [one.record for one in kept if one.record]
-        batteries = [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+        batteries = [
+            {
+                **record["battery"],
+                **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
+                **{key: record.get(key) for key in ("position", "fio")},
+                "volume": record.get("volume") or {},
+                "options": record.get("job_options", {}),
+                "reasons": record.get("reasons", []),
+            }
+            for record in [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+            if record.get("battery")
+        ]
         return {
             "jobs": {job["name"]: {"text": job["text"]} for job in jobs if job},
-            "batteries": [_battery(record) for record in batteries if record.get("battery")],
+            "batteries": batteries,
             "left_out": imported.get("left_out", []),
         }
 
@@ -118,17 +129,15 @@ class Volumes(Study):
         """Estimate a battery: {"requests", "bytes", "seconds"}; where a write is forced to the disk it takes 1 ms."""
         options = fio_options.of_job_file(settings["job"]["text"])
         size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
-        each = fio_options.runtime_s(options) or (
-            size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
-        )
-        jobs = max(settings["jobs"], settings["at_least_s"] / (each + settings["pause_s"]))
-        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * (each + settings["pause_s"])}
+        each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        each = settings["pause_s"] + (fio_options.runtime_s(options) or each)
+        jobs = max(settings["jobs"], settings["at_least_s"] / each)
+        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each}
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
-        background = settings["background"]
-        texts = [settings["job"]["text"], *([background["job"]["text"]] if background else [])]
-        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
+        jobs = [settings["job"], (settings["background"] or {}).get("job")]
+        return sum(fio_options.total_bytes(fio_options.of_job_file(job["text"])) for job in jobs if job)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why nothing was measured: no job was finished."""
@@ -149,19 +158,6 @@ def documented(path: Path) -> dict:
 
 def _refuse(place: Path, memory: str) -> str:
     raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
-
-
-def _battery(record: dict) -> dict:
-    """Return what a report says about one battery of fio jobs, measured here or imported."""
-    return {
-        **record["battery"],
-        **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
-        "position": record.get("position"),
-        "fio": record.get("fio"),
-        "volume": record.get("volume") or {},
-        "options": record.get("job_options", {}),
-        "reasons": record.get("reasons", []),
-    }
 
 
 STUDY = Volumes("volumes")

@@ -60,23 +60,16 @@ class Results(results.Results):
     `samples` has, beside the columns of the file, the latency of the operation that the report is about: `operation`,
     N and p50_ms … stddev_ms, `iops` and `mib_s` of reads and writes together, `device_iops`, `minutes` since the
     battery began, `time`, those or the number of the job, and modelled burst credits at its start, `credits_million`.
-    `limits` are the verdicts on limits, with the jump of each segment.
+    `limits` are the verdicts on limits, with the jump of each segment; `traces` the valid batteries, in the order of
+    the samples, and `invalid_traces` those that broke a rule of measuring: drawn, and in no verdict.
     """
 
     limits: pd.DataFrame = field(default_factory=pd.DataFrame)
     segments: pd.DataFrame = field(default_factory=pd.DataFrame)
     percentiles: pd.DataFrame = field(default_factory=pd.DataFrame)
     collapses: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-    @cached_property
-    def traces(self) -> list[Trace]:
-        """The valid batteries, in the order of the samples."""
-        return self._traces(valid=True)
-
-    @cached_property
-    def invalid_traces(self) -> list[Trace]:
-        """The batteries that broke a rule of measuring: drawn, and in no verdict."""
-        return self._traces(valid=False)
+    traces: list[Trace] = field(default_factory=list)
+    invalid_traces: list[Trace] = field(default_factory=list)
 
     @cached_property
     def by_job_file(self) -> dict[str, list[Trace]]:
@@ -105,15 +98,6 @@ class Results(results.Results):
         """The options of fio by store, job and background."""
         batteries = self.facts.get("batteries") or []
         return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
-
-    def _traces(self, valid: bool) -> list[Trace]:
-        if self.samples.empty:
-            return []
-        samples = self.samples[(self.samples["valid"] == valid) & (self.samples["status"] == "done")]
-        return [
-            Trace(dict(zip(FACTORS, levels, strict=True)), int(repeat), rows.sort_values("number", kind="stable"))
-            for (*levels, repeat), rows in samples.groupby([*FACTORS, "repeat"], sort=False)
-        ]
 
 
 def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:
@@ -155,7 +139,13 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         limits = limits.merge(jumps, on=keys, how="left")
     verdicts, matrix = _as_verdicts(frames["comparisons"]), frames["matrix"]
     others = (frames[name] for name in ("segments", "percentiles", "collapses"))
-    return Results(samples, cells, verdicts, matrix, run_facts, absent, REPORT, records, limits, *others)
+    traces: dict[bool, list[Trace]] = {True: [], False: []}
+    done = samples[samples["status"] == "done"] if len(samples) else samples
+    for (*levels, repeat, valid), rows in done.groupby([*FACTORS, "repeat", "valid"], sort=False) if len(done) else ():
+        levels = dict(zip(FACTORS, levels, strict=True))
+        traces[bool(valid)].append(Trace(levels, int(repeat), rows.sort_values("number", kind="stable")))
+    lists = traces[True], traces[False]
+    return Results(samples, cells, verdicts, matrix, run_facts, absent, REPORT, records, limits, *others, *lists)
 
 
 def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
@@ -187,7 +177,8 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
     if samples.empty:
         return samples
     p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
-    for column, there in (("job_Id", "job_Id" in samples), ("sync_lat_p99_ms", p99.any(axis=None))):
+    latencies = {f"{one}_lat_{name}_ms" for one in OPERATIONS for name in LATENCIES}
+    for column, there in (("job_Id", "job_Id" in samples), ("sync_lat_p99_ms", latencies & {*samples})):
         if not there:
             raise Problem(f"{folder / 'samples.csv'} lacks the column {column}")
     layout = samples.get("layout", "")

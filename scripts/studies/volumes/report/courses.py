@@ -46,8 +46,14 @@ class Course:
 
 def courses(run: Results) -> list[Course]:
     """Return what became of each limit, in the order of the series, then of the limits."""
-    groups = run.limits.groupby([*FACTORS, "limit"], sort=False) if len(run.limits) else ()
-    return [_course(rows.to_dict("records")) for _, rows in groups]
+    every = []
+    for _, table in run.limits.groupby([*FACTORS, "limit"], sort=False) if len(run.limits) else ():
+        rows = table.to_dict("records")
+        whole = next((row for row in rows if row["segment"] == "all"), rows[0])
+        segments = sorted((row for row in rows if row["segment"] != "all"), key=lambda row: int(row["segment"]))
+        stretches = itertools.groupby(segments or [whole], key=lambda row: row["verdict"])
+        every.append(Course(whole, tuple(tuple(stretch) for _, stretch in stretches)))
+    return every
 
 
 def alike(run: Results) -> list[list[Course]]:
@@ -83,13 +89,6 @@ def sentence(group: Sequence[Course], run: Results) -> str:
     rows = [row for course in group for stretch in course.stretches for row in stretch]
     reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == "undecided" and row["reason"])
     return f"{'; '.join([*clauses, *(reasons if whole['verdict'] == 'undecided' else ())])}."
-
-
-def _course(rows: list[dict]) -> Course:
-    whole = next((row for row in rows if row["segment"] == "all"), rows[0])
-    segments = sorted((row for row in rows if row["segment"] != "all"), key=lambda row: int(row["segment"]))
-    stretches = itertools.groupby(segments or [whole], key=lambda row: row["verdict"])
-    return Course(whole, tuple(tuple(stretch) for _, stretch in stretches))
 
 
 def _slowest(rows: Sequence[dict]) -> dict:

@@ -16,9 +16,9 @@ TOGETHER = 2 * len(COLOURS)  # volumes in a panel
 SINGLE = 10  # panels of single batteries: those in which most happened
 CHANGES = 8  # that one panel names
 DETAIL = {
-    "p99": (Look(COLOURS[0], "circle"), 6),
-    "p99.9": (Look(COLOURS[4], "triangle", filled=False), 5),
-    "max": (Look(GREY, "x"), 4),
+    "p99": ("p99", Look(COLOURS[0], "circle"), 6),
+    "p99.9": ("p99.9", Look(COLOURS[4], "triangle", filled=False), 5),
+    "max": ("maximum", Look(GREY, "x"), 4),
 }
 NAMED = (50, 90, 99, 99.9, 99.99)
 NO_BINS = "These results came without histograms (fio's json+): percentiles of several jobs cannot be merged."
@@ -30,18 +30,17 @@ def latency(run: Results) -> Figure:
     panels = []
     for about, traces in _groups(run):
         invalid = [one for one in run.invalid_traces if one.levels["job"] == traces[0].levels["job"]]
-        points = [_points(trace, "time", "p99_ms") for trace in invalid]
-        beside = [Marks("[INVALID]", INVALID, pd.concat(points), size=6)] if points else []
+        marks = _lines(traces, run, "time", "p99_ms")
+        if points := [_points(trace, "time", "p99_ms") for trace in invalid]:
+            marks.append(Marks("[INVALID]", INVALID, pd.concat(points), size=6))
         changes = [rule for trace in traces for rule in _events(trace, run.changes, "first", "{}", run)]
         rules = (*_limits(run), *(changes if len(changes) <= CHANGES else ()))
         title = f"p99 of {phrases.of_traces(traces, run)}{about}"
-        lines = _lines(traces, run, "time", "p99_ms")
-        together = _shown(Panel(title, run.clock, "p99 / ms", (*lines, *beside), rules=rules))
-        gone = [rule for one in traces for rule in _events(one, run.collapses, "predicted", "gone in {}", run)]
-        credits = _lines(traces, run, "time", "credits_million", ": credits", marker="")
-        rules = tuple(gone if len(gone) <= CHANGES else ())
-        model = Panel("Burst credits by the model", run.clock, "million I/Os", tuple(credits), rules=rules, height=200)
-        together += [model] if credits else []
+        together = _scaled([Panel(title, run.clock, "p99 / ms", tuple(marks), rules=rules)])
+        if credits := _lines(traces, run, "time", "credits_million", ": credits", marker=""):
+            gone = [rule for one in traces for rule in _events(one, run.collapses, "predicted", "gone in {}", run)]
+            rules, title = tuple(gone if len(gone) <= CHANGES else ()), "Burst credits by the model"
+            together.append(Panel(title, run.clock, "million I/Os", tuple(credits), rules=rules, height=200))
         ends = [end for one in together for end in one.x_range()]
         panels += [replace(one, x_ends=(min(ends), max(ends))) for one in together]
     caption = (
@@ -53,20 +52,33 @@ def latency(run: Results) -> Figure:
 
 def details(run: Results) -> Figure:
     """Return p99, p99.9 and maximum of each job, one panel per battery, with its segments."""
-    traces = [trace for trace in run.traces if trace.jobs["p99_ms"].notna().any()]
-    widest = sorted(traces, key=_spread, reverse=True)[:SINGLE]
-    panels = _scaled([_detail(trace, run) for trace in traces if trace in widest])
-    left = f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers." if len(traces) > SINGLE else ""
+    p99 = [(trace, trace.jobs["p99_ms"].dropna()) for trace in run.traces]
+    spreads = {number: one.max() / one.min() for number, (_, one) in enumerate(p99) if len(one)}
+    widest = sorted(spreads, key=spreads.get, reverse=True)[:SINGLE]
+    panels = []
+    for trace in (run.traces[number] for number in sorted(widest)):
+        marks = [
+            Marks(label, own, points, joined=name == "p99", size=size)
+            for name, (label, own, size) in DETAIL.items()
+            if len(points := _points(trace, "time", f"{name}_ms"))
+        ]
+        segments = of(run.segments, trace.levels, trace.repeat)
+        if len(segments):
+            low, high = (segments[f"{end}_number"].map(trace.times) for end in ("first", "last"))
+            bars = pd.DataFrame({"x": (low + high) / 2, "y": segments["p99_ms"], "x_low": low, "x_high": high})
+            marks.append(Marks("", Look("#000000", ""), bars.dropna()))
+        rules = (*_limits(run), *_events(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
+        axis = f"{phrases.of_traces([trace], run)} / ms"
+        panels.append(Panel(phrases.legend(trace, run), run.clock, axis, tuple(marks), rules=rules))
+    left = (
+        f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers." if len(spreads) > SINGLE else ""
+    )
     caption = (
         "Bars: the median p99 of a segment; dotted: its first job, with the ratio to the segment before. All panels "
         f"have the same axis of latency.{left}"
     )
     title = "Each series by itself: p99, p99.9 and maximum"
-    return Figure("details", title, caption, tuple(panels), _numbers(run, *LATENCIES), 2)
-
-
-def _spread(trace: Trace) -> float:
-    return float(trace.jobs["p99_ms"].max() / trace.jobs["p99_ms"].min())
+    return Figure("details", title, caption, tuple(_scaled(panels)), _numbers(run, *LATENCIES), 2)
 
 
 def rates(run: Results) -> Figure:
@@ -80,7 +92,7 @@ def rates(run: Results) -> Figure:
             ("mib_s", "MiB/s", (), ("ceiling_mib_s",)),
         ):
             lines, rules = _lines(traces, run, "time", column), _ceilings(traces, bounds, run)
-            panels += _shown(Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules))
+            panels += _scaled([Panel(f"{unit}{about}", run.clock, unit, (*lines, *beside), rules=rules)])
     caption = (
         "A mark is a job: operations that fio completed (left) and bytes it moved (right). Crosses: what the device "
         "did for it, where the kernel tells. Dashed: the most that the volume's type and size allow, where known; "
@@ -98,13 +110,17 @@ def percentiles(run: Results) -> Figure:
         # A curve is of all batteries of a volume, and drawn once.
         own = [trace for trace in traces if trace.repeat == 1 and run.has_bins(trace)]
         curves = [(trace, _curve(of(run.percentiles, trace.levels))) for trace in own]
-        marks = [Marks(phrases.legend(one, run), look(one, run), curve, joined=True, size=5) for one, curve in curves]
+        marks = [
+            Marks(phrases.legend(one, run), look(one, run), curve, joined=True, size=5)
+            for one, curve in curves
+            if len(curve)
+        ]
         what, axis = phrases.of_traces(own, run) if own else "", "Percentile (slowest 1 in N operations)"
-        marks = tuple(mark for mark in marks if len(mark.points))
-        for panel in _shown(Panel(f"{what}{about}", axis, f"{what} / ms", marks, x_log=True, rules=_limits(run))):
-            low, high = panel.x_range()
+        panel = Panel(f"{what}{about}", axis, f"{what} / ms", tuple(marks), x_log=True, rules=_limits(run))
+        for shown in _scaled([panel]):
+            low, high = shown.x_range()
             ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
-            panels.append(replace(panel, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
+            panels.append(replace(shown, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
     lacking = sum(not run.has_bins(trace) for trace in run.traces)
     caption = (
         "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles, some with their 95 % CI, "
@@ -121,7 +137,7 @@ def load(run: Results) -> Figure:
     for about, traces in _groups(run):
         marks = [replace(one, joined=False) for one in _lines(traces, run, "load1_before", "p99_ms")]
         title, axis = f"p99 of {phrases.of_traces(traces, run)}{about}", "Load average over 1 minute, before the job"
-        panels += _shown(Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run)))
+        panels += _scaled([Panel(title, axis, "p99 / ms", tuple(marks), rules=_limits(run))])
     caption = "A mark is a job. Dashed: the limits." if panels else "The load average is not known."
     numbers = _numbers(run, "load1_before", "load1_after", "steal_percent", "p99_ms")
     return Figure("load", "Load average before a job against its p99", caption, tuple(panels), numbers)
@@ -144,12 +160,7 @@ def _groups(run: Results) -> Iterator[tuple[str, list[Trace]]]:
         for number, part in enumerate(parts.values(), 1):
             which = [f"job {job}"] if len(run.by_job_file) > 1 else []
             which += [f"volumes, part {number} of {len(parts)}"] if len(parts) > 1 else []
-            yield "".join(f": {', '.join(which)}" for _ in which[:1]), part
-
-
-def _shown(panel: Panel) -> list[Panel]:
-    """A panel on the scale that fits it; none where nothing is drawn."""
-    return _scaled([panel]) if panel.marks else []
+            yield f": {', '.join(which)}" if which else "", part
 
 
 def _lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
@@ -161,9 +172,9 @@ def _lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = 
 
 def _points(trace: Trace, x: str, y: str) -> pd.DataFrame:
     """Jobs of which both columns are known, and what the pointer tells of them."""
-    jobs = trace.jobs.reindex(columns=[x, y])
-    notes = [phrases.job(*names) for names in zip(trace.jobs["number"], trace.jobs["job_Id"], strict=True)]
-    return pd.DataFrame({"x": jobs[x], "y": jobs[y], "note": notes}).dropna(subset=["x", "y"])
+    points = trace.jobs.reindex(columns=[x, y]).set_axis(["x", "y"], axis=1)
+    notes = map(phrases.job, trace.jobs["number"], trace.jobs["job_Id"])
+    return points.assign(note=list(notes)).dropna(subset=["x", "y"])
 
 
 def _limits(run: Results) -> tuple[Rule, ...]:
@@ -181,22 +192,6 @@ def _events(trace: Trace, table: pd.DataFrame, which: str, text: str, run: Resul
         at = trace.times.get(row[f"{which}_number"], np.nan)
         rules.append(Rule(float(at), name, "x", colour or look(trace, run).colour, "dotted"))
     return rules
-
-
-def _detail(trace: Trace, run: Results) -> Panel:
-    marks = [
-        Marks({"max": "maximum"}.get(name, name), own, points, joined=name == "p99", size=size)
-        for name, (own, size) in DETAIL.items()
-        if len(points := _points(trace, "time", f"{name}_ms"))
-    ]
-    segments = of(run.segments, trace.levels, trace.repeat)
-    if len(segments):
-        low, high = (segments[f"{end}_number"].map(trace.times) for end in ("first", "last"))
-        bars = pd.DataFrame({"x": (low + high) / 2, "y": segments["p99_ms"], "x_low": low, "x_high": high})
-        marks.append(Marks("", Look("#000000", ""), bars.dropna()))
-    rules = (*_limits(run), *_events(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
-    axis = f"{phrases.of_traces([trace], run)} / ms"
-    return Panel(phrases.legend(trace, run), run.clock, axis, tuple(marks), rules=rules)
 
 
 def _curve(rows: pd.DataFrame) -> pd.DataFrame:
@@ -223,10 +218,11 @@ def _ceilings(traces: Sequence[Trace], columns: Sequence[str], run: Results) -> 
 
 
 def _scaled(panels: Sequence[Panel]) -> list[Panel]:
-    """Give panels one y axis: logarithmic where their values span more than a decade, with round numbers."""
+    """Give panels that show something one y axis: logarithmic from a decade on, with round numbers."""
+    panels = [panel for panel in panels if panel.marks]
     ends = [end for panel in panels for end in replace(panel, y_log=True).y_range()]
     if not ends or max(ends) < 12 * min(ends):
-        return list(panels)
+        return panels
     low, high = min(ends), max(ends)
     together = (low, high) if len(panels) > 1 else None
     return [replace(panel, y_log=True, y_ends=together, y_ticks=round_ticks(low, high)) for panel in panels]

@@ -57,16 +57,14 @@ def where(rows: Sequence[Mapping[str, str]], run: Results) -> str:
 
 def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
     """Return what latencies are of: fdatasync where the jobs force their writes by it, else fsync, a read, a write."""
-    return prose.listing(dict.fromkeys(_operation(row, run) for row in rows), "or")
-
-
-def _operation(row: Mapping[str, str], run: Results) -> str:
-    if row["operation"] != "sync":
-        return {"read": "a read", "write": "a write"}.get(row["operation"], "an operation")
-    options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
-    # Where the options are lost, the job's name may tell.
-    words = [*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]]
-    return next((one for one in ("fdatasync", "fsync") if one in " ".join(words)), "the sync after a write")
+    named = []
+    for row in rows:
+        options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
+        # Where the options are lost, the job's name may tell.
+        words = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
+        sync = next((one for one in ("fdatasync", "fsync") if one in words), "the sync after a write")
+        named.append({"sync": sync, "read": "a read", "write": "a write"}.get(row["operation"], "an operation"))
+    return prose.listing(dict.fromkeys(named), "or")
 
 
 def of_traces(traces: Iterable[Trace], run: Results) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from scripts.report import listings, names, prose
 from scripts.report.account import fact, without_empty
@@ -35,7 +36,8 @@ OF_NODE = {
     **{"load1_before": "load before", "steal_percent": "steal / %", "free_gib_before": "free / GiB"},
     **{"device_util_percent": "device busy / %"},
 }
-WHOLE = "{:,.0f}".format
+WHOLE, TWO = "{:,.0f}".format, "{:.2f}".format
+FEWEST = 8  # jobs for a correlation
 
 
 def glance(run: Results) -> Table:
@@ -150,7 +152,10 @@ def by_job(run: Results) -> Iterator[Table]:
                 without_empty(called.join(frame)).reset_index(drop=True),
                 # As fio gives it, to the nanosecond, as the published tables print it.
                 dict.fromkeys(jobs, "{:.6f}".format),
-                {series: _colours(frame[series], yellow or red, red) for series in jobs},
+                {
+                    series: np.select([values >= red, values >= (yellow or red)], ["red", "yellow"], "").tolist()
+                    for series, values in frame.items()
+                },
                 f"{f'yellow (△) from {yellow:g} ms on, ' if yellow else ''}red (▲) from {red:g} ms on",
             )
 
@@ -169,6 +174,36 @@ def by_node(run: Results) -> Iterator[Table]:
             frame,
             dict.fromkeys(OF_NODE.values(), prose.number) | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
         )
+
+
+def correlations(run: Results) -> Table:
+    """Return one row per battery: load before its jobs, Spearman's rank correlation with their p99, and steal."""
+    rows = []
+    for trace in run.traces:
+        jobs = trace.jobs.reindex(columns=["load1_before", "p99_ms", "steal_percent"])
+        pairs = jobs[["load1_before", "p99_ms"]].dropna()
+        rho = low = high = np.nan
+        if len(pairs) >= FEWEST and (pairs.nunique() > 1).all():
+            # Spearman's correlation is Pearson's of the ranks; the interval takes jobs as independent (Fisher).
+            correlation = stats.pearsonr(*pairs.rank().to_numpy().T)
+            rho, (low, high) = correlation.statistic, correlation.confidence_interval(0.95)
+        load, steal = pairs["load1_before"], jobs["steal_percent"]
+        if len(pairs):
+            rows.append(
+                {"series": phrases.legend(trace, run), "jobs": len(pairs)}
+                | {"load, least": load.min(), "load, median": load.median(), "load, most": load.max()}
+                | {"rank correlation": names.with_interval(rho, low, high, TWO) if low <= high else ""}
+                | {"with the load, p99": "rises" if low > 0 else "falls" if high < 0 else "neither is shown"}
+                | {"steal, median / %": steal.median(), "steal, most / %": steal.max()}
+            )
+    return Table(
+        "load-correlations",
+        "Spearman's rank correlation of the load average before a job with the job's p99, with its 95 % CI, and the "
+        "processor time that the hypervisor took (steal). The load average counts what waits for the disk too, so a "
+        "slow volume raises it: which of the two comes first these data do not tell.",
+        without_empty(pd.DataFrame(rows)),
+        dict.fromkeys(("load, least", "load, median", "load, most", "steal, median / %", "steal, most / %"), TWO),
+    )
 
 
 def left_out(run: Results) -> Table:
@@ -231,7 +266,3 @@ def _kept(course: Course) -> str:
     if not jobs:
         return "not at all" if verdict == "misses" else ""
     return ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
-
-
-def _colours(values: pd.Series, yellow: float, red: float) -> list[str]:
-    return ["red" if value >= red else "yellow" if value >= yellow else "" for value in values]
