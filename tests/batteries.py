@@ -98,6 +98,14 @@ def heard(process: subprocess.Popen, words: str) -> str:
     raise AssertionError(f"it ended without a word of {words!r}")
 
 
+def one_problem(done: subprocess.CompletedProcess) -> str:
+    """Return the one line in which a battery refuses."""
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("problem: ")
+    return done.stderr.strip().removeprefix("problem: ")
+
+
 def until(happened: Callable[[], bool], limit_s: float = 60) -> None:
     """Wait for what another process does; that it takes too long is the end of a test, not its result."""
     deadline = time.monotonic() + limit_s

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from conftest import artefact, program
 
+from scripts.frame.study import Cell
+
 CONFIG = {
     "run": "test",
     "repeats": 2,
@@ -54,7 +56,10 @@ class Place:
         data: dict | None = None,
         **levels: object,
     ) -> None:
-        """Plan a matrix of one cell; `levels` replace the defaults above. With `once` its data are copies."""
+        """Plan a matrix; `levels` replace the defaults above, lists of them make several cells of the same data.
+
+        With `once` the data are copies.
+        """
         from scripts.frame import config as configuration
         from scripts.frame import matrix
         from scripts.plan import plan
@@ -68,10 +73,10 @@ class Place:
             del values["stores"]["s3"][key]
         study["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
         self.config = configuration.resolve(values, [])
-        cells, _ = matrix.expand(self.config, "shots")
-        self.cell, self.folder, self.environments, self.once = cells[0], folder, environments, once
+        self.cells, _ = matrix.expand(self.config, "shots")
+        self.cell, self.folder, self.environments, self.once = self.cells[0], folder, environments, once
         self.plan = folder / "plan.json"
-        self.plan.write_text(json.dumps(plan(self.config, "shots", cells)), encoding="utf-8")
+        self.plan.write_text(json.dumps(plan(self.config, "shots", self.cells)), encoding="utf-8")
         self.data = folder / "data" / self.cell.dataset
         self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"
         self.environment = environments / f"{self.cell.levels['library']}.json"
@@ -94,19 +99,21 @@ class Place:
         )  # fmt: skip
         return self
 
-    def measure(self, repeat: int = 1, env: dict | None = None) -> dict:
-        """Measure the cell once, whether or not it was measured before, and return its record."""
+    def measure(self, repeat: int = 1, env: dict | None = None, cell: Cell | None = None) -> dict:
+        """Measure the first or another cell once, whether or not it was measured before, and return its record."""
         out = self.folder / f"repeat={repeat}.json"
         out.unlink(missing_ok=True)
-        done = self.step(out, repeat, env)
+        done = self.step(out, repeat, env, cell)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         return artefact(out)
 
-    def step(self, out: Path, repeat: int = 1, env: dict | None = None) -> subprocess.CompletedProcess:
+    def step(
+        self, out: Path, repeat: int = 1, env: dict | None = None, cell: Cell | None = None
+    ) -> subprocess.CompletedProcess:
         """Run the step that measures, with its record at `out`."""
         return program(
-            *("step", "measure", "--plan", self.plan, "--cell", self.cell.name, "--repeat", repeat),
+            *("step", "measure", "--plan", self.plan, "--cell", (cell or self.cell).name, "--repeat", repeat),
             *("--environment", self.environment, "--provision", self.provision),
             *("--servers", self.environments / "servers.json", "--out", out, "--log", self.folder / "step.log"),
             env=env,

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -152,7 +153,11 @@ def wheel(once: Callable) -> Path:
 
 
 def copy_project(copy: Path) -> Path:
-    """Copy the project without results to `copy`, in which Snakemake can run; return it."""
+    """Copy the project without results to `copy`, in which Snakemake can run; return it.
+
+    What Python compiled of it comes along, and the times by which that is known to be up to date: to compile anew costs
+    each clone a second.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -164,7 +169,10 @@ def copy_project(copy: Path) -> Path:
         source, target = ROOT / name, copy / name
         if source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
+            shutil.copy2(source, target)
+            if source.suffix == ".py" and (compiled := Path(cache_from_source(source))).is_file():
+                (target.parent / "__pycache__").mkdir(exist_ok=True)
+                shutil.copy2(compiled, target.parent / "__pycache__")
     return copy
 
 
@@ -179,6 +187,19 @@ def ready_clone(clone: Path) -> Path:
     """Return a clone that `make setup` has nothing to do in: it has this one's environment."""
     (clone / ".venv").symlink_to(sys.prefix)
     return clone
+
+
+@pytest.fixture
+def shots_cell(tmp_path: Path, environments: Path, once: Callable):
+    """Return a function that makes a place to measure a cell of `shots` in, by the levels of the cell."""
+    from cells import Place
+
+    def build(make: bool = True, within: str = "", **options: object) -> Place:
+        (tmp_path / within).mkdir(exist_ok=True)
+        planned = Place(tmp_path / within, environments, once, **options)
+        return planned.make() if make else planned
+
+    return build
 
 
 @pytest.fixture

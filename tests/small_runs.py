@@ -10,8 +10,9 @@ import yaml
 from conftest import artefact, program
 
 SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--cores", "2", "--logger=benchmark")
-# As far as the tables, for a test that looks at no page.
-GATHER = ("--until", "gather")
+# As far as a test looks: a page takes as long as ten cells.
+MEASURE = ("--until", "measure")
+PAGE = "reports/tiny/shots.html"
 # Small enough that one call takes seconds: a wheel, one file, the disk.
 TINY = {
     "run": "tiny",
@@ -86,3 +87,9 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen, limit_s
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the run did not get there"
         time.sleep(0.05)
+
+
+def check(clone: Path) -> subprocess.CompletedProcess:
+    """Call what a run ends with, for a test that has not made the first page before."""
+    folders = ("--results", "results/tiny", "--reports", "reports/tiny")
+    return program("check", *folders, "--log", "check.log", "--out", "checked.json", cwd=clone)

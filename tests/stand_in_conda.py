@@ -6,8 +6,10 @@ It answers what Snakemake asks of conda and refuses all else. `channel.json` in 
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import yaml
@@ -43,17 +45,31 @@ def create(channel: dict, file: Path, prefix: Path) -> None:
         if name in channel["wheels"]
     ]
     uv("venv", "--no-project", "--python", os.path.realpath(sys.executable), prefix)
-    for package in packages:
-        if _parts(package)[0] not in channel["wheels"]:
-            for place, target in channel["links"][package].items():
-                (prefix / place).symlink_to(target)
     # A package of conda brings what it needs; what pip is given has to be complete.
     if wheels:
         uv("pip", "install", "--python", prefix, "--constraint", LOCK, *wheels)
     for entry in entries:
         if isinstance(entry, dict):
             uv("pip", "install", "--python", prefix, "--no-deps", *entry["pip"])
+    bring_compiled(prefix)
+    for package in packages:
+        if _parts(package)[0] not in channel["wheels"]:
+            for place, target in channel["links"][package].items():
+                (prefix / place).symlink_to(target)
     uv("pip", "check", "--python", prefix)
+
+
+def bring_compiled(prefix: Path) -> None:
+    """Copy what Python compiled of the packages of this environment to another one, whose first imports are long else.
+
+    It holds for files of the same time, which they have where uv took both from its cache; others are compiled as ever.
+    """
+    (target,) = prefix.glob("lib/python*/site-packages")
+    source = Path(sysconfig.get_path("purelib"))
+    for compiled in source.rglob("__pycache__"):
+        place = target / compiled.relative_to(source)
+        if place.parent.is_dir():
+            shutil.copytree(compiled, place, dirs_exist_ok=True)
 
 
 def _parts(package: str) -> tuple[str, str, str]:

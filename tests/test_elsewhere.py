@@ -13,6 +13,7 @@ import pytest
 import yaml
 from conftest import ROOT, artefact
 from small_runs import SINGLE, records, snakemake, write
+from stand_in_conda import bring_compiled
 
 UV = Path(sys.executable).with_name("uv")
 
@@ -28,6 +29,7 @@ def bare(once: Callable) -> Path:
             install,
         ):
             subprocess.run([UV, "--quiet", *words], check=True)
+        bring_compiled(folder)
 
     return once("bare", make) / "bin" / "snakemake"
 

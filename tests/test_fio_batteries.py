@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, heard, needed, until
+from batteries import BATTERY, ENDLESS, HOST, LOAD, TINY, Place, emptied, heard, needed, one_problem, until
 from conftest import ROOT, artefact, processes_of
 
 from scripts.studies.volumes import fio, fio_options
@@ -44,14 +44,6 @@ def disk(tmp_path: Path) -> Iterator[str]:
         pytest.skip("a block device of its own needs the right to make one")
     yield done.stdout.strip()
     subprocess.run(["losetup", "--detach", done.stdout.strip()], check=True)
-
-
-def one_problem(done: subprocess.CompletedProcess) -> str:
-    """Return the one line in which a program refuses."""
-    assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("problem: ")
-    return done.stderr.strip().removeprefix("problem: ")
 
 
 # --- What a battery leaves behind ---

@@ -4,11 +4,6 @@ import contextlib
 import copy
 import json
 import os
-import select
-import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,19 +14,14 @@ from bad_store import PAGES, portal
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
 from small_runs import TINY
-from steady import keep_pages, locked
+from steady import keep_pages
 
 from scripts import preflight
 from scripts.frame import measuring
-from scripts.lib import cache, objects, processes
-from scripts.lib.program import Problem
-from scripts.stores import counting
+from scripts.lib import processes
 from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
-from scripts.stores.azure import server as azurite
 from scripts.stores.s3 import client as s3
-from scripts.stores.s3 import server as versitygw
-from scripts.stores.servers import Served
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -119,9 +109,6 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside
     here.make(expect="failed", **{**KEYS, **keys})
     assert line in here.provided["reasons"][0]
     assert "\n" not in here.provided["reasons"][0]
-    record = here.measure(env=with_keys())
-    assert record["status"] == "failed"
-    assert line in record["reasons"][0]
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -154,10 +141,13 @@ NOTHING = {
 }
 
 
-def test_no_credentials_at_all_are_one_line(tmp_path, environments, outside):
+def test_no_credentials_at_all_are_one_line_which_the_cells_say_too(tmp_path, environments, outside):
     here = at(tmp_path / "here", environments, outside)
     here.make(expect="failed", **NOTHING)
     assert "no S3 credentials: set AWS_ACCESS_KEY_ID" in here.provided["reasons"][0]
+    record = here.measure(env=with_keys())
+    assert record["status"] == "failed"
+    assert "no S3 credentials: set AWS_ACCESS_KEY_ID" in record["reasons"][0]
 
 
 def with_store(path: Path, store: dict) -> Path:
@@ -300,241 +290,3 @@ def test_the_look_before_a_run_asks_of_a_folder_only_what_the_run_does_there(tmp
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**20))
     assert preflight.main(["--configfile", str(tmp_path / "disk.yaml")]) == 1
     assert "AMISS  results free: 0.0 GiB, 2.0 needed; free some or make the data smaller" in capsys.readouterr().out
-
-
-def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        ports = [taken.getsockname()[1], processes.free_port(), processes.free_port()]
-        monkeypatch.setattr(processes, "free_port", lambda: ports.pop(0))
-        binaries = artefact(environments / "servers.json")
-        with (
-            open(tmp_path / "log", "w", encoding="utf-8") as log,
-            versitygw.serve(binaries, tmp_path / "s", None, log) as served,
-        ):
-            assert client_of(served).list_buckets()["Buckets"] == []
-            assert not served.dead()
-
-
-def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
-    entry = objects.entry("large.bin", 40 * 2**20, 1, 0)
-    store = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
-    store = stores.of(store | {"anonymous": False})
-    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
-    assert store.provide("blobs-large", [(entry, None)], place, print)["upload"] == {
-        "uploaded": 1,
-        "found": 0,
-        "retries": 0,
-    }
-    binaries = artefact(environments / "servers.json")
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, place.folder, None, log) as served:
-        s3 = client_of(served)
-        assert s3.head_object(Bucket="parts", Key="blobs-large/large.bin")["ETag"].endswith('-3"')
-        assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
-
-
-@pytest.mark.rule(3)
-def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
-    entry = objects.entry("large.bin", 20 * 2**20, 1, 0)
-    spec = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
-    store = stores.of(spec | {"anonymous": False})
-    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
-    # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
-    for asked, uploaded in ((6, 1), (6, 0), (8, 1), (64, 1)):
-        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], place, print)
-        assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
-    assert store.provide("blobs-parts", [(entry, None)], place, print)["part_bytes"] == 20 * 2**20
-    with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
-        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], place, print)
-
-
-def client_of(served: Served):
-    keys = served.credentials
-    return boto3.client(
-        "s3",
-        endpoint_url=served.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=keys["access_key"],
-        aws_secret_access_key=keys["secret_key"],
-    )
-
-
-@pytest.mark.rule(11)
-def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_delivered(tmp_path, environments):
-    binaries = artefact(environments / "servers.json")
-    with (
-        open(tmp_path / "log", "w", encoding="utf-8") as log,
-        versitygw.serve(binaries, tmp_path / "s", {}, log) as served,
-    ):
-        s3 = client_of(served)
-        s3.create_bucket(Bucket="counted")
-        s3.put_object(Bucket="counted", Key="object", Body=b"x" * 1_000_000)
-        served.open_window()
-        for _ in range(7):
-            s3.get_object(Bucket="counted", Key="object", Range="bytes=0-99999")["Body"].read()
-        s3.head_object(Bucket="counted", Key="object")
-        with contextlib.suppress(s3.exceptions.NoSuchKey):
-            s3.get_object(Bucket="counted", Key="absent")
-        s3.close()
-        requests = served.close_window()
-    assert {method: requests[method]["count"] for method in requests} == {"GET": 8, "HEAD": 1}
-    assert requests["GET"]["failed"] == 1
-    assert requests["GET"]["bytes_offered"] == 700_000
-    assert 700_000 < requests["GET"]["bytes_delivered"] < 720_000
-
-
-def test_reports_of_requests_that_were_lost_are_noticed():
-    counter = counting.RequestCounter()
-    host, port = counter.address.split(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
-        counter.settle()
-        assert counter.read() == {"GET": {"count": 1, "failed": 0, "bytes_offered": 0}}
-        assert counter.dropped() == 0
-        # Hold the lock that the receiver needs, so that the kernel's buffer runs over.
-        with counter._lock:
-            for _ in range(300_000):
-                sender.sendto(b"versitygw.success_count,method=GET:1|c" + b"x" * 900, (host, int(port)))
-                if counter.dropped():
-                    break
-        assert counter.dropped() > 0
-    counter.close()
-
-
-def test_an_emulated_network_delays_and_limits(tmp_path, environments):
-    import time
-
-    binaries = artefact(environments / "servers.json")
-    seconds = {}
-    for name, network in {"bare": {}, "slow": {"latency_ms": 50, "bandwidth_mib_s": 10}}.items():
-        with (
-            open(tmp_path / "log", "w", encoding="utf-8") as log,
-            versitygw.serve(binaries, tmp_path / name, network, log) as served,
-        ):
-            s3 = client_of(served)
-            s3.create_bucket(Bucket="slow")
-            s3.put_object(Bucket="slow", Key="object", Body=b"x" * (4 << 20))
-            start = time.perf_counter()
-            s3.get_object(Bucket="slow", Key="object")["Body"].read()
-            seconds[name] = time.perf_counter() - start
-    # 4 MiB at 10 MiB/s and a delay: a lower bound that no busy machine can break.
-    assert seconds["slow"] > 0.4
-
-
-# Listens as Azurite does, and takes its time to save when it is asked to end.
-_SLOW = """
-import signal, socket, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(20), sys.exit(0)))
-port = int(sys.argv[sys.argv.index("--blobPort") + 1])
-listening = socket.create_server(("127.0.0.1", port))
-while True:
-    time.sleep(600)
-"""
-
-
-def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp_path):
-    (tmp_path / "azurite").write_text(_SLOW, encoding="utf-8")
-    (tmp_path / "servers.json").write_text(
-        json.dumps({"node": sys.executable, "azurite": str(tmp_path / "azurite")}), encoding="utf-8"
-    )
-    store = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
-    provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, _, _ = stores.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
-    assert served.processes["azurite"].returncode == -signal.SIGKILL
-
-
-def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path, environments):
-    program = tmp_path / "python"
-    program.write_text(f"#!/bin/sh\necho '{json.dumps({'event': 'open', 'sets_cache': True})}'\nsleep 600\n")
-    program.chmod(0o755)
-    binaries = artefact(environments / "servers.json")
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served = stack.enter_context(azurite.serve(binaries, tmp_path / "store", None, log))
-        child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
-        served.processes["azurite"].send_signal(signal.SIGSTOP)
-        with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
-            child.converse(measuring.Window("any", [], served), served, 2)
-
-
-def test_what_a_process_owned_is_gone_after_it(tmp_path):
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, processes.owned(["sleep", "600"], log, {}) as process:
-        assert process.poll() is None
-    assert process.poll() is not None
-
-
-def test_a_server_that_does_not_start_says_where_its_words_are(tmp_path):
-    with (
-        open(tmp_path / "log", "w", encoding="utf-8") as log,
-        processes.owned(["false"], log, dict(os.environ)) as process,
-    ):
-        process.wait()
-        with pytest.raises(
-            Problem, match="ended with status 1 as it started; its words are at the end of the step's log"
-        ):
-            processes.wait_for_port(processes.free_port(), process, "false")
-
-
-@pytest.mark.rule(8)
-def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
-    files = [tmp_path / name for name in ("a", "b")]
-    for file in files:
-        file.write_bytes(os.urandom(3_000_000))
-    assert cache.prepare("cold", files) == {"asked": "cold", "state": "cold", "resident_before": 0.0}
-    assert cache.load(files) == 6_000_000
-    with locked(files[1]):
-        cache.evict(files)
-        assert cache.resident(files[1:]) == 1.0
-        assert cache.verified_state(cache.resident(files)) == "mixed"
-    with locked(*files):
-        assert cache.prepare("warm", files) == {"asked": "warm", "state": "warm", "resident_before": 1.0}
-    (tmp_path / "empty").touch()
-    assert cache.resident([tmp_path / "empty"]) is None
-
-
-@pytest.mark.parametrize(
-    "fraction, text", [(0.5, "50.0%"), (0.9896, "98.96%"), (0.98996, "98.996%"), (0.01004, "1.004%"), (0.995, "99.5%")]
-)
-def test_a_fraction_has_the_decimals_that_tell_it_from_the_rule(fraction, text):
-    assert cache.in_percent(fraction) == text
-
-
-def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
-    file = tmp_path / "file"
-    file.write_bytes(os.urandom(3_000_000))
-    window = measuring.Window("cold", [file], None)
-    with locked(file):
-        window.open(sets_cache=True)
-        window.close()
-    assert window.cache == {"resident_after": 1.0}
-    window.open(sets_cache=False)
-    assert window.cache["state"] == "cold"
-
-
-@pytest.mark.rule(8)
-def test_the_state_of_files_in_memory_cannot_be_verified():
-    folder = Path("/dev/shm")
-    if cache.file_system_type(folder) != "tmpfs":
-        pytest.skip("/dev/shm is not a tmpfs here")
-    file = folder / f"cache-test-{os.getpid()}"
-    file.write_bytes(b"x" * 10_000)
-    try:
-        assert cache.prepare("cold", [file]) == {"asked": "cold", "state": "unverified", "resident_before": None}
-    finally:
-        file.unlink()
-
-
-def test_what_was_started_ends_with_whoever_started_it(tmp_path):
-    """A parent killed with -9 takes its servers along: the kernel sees to it."""
-    code = (
-        "import sys, time\nfrom scripts.lib.processes import owned\n"
-        "with owned(['sleep', '601'], sys.stderr, {}) as p:\n    print(p.pid, flush=True)\n    time.sleep(600)"
-    )
-    command = [os.sys.executable, "-c", code]
-    parent = subprocess.Popen(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True)
-    child = os.pidfd_open(int(parent.stdout.readline()))
-    parent.kill()
-    parent.wait()
-    select.select([child], [], [])
-    os.close(child)

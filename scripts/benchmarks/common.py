@@ -178,7 +178,7 @@ def copy_tree(folder: Path) -> Path:
     copy.mkdir()
     for name in TREE:
         if Path(name).is_dir():
-            shutil.copytree(name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(name, copy / name)
         else:
             shutil.copy(name, copy / name)
     return copy

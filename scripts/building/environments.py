@@ -92,8 +92,7 @@ def read_spec(name: str, spec: object) -> Library:
 def lacking() -> list[str]:
     """Return the packages of the workflow's programs that this interpreter does not have."""
     wanted = re.findall(r"^[a-z][\w-]*", (ENVS / "workflow.in").read_text(encoding="utf-8"), re.MULTILINE)
-    names = {re.sub(r"[-_.]+", "-", one.name).lower() for one in importlib.metadata.distributions()}
-    return sorted(set(wanted) - names)
+    return [name for name in wanted if not any(importlib.metadata.distributions(name=name))]
 
 
 def inspect_python(python: Path) -> dict:

@@ -1,0 +1,59 @@
+"""The page cache: set, verified file by file, and left to a program that sets it itself."""
+
+import os
+from pathlib import Path
+
+import pytest
+from steady import locked
+
+from scripts.frame import measuring
+from scripts.lib import cache
+
+
+@pytest.mark.rule(8)
+def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
+    files = [tmp_path / name for name in ("a", "b")]
+    for file in files:
+        file.write_bytes(os.urandom(3_000_000))
+    assert cache.prepare("cold", files) == {"asked": "cold", "state": "cold", "resident_before": 0.0}
+    assert cache.load(files) == 6_000_000
+    with locked(files[1]):
+        cache.evict(files)
+        assert cache.resident(files[1:]) == 1.0
+        assert cache.verified_state(cache.resident(files)) == "mixed"
+    with locked(*files):
+        assert cache.prepare("warm", files) == {"asked": "warm", "state": "warm", "resident_before": 1.0}
+    (tmp_path / "empty").touch()
+    assert cache.resident([tmp_path / "empty"]) is None
+
+
+@pytest.mark.parametrize(
+    "fraction, text", [(0.5, "50.0%"), (0.9896, "98.96%"), (0.98996, "98.996%"), (0.01004, "1.004%"), (0.995, "99.5%")]
+)
+def test_a_fraction_has_the_decimals_that_tell_it_from_the_rule(fraction, text):
+    assert cache.in_percent(fraction) == text
+
+
+def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(3_000_000))
+    window = measuring.Window("cold", [file], None)
+    with locked(file):
+        window.open(sets_cache=True)
+        window.close()
+    assert window.cache == {"resident_after": 1.0}
+    window.open(sets_cache=False)
+    assert window.cache["state"] == "cold"
+
+
+@pytest.mark.rule(8)
+def test_the_state_of_files_in_memory_cannot_be_verified():
+    folder = Path("/dev/shm")
+    if cache.file_system_type(folder) != "tmpfs":
+        pytest.skip("/dev/shm is not a tmpfs here")
+    file = folder / f"cache-test-{os.getpid()}"
+    file.write_bytes(b"x" * 10_000)
+    try:
+        assert cache.prepare("cold", [file]) == {"asked": "cold", "state": "unverified", "resident_before": None}
+    finally:
+        file.unlink()
