@@ -1,10 +1,11 @@
-"""Dask workers that do exactly what they are told: spawned processes, one thread, one batch each (METHOD 15)."""
+"""Dask workers that do exactly what they are told: own processes, one thread, one batch each (METHOD 15)."""
 
 import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
 from typing import Any
 
 from scripts.lib.program import Problem
@@ -13,9 +14,14 @@ _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.multiprocessing-method": "spawn",
+    "distributed.worker.multiprocessing-method": "forkserver",
     "distributed.comm.retry.count": 0,
     "distributed.admin.log-format": "%(name)s: %(message)s",
+}
+# What Dask tells its workers as they start; the process that they are forked from has to hear it before.
+_ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
 }
 # How often the living workers are counted while tasks run.
 _LOOK_S = 1.0
@@ -77,6 +83,16 @@ class Workers:
         """Return the process ids of the workers that are no longer those that began."""
         now = set(self._client.run(os.getpid).values())
         return sorted(set(self.pids.values()) - now)
+
+
+def begin() -> None:
+    """Start the process that workers are forked from, which imports Dask while this one still does.
+
+    Nothing of HDF5 is in it: ROS3 has threads, which a fork does not take along.
+    """
+    os.environ.update(_ENVIRONMENT)
+    forkserver.set_forkserver_preload(["distributed"])
+    forkserver.ensure_running()
 
 
 @contextlib.contextmanager

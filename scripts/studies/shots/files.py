@@ -6,14 +6,13 @@ The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import h5py
-import numpy as np
 
 from scripts.lib.program import Problem
+from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import ordered_pairs
 
 # NetCDF-4 files are HDF5 files.
@@ -24,19 +23,6 @@ SMALL = 8000  # bytes; datasets above it are compressed
 def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
     """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
     return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
-
-
-def fingerprint(values: object) -> tuple[int, int]:
-    """Return (bytes in memory, crc32) of what `dataset[()]` gave, in C order and native byte order.
-
-    Elements of variable length count with a NUL behind each; a dataset without values has no bytes.
-    """
-    values = np.empty(0) if isinstance(values, h5py.Empty) else np.asarray(values)
-    if values.dtype.hasobject:
-        data = b"".join(_encoded(value) + b"\0" for value in values.ravel())
-    else:
-        data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")).reshape(-1).view(np.uint8)
-    return len(data), zlib.crc32(data)
 
 
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
@@ -187,13 +173,6 @@ def _layout(orders: list[tuple[int, str]]) -> str:
 def _common(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None
-
-
-def _encoded(value: object) -> bytes:
-    """Return the bytes of one element of variable length."""
-    if isinstance(value, bytes):
-        return value
-    return value.encode() if isinstance(value, str) else np.asarray(value).tobytes()
 
 
 def _sha256(path: Path) -> str:

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 
 from scripts.lib.program import Problem, json_object, run, sync, write_json
-from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, of_source, reason
+from scripts.studies.shots.files import SMALL, describe, extents, of_source, reason
+from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import (
     Settings,
     axis_values,

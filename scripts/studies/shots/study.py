@@ -128,18 +128,22 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
     ]
 
 
-def _settings(effective: dict, level: str) -> list[str]:
-    reasons = []
-    requested = drivers.page_buffer_bytes(level)
-    if reason := drivers.page_buffer_ignored(
-        requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)
-    ):
-        reasons.append(reason)
-    if "rdcc_nbytes" in effective and (requested := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
-        reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {requested}")
-    if effective.get("workers") != effective.get("workers_asked"):
-        reasons.append(f"{effective['workers']} workers were alive, {effective['workers_asked']} asked")
-    return reasons
+def _settings(effective: dict, level: str) -> Iterator[str]:
+    """Yield which settings were asked and did not hold."""
+    asked, held = drivers.page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
+    if asked not in (drivers.UNSET, held):
+        # Rounded down to whole pages, the label is still true; all this the library does silently.
+        if held == 0:
+            yield f"the library ignored the page buffer of {asked} bytes (is the file paged?)"
+        elif held > asked:
+            yield f"the library raised the page buffer of {asked} bytes to {held} (one page)"
+        elif held != asked - asked % effective["page_size"]:
+            yield f"the library made a page buffer of {held} bytes out of {asked}"
+    chunk_cache = effective.get("rdcc_nbytes")
+    if chunk_cache not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {chunk_cache} bytes out of {effective['rdcc_nbytes_asked']}"
+    if effective["workers"] != effective["workers_asked"]:
+        yield f"{effective['workers']} workers were alive, {effective['workers_asked']} asked"
 
 
 STUDY = Shots("shots")
