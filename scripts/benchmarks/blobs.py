@@ -4,7 +4,6 @@ A bare call gets the same chunks, with as many requests in flight, into a buffer
 object is still the same, and counts what the client tries again.
 """
 
-import contextlib
 import json
 import mmap
 import os
@@ -26,7 +25,6 @@ from scripts.stores.s3 import client as s3
 from scripts.studies.blobs import caches
 from scripts.studies.blobs.patterns import PATTERNS
 
-ROUNDS = 16
 _SIZE, _CHUNK, _BLOCK = 2**26, 2**22, 2**20
 _CONCURRENCY = (1, 4)
 _LEAST = 0.95
@@ -42,14 +40,14 @@ _LEVELS = {
 
 
 def rows(
-    folder: Path, say: Say, file_size: str = "1GiB", patterns: Sequence[str] = tuple(PATTERNS), rounds: int = ROUNDS
+    folder: Path, say: Say, file_size: str = "1GiB", patterns: Sequence[str] = tuple(PATTERNS), rounds: int = 16
 ) -> Iterator[Row]:
     """Compare readers of objects with the bare calls of their clients and with fio, and see what memory they take.
 
     64 MiB of every kind of store; 1 GiB of a file as fio reads it; four operations of every pattern.
     """
     for cell in _cells(folder / "stores", say, store=list(_STORES)):
-        with cell.served() as (_, location, env, _), _environment(env):
+        with cell.served() as location:
             for concurrency in _CONCURRENCY:
                 yield _against_bare(cell, location, Access(_CHUNK, concurrency), rounds, say)
     (cell,) = _cells(folder / "fio", say, store=["disk"], size=[file_size])
@@ -88,18 +86,6 @@ def _cells(folder: Path, say: Say, **levels: list) -> list[Cell]:
     """Make the objects of a matrix of cells and put them into their stores; `levels` replace _LEVELS."""
     section = {"data": {"objects": 1}, "iterations": 1, "ceiling_rounds": 1, "control_cells": 0, "time_limit_s": 3600}
     return cells(folder, say, "blobs", _STORES, **section, matrix={**_LEVELS, **levels})
-
-
-@contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Give this process, in which the readers run here, an environment for the length of a `with` block."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _against_bare(cell: Cell, location: dict, access: Access, rounds: int, say: Say) -> Row:
