@@ -41,23 +41,26 @@ def reason(error: Exception) -> str:
     return os.strerror(int(number[1])) if number else " ".join(str(error).split())
 
 
-def describe(paths: Iterable[Path]) -> dict:
+def describe(paths: Iterable[Path], values: bool = True) -> dict:
     """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
 
-    One dataset at a time is in memory. In `layout`, `paged`, `page_size` and `deflate` are None where files or data
-    sets differ, and `page_size` where there are no pages.
+    One dataset at a time is in memory; without their `values` there are no checksums. In `layout`, `paged`, `page_size`
+    and `deflate` are None where files or datasets differ, and `page_size` where there are no pages.
 
     Raises:
         Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
     """
     files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
     for path in paths:
-        held, order, page_size, deflate = _examine(path)
+        held, order, page_size, deflate = _examine(path, values)
         for shot, signals in held.items():
             if twice := objects.setdefault(shot, {}).keys() & signals.keys():
                 raise Problem(f"{path} holds shot {shot}, signal {min(twice)} again; name one file for each only")
             objects[shot].update(signals)
-        files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
+        files.append({"name": path.name, "bytes": path.stat().st_size})
+        if values:
+            with open(path, "rb") as file:
+                files[-1]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
         page_sizes.add(page_size)
         orders.append((len(held), order))
         levels |= deflate
@@ -84,26 +87,12 @@ def describe(paths: Iterable[Path]) -> dict:
     }
 
 
-def glance(path: Path) -> dict:
-    """Return {"layout", "page_size", "shots", "signals"} of one file, of which no values are read.
-
-    `page_size` is None where the file is not paged; `shots` and `signals` are counts.
-
-    Raises:
-        Problem: as `describe`.
-    """
-    objects, order, page_size, _ = _examine(path, values=False)
-    signals = {signal for shot in objects.values() for signal in shot}
-    layout = _layout([(len(objects), order)])
-    return {"layout": layout, "page_size": page_size, "shots": len(objects), "signals": len(signals)}
-
-
 def of_source(source: Path) -> list[Path]:
     """Return the HDF5 files that a file or a folder of a user means."""
     return sorted(path for path in source.glob("*") if path.suffix in SUFFIXES) if source.is_dir() else [source]
 
 
-def _examine(path: Path, values: bool = True) -> tuple[dict, str, int | None, set[int]]:
+def _examine(path: Path, values: bool) -> tuple[dict, str, int | None, set[int]]:
     """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels.
 
     Objects have checksums, and levels are known, where the `values` are read.
@@ -173,8 +162,3 @@ def _layout(orders: list[tuple[int, str]]) -> str:
 def _common(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

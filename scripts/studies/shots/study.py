@@ -103,7 +103,7 @@ def _own_files(section: dict) -> str:
     source = Path(section["data"]["files"])
     if not (paths := files.of_source(source) if source.exists() else []):
         raise Problem(f"{source}: no {', '.join(files.SUFFIXES)} file is there; correct studies.shots.data.files")
-    facts = files.glance(paths[0])
+    facts = files.describe(paths[:1], values=False)["layout"]
     paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
     words = f"{paths[0]} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
     layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
