@@ -137,8 +137,8 @@ def of(settings: dict, manifest: dict) -> "Plan":
     }
     plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], limits)
     if plan.objects > (there := len(manifest["files"])):
-        asked = f"{cell['pattern']} by {plan.processes} processes needs {plan.objects}"
-        raise Problem(f"{manifest['dataset']} has {there} objects; {asked}")
+        needs = f"{cell['pattern']} by {plan.processes} processes needs {plan.objects}"
+        raise Problem(f"{manifest['dataset']} has {there} objects; {needs}")
     return plan
 
 
@@ -181,10 +181,10 @@ class Plan:
         self._one_each = limits["own"] or self.kind.one_each
         self.objects = processes if self._one_each else 1
         self._chunk_bytes, self._concurrency = limits["chunk_bytes"], limits["concurrency"]
-        asked = limits["operation_bytes"]
-        if asked < _ALIGNED:
-            raise Problem(f"an operation_size of {asked} bytes is too small; choose 4KiB or more")
-        self.operation_bytes = asked - asked % (block if asked >= block else _ALIGNED)
+        operation_bytes = limits["operation_bytes"]
+        if operation_bytes < _ALIGNED:
+            raise Problem(f"an operation_size of {operation_bytes} bytes is too small; choose 4KiB or more")
+        self.operation_bytes = operation_bytes - operation_bytes % (block if operation_bytes >= block else _ALIGNED)
         if self.kind.by == "scatter" and self.operation_bytes < min(block, size):
             raise Problem(
                 f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"

@@ -40,9 +40,9 @@ def converse(comm: MPI.Comm) -> None:
 
     job = comm.bcast(parent.job if parent else None)
     job["manifest"] = comm.bcast(read_json(job["manifest"]) if parent else None)
-    if comm.size != int(asked := job["settings"]["cell"]["processes"]):
+    if comm.size != int(processes := job["settings"]["cell"]["processes"]):
         raise Problem(
-            f"{asked} MPI processes were asked for and {comm.size} are together;"
+            f"{processes} MPI processes were asked for and {comm.size} are together;"
             " does the launcher belong to the MPI library (library under mpi)?"
         )
     process = Process(comm, job)
@@ -168,7 +168,7 @@ class Process:
             # One process of a host brings its page cache into the state that is asked for (METHOD 8).
             state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
             before = self._reader.retries
-            times, count = self._between(lambda: self._read(self._delivery))
+            times, count = self._between(self._delivery)
             self._check_last(count)
             row = {
                 "times": times,
@@ -187,15 +187,15 @@ class Process:
         self._hints = self._delivery.hints()
         self._reader.close()
 
-    def _between(self, work) -> tuple[tuple[float, float], object]:
-        """Do something between barriers; returns when this process began and ended, and what `work` returns."""
+    def _between(self, delivered: Independent) -> tuple[tuple[float, float], int]:
+        """Read between barriers; returns when this process began and ended, and the bytes that it got."""
         patiently(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
-        result = work()
+        count = self._read(delivered)
         ended = time.perf_counter()
         patiently(self._comm.Ibarrier())
-        return (began, ended), result
+        return (began, ended), count
 
     def _empty_iterations(self) -> float:
         """Return the seconds of as many iterations without bytes: the harness's part of the time (METHOD 13)."""
@@ -203,7 +203,7 @@ class Process:
             return 0.0
         empty, seconds = self._delivery.without_bytes(), 0.0
         for _ in range(self._iterations):
-            times, _count = self._between(lambda: self._read(empty))
+            times, _ = self._between(empty)
             rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
             seconds += span(rows)[0] if rows else 0.0
         self._agree()

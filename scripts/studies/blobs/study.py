@@ -55,10 +55,7 @@ class Blobs(Study):
         pattern, spec = patterns.PATTERNS[levels["pattern"]], config["stores"][levels["store"]]
         kind, store, hostfile = spec["kind"], stores.of(spec), self.section(config)["mpi"].get("hostfile")
         direct, own = levels["cache"] == "direct", levels["objects"] == "own" and not pattern.split
-        one, each = (
-            f"{levels['pattern']} reads one object",
-            f"{levels['pattern']} reads an object for each process already",
-        )
+        name = levels["pattern"]
         reasons = {
             "objects cannot be read from a raw device": "device" in spec,
             f"MPI-IO reads files, not a store of the kind {kind}": pattern.mpi_io and not store.files,
@@ -68,8 +65,8 @@ class Blobs(Study):
             "an embedded server is reached from its own machine only, and a hostfile may name others": (
                 store.embedded and hostfile
             ),
-            each: own and pattern.one_each,
-            one: own and pattern.once,
+            f"{name} reads an object for each process already": own and pattern.one_each,
+            f"{name} reads one object": own and pattern.once,
             "each process reading an object of its own is the pattern multiple-files": (
                 own and not (pattern.one_each or pattern.once)
             ),

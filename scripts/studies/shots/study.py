@@ -130,15 +130,15 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
 
 def _settings(effective: dict, level: str) -> Iterator[str]:
     """Yield which settings were asked and did not hold."""
-    asked, held = drivers.page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
-    if asked not in (drivers.UNSET, held):
+    requested, held = drivers.page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
+    if requested not in (drivers.UNSET, held):
         # Rounded down to whole pages, the label is still true; all this the library does silently.
         if held == 0:
-            yield f"the library ignored the page buffer of {asked} bytes (is the file paged?)"
-        elif held > asked:
-            yield f"the library raised the page buffer of {asked} bytes to {held} (one page)"
-        elif held != asked - asked % effective["page_size"]:
-            yield f"the library made a page buffer of {held} bytes out of {asked}"
+            yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+        elif held > requested:
+            yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
+        elif held != requested - requested % effective["page_size"]:
+            yield f"the library made a page buffer of {held} bytes out of {requested}"
     chunk_cache = effective.get("rdcc_nbytes")
     if chunk_cache not in (None, effective["rdcc_nbytes_asked"]):
         yield f"the library made a chunk cache of {chunk_cache} bytes out of {effective['rdcc_nbytes_asked']}"
