@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import blobs, builds, fio, null_cells, project, reading, ros3, scale
+from scripts.benchmarks import blobs, builds, fio, null_cells, project, scale, shots
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
@@ -37,15 +37,14 @@ class Benchmark(NamedTuple):
 _ROUND = {"rounds": 1}
 BENCHMARKS = {
     "project": Benchmark(project.rows, {}),
-    "reading": Benchmark(reading.rows, _ROUND),
-    "ros3": Benchmark(ros3.rows, {"shots": 2} | _ROUND),
+    "reading": Benchmark(shots.loop, _ROUND),
+    "ros3": Benchmark(shots.ros3, {"shots": 2} | _ROUND),
     "cell": Benchmark(null_cells.rows, {"repeats": 1, "starts": 1}),
     "plan": Benchmark(scale.planning, {"cells": 50} | _ROUND),
     "report": Benchmark(scale.reporting, {"records": 96} | _ROUND),
     "fio": Benchmark(fio.rows, {"job": "etcd-short"} | _ROUND),
     "import": Benchmark(scale.importing, {"sizes": (50,)} | _ROUND),
-    "blobs": Benchmark(blobs.rows, {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND),
-    "large-blobs": Benchmark(blobs.large, {"size": "64MiB"}),
+    "blobs": Benchmark(blobs.rows, {"file_size": "64MiB"} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

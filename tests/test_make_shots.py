@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, parts
+from scripts.studies.shots.files import SMALL, describe, extents, parts
 from scripts.studies.shots.make import confirm, main
+from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import LAYOUTS, Settings, check, ordered_pairs, plan, selection, signal_values, table
 
 pytestmark = pytest.mark.thorough

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import psutil
 
-from scripts.lib.processes import die_with_parent
+from scripts.lib.processes import owned
 from scripts.lib.program import Problem
 from scripts.statistics import stats
 
@@ -137,34 +137,23 @@ def used(command: Sequence[str], cwd: Path | str = ".", **variables: str) -> Usa
     Raises:
         Problem: it failed; the line has its last words.
     """
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
-        start = time.perf_counter()
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=os.environ | variables,
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
-            preexec_fn=die_with_parent,
-        )
-        with ThreadPoolExecutor(1) as pool:
-            sampled = pool.submit(_peak, process.pid)
-            try:
-                _, status, usage = os.wait4(process.pid, 0)
-                seconds = time.perf_counter() - start
-                process.returncode = os.waitstatus_to_exitcode(status)
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                    process.wait()
+    start = time.perf_counter()
+    with (
+        ThreadPoolExecutor(1) as pool,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words,
+        owned(command, words, os.environ | variables, cwd=cwd, stdin=subprocess.DEVNULL) as process,
+    ):
+        sampled = pool.submit(_peak, process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             words.seek(0)
             last = [line.strip() for line in words if line.strip()][-1:] or ["it said nothing"]
             # Its arguments may be a whole configuration.
             name = command[command.index("-m") + 1] if "-m" in command else Path(command[0]).name
             raise Problem(f"{name} ended with status {process.returncode}: {last[0]}")
-    return Usage(seconds, usage.ru_utime + usage.ru_stime, sampled.result())
+        return Usage(seconds, usage.ru_utime + usage.ru_stime, sampled.result())
 
 
 def program(name: str, *arguments: object) -> list[str]:

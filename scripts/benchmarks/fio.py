@@ -7,11 +7,8 @@ from scripts.benchmarks.common import Row, Say, compared, in_turn, used
 from scripts.benchmarks.prepared import cells
 from scripts.lib.program import read_json
 
-ROUNDS = 16
-JOB = "etcd"
 
-
-def rows(folder: Path, say: Say, job: str = JOB, rounds: int = ROUNDS) -> Iterator[Row]:
+def rows(folder: Path, say: Say, job: str = "etcd", rounds: int = 16) -> Iterator[Row]:
     """Start fio by the workflow and by hand, and compare fdatasync's mean latency and its p99 as fio gives them."""
     matrix = {"store": ["disk"], "job": [job], "background": ["none"]}
     store = {"disk": {"kind": "posix", "path": str(folder)}}

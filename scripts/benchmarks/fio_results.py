@@ -11,14 +11,13 @@ from pathlib import Path
 from string import ascii_lowercase
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 BLOCK = 2300
 OPTIONS = {"rw": "write", "ioengine": "sync", "fdatasync": "1", "size": "200m", "bs": str(BLOCK)}
 _PERCENTILES = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
 _BEGAN_S = 1_627_900_000.0
 _WRITE_MS = 0.005
-# The 99th percentile of a standard normal.
-_Z99 = 2.3263478740408408
 _HISTOGRAM_BITS, _HISTOGRAM_GROUPS = 6, 29
 
 
@@ -159,10 +158,11 @@ def lognormal(random: np.random.Generator, mean_ms: float, p99_ms: float, n: int
 
     Mean, standard deviation and percentiles are those of what was drawn.
     """
-    sigma = _Z99 - math.sqrt(_Z99**2 - 2 * math.log(p99_ms / mean_ms))
+    normal = float(ndtri(0.99))
+    sigma = normal - math.sqrt(normal**2 - 2 * math.log(p99_ms / mean_ms))
     mu = math.log(mean_ms * 1e6) - sigma**2 / 2
     values, upper = grid()
-    shares = np.diff(_normal((np.log(upper) - mu) / sigma), prepend=0.0)
+    shares = np.diff(ndtr((np.log(upper) - mu) / sigma), prepend=0.0)
     shares[-1] += 1 - shares.sum()
     counts = random.multinomial(n, np.clip(shares, 0, 1))
     held = counts > 0
@@ -204,11 +204,6 @@ def write_many(folder: Path, files: int) -> list[Path]:
         battery = Battery(jobs=min(50, files - first), collapse_after=collapse_after, **place)
         folders.append(write_battery(folder, battery))
     return folders
-
-
-def _normal(values: np.ndarray) -> np.ndarray:
-    """Return the distribution function of a standard normal."""
-    return np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in values])
 
 
 def _traffic(ios: int, rate: float, milliseconds: int) -> dict:

@@ -25,13 +25,11 @@ from scripts.benchmarks.prepared import interpreter, servers
 from scripts.lib.program import Problem, read_json
 from scripts.stores.s3 import server
 
-REPEATS = 6
-STARTS = 7
 _LIBRARY = "hdf5-2.0.0"
 _STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}}
 
 
-def rows(folder: Path, say: Say, repeats: int = REPEATS, starts: int = STARTS) -> Iterator[Row]:
+def rows(folder: Path, say: Say, repeats: int = 6, starts: int = 7) -> Iterator[Row]:
     """Run cells that read next to nothing under Snakemake, from three stores, and take apart what they cost."""
     tree, config = copy_tree(folder), _config(folder, repeats)
     say("making data and putting them into their stores")

@@ -60,7 +60,7 @@ sentences()
 """
 # What a cell passes through, and a word of the commands that do it: the step, the measuring program and its workers …
 _WAY = {
-    "from the cell to its record": ("scripts.step measure", "scripts.studies.shots.measure", "multiprocessing.spawn"),
+    "from the cell to its record": ("scripts.step measure", "scripts.studies.shots.measure", "multiprocessing"),
     "from the record to tables": ("scripts.gather",),
     "from tables to sentences": ("pages.of_run",),
 }

@@ -1,56 +1,44 @@
 """What large runs take: Snakemake's plan of many cells, tables and report of many records, or of many files of fio."""
 
 import json
-import statistics
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from scripts.benchmarks import fio_results
-from scripts.benchmarks.common import (
-    LIBRARIES,
-    S3,
-    Row,
-    Say,
-    at_most,
-    copy_tree,
-    numbered,
-    program,
-    snakemake,
-    used,
-)
+from scripts.benchmarks.common import LIBRARIES, S3, Row, Say, at_most, copy_tree, numbered, program, snakemake, used
 from scripts.frame import config as configuration
 from scripts.frame.records import write as write_record
 from scripts.lib import host
 from scripts.lib.program import read_json, write_json, write_text
 from scripts.plan import matrix_csv, plan
 
-CELLS, RECORDS, SAMPLES, FILES = 10_000, 2_000, 46, (200, 2_000)
-ROUNDS = 3
+SAMPLES = 46
 PLAN_CPU_LIMIT_S, PLAN_PEAK_LIMIT_MB = 15, 400
 SECONDS_LIMIT, PEAK_LIMIT_MB, HTML_LIMIT_MB = 30, 1_000, 3
 _WORKERS = 50
 
 
-def planning(folder: Path, say: Say, cells: int = CELLS, rounds: int = ROUNDS) -> Iterator[Row]:
+def planning(folder: Path, say: Say, cells: int = 10_000, rounds: int = 3) -> Iterator[Row]:
     """Let Snakemake plan 10,000 cells, in turn with a single one."""
     tree, configs = copy_tree(folder), [_many_cells(folder, count) for count in (cells, 1)]
     taken = [
         [used(snakemake(config, "--dry-run", "--quiet"), tree) for config in configs] for _ in numbered(rounds, say)
     ]
-    cpu, one_cpu = (statistics.median(usage.cpu_seconds for usage in of_one) for of_one in zip(*taken, strict=True))
-    peak, one_peak = (
-        statistics.median(usage.peak_bytes / 1e6 for usage in of_one) for of_one in zip(*taken, strict=True)
-    )
-    what = f"plan of {cells:,} cells"
-    against = f"plan of one cell: {one_cpu:.2f} s"
-    yield at_most(f"{what}, processor time", cpu, PLAN_CPU_LIMIT_S, "s", against, f"{cpu / one_cpu:.1f}")
-    against = f"plan of one cell: {one_peak:.0f} MB"
-    yield at_most(f"{what}, memory", peak, PLAN_PEAK_LIMIT_MB, "MB", against, f"{peak / one_peak:.1f}")
+    many, one = (pd.DataFrame(usages).median() for usages in zip(*taken, strict=True))
+    what, ratio = f"plan of {cells:,} cells", many / one
+    against = f"plan of one cell: {one.cpu_seconds:.2f} s"
+    cpu = f"{ratio.cpu_seconds:.1f}"
+    yield at_most(f"{what}, processor time", many.cpu_seconds, PLAN_CPU_LIMIT_S, "s", against, cpu)
+    against = f"plan of one cell: {one.peak_bytes / 1e6:.0f} MB"
+    peak = f"{ratio.peak_bytes:.1f}"
+    yield at_most(f"{what}, memory", many.peak_bytes / 1e6, PLAN_PEAK_LIMIT_MB, "MB", against, peak)
 
 
-def reporting(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUNDS) -> Iterator[Row]:
+def reporting(folder: Path, say: Say, records: int = 2_000, rounds: int = 3) -> Iterator[Row]:
     """Make tables and report of 2,000 records of 46 samples, which nothing measured."""
     study = folder / "results" / "shots"
     say(f"writing {records} records")
@@ -65,7 +53,7 @@ def reporting(folder: Path, say: Say, records: int = RECORDS, rounds: int = ROUN
     yield at_most(f"{what}, HTML", size, HTML_LIMIT_MB, "MB")
 
 
-def importing(folder: Path, say: Say, sizes: tuple[int, ...] = FILES, rounds: int = ROUNDS) -> Iterator[Row]:
+def importing(folder: Path, say: Say, sizes: tuple[int, ...] = (200, 2_000), rounds: int = 3) -> Iterator[Row]:
     """Import 200 and 2,000 JSON files of fio, and make tables and report of them."""
     for files in sizes:
         place = folder / str(files)
@@ -84,17 +72,20 @@ def importing(folder: Path, say: Say, sizes: tuple[int, ...] = FILES, rounds: in
 
 def _steps(what: str, steps: dict[str, list[str]], rounds: int, say: Say) -> Iterator[Row]:
     """Run steps one after the other, so many times; the rows of their time, and of the memory of the largest."""
-    taken = [{step: used(command) for step, command in steps.items()} for _ in numbered(rounds, say)]
-    seconds, cpu = (
-        statistics.median(sum(getattr(usage, name) for usage in of_round.values()) for of_round in taken)
-        for name in ("seconds", "cpu_seconds")
-    )
-    parts = {step: statistics.median(of_round[step].seconds for of_round in taken) for step in steps}
-    peaks = {step: max(of_round[step].peak_bytes for of_round in taken) / 1e6 for step in steps}
-    by_step = ", ".join(f"{step} {part:.1f} s" for step, part in parts.items()) + f"; processor time {cpu:.1f} s"
-    yield at_most(f"{what}, time", seconds, SECONDS_LIMIT, "s", by_step)
-    by_step = ", ".join(f"{step} {peak:.0f} MB" for step, peak in peaks.items())
-    yield at_most(f"{what}, memory", max(peaks.values()), PEAK_LIMIT_MB, "MB", by_step)
+    rows = [
+        {"step": step, "round": number, **asdict(used(command))}
+        for number in numbered(rounds, say)
+        for step, command in steps.items()
+    ]
+    taken = pd.DataFrame(rows)
+    whole = taken.groupby("round")[["seconds", "cpu_seconds"]].sum().median()
+    by_step = taken.groupby("step", sort=False)
+    seconds, peaks = by_step["seconds"].median(), by_step["peak_bytes"].max() / 1e6
+    parts = ", ".join(f"{step} {part:.1f} s" for step, part in seconds.items())
+    against = f"{parts}; processor time {whole.cpu_seconds:.1f} s"
+    yield at_most(f"{what}, time", whole.seconds, SECONDS_LIMIT, "s", against)
+    against = ", ".join(f"{step} {peak:.0f} MB" for step, peak in peaks.items())
+    yield at_most(f"{what}, memory", peaks.max(), PEAK_LIMIT_MB, "MB", against)
 
 
 def _to_report(folder: Path, study: str, config: dict, *imported: object) -> dict[str, list[str]]:

@@ -72,9 +72,10 @@ def failed_base(arguments: argparse.Namespace) -> dict:
 
 def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
     """Measure one cell once and write its record; one that was measured before stays as it is."""
-    if _measured(arguments.out):
-        print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
-        return
+    with contextlib.suppress(Problem):
+        if read_json(arguments.out).get("status") == "done":
+            print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
+            return
     began = time.monotonic()
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
@@ -91,23 +92,15 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         served, location, env = stores.serve(
             stack, settings["store"], provision, inherited(), arguments.servers, servers_log
         )
-        job = {
-            "settings": settings,
-            "run": plan["run"],
-            "repeat": arguments.repeat,
-            "manifest": provision["manifest"],
-            "location": location,
-            "local_files": provision["local_files"],
-            "time_limit_s": cell["time_limit_s"],
-            "scratch": str(_scratch(stack, arguments.out)),
-        }
+        job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
+        job |= {key: provision[key] for key in ("manifest", "local_files")}
+        job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         window = Window(settings["cell"].get("cache", "any"), files, served)
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     facts["load_after"] = list(os.getloadavg())
-    failed = study.failures(record, settings, manifest)
-    if failed:
+    if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
     faults, modules = study.faults(record, settings), record.pop("modules")
     records.write(
@@ -124,22 +117,13 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             "host": facts,
             "provenance": {
                 **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
-                "data_sha256": provision["data_sha256"],
-                "account_url": provision.get("account_url"),
-                "part_bytes": provision.get("part_bytes"),
-                "lock_sha256": environment["lock_sha256"],
-                "build": environment["build"],
+                **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
+                **{key: environment[key] for key in ("lock_sha256", "build")},
             },
             "valid": not faults,
             "reasons": faults,
         },
     )
-
-
-def _measured(record: Path) -> bool:
-    with contextlib.suppress(Problem):
-        return read_json(record).get("status") == "done"
-    return False
 
 
 def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
@@ -258,11 +242,6 @@ def ending(name: str, status: int, log: Path) -> str:
     if status == -signal.SIGKILL:
         return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
     how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
-    return f"{name} ended {how}: {last_words(log)}"
-
-
-def last_words(log: Path) -> str:
-    """Return the last line of a program's log that says what went wrong."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
-    return (problems or lines or ["it said nothing"])[-1]
+    return f"{name} ended {how}: {(problems or lines or ['it said nothing'])[-1]}"

@@ -1,10 +1,12 @@
-"""Dask workers that do exactly what they are told: spawned processes, one thread, one batch each (METHOD 15)."""
+"""Dask workers that do exactly what they are told: own processes, one thread, one batch each (METHOD 15)."""
 
 import contextlib
 import logging
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
 from typing import Any
 
 from scripts.lib.program import Problem
@@ -13,10 +15,16 @@ _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
-    "distributed.worker.multiprocessing-method": "spawn",
     "distributed.comm.retry.count": 0,
     "distributed.admin.log-format": "%(name)s: %(message)s",
 }
+# What Dask tells its workers as they start; the process that they are forked from has to hear it before.
+_ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+}
+# Among temporary files lies the socket of that process, /pymp-…/listener-…, and a socket's name has 107 bytes at most.
+_FOLDER_BYTES = 70
 # How often the living workers are counted while tasks run.
 _LOOK_S = 1.0
 _executed = 0
@@ -79,6 +87,21 @@ class Workers:
         return sorted(set(self.pids.values()) - now)
 
 
+def begin() -> None:
+    """Start the process that workers are forked from, which imports Dask while this one still does.
+
+    Nothing of HDF5 is in it: ROS3 has threads, which a fork does not take along.
+    """
+    if _method() == "forkserver":
+        os.environ.update(_ENVIRONMENT)
+        forkserver.set_forkserver_preload(["distributed"])
+        forkserver.ensure_running()
+
+
+def _method() -> str:
+    return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= _FOLDER_BYTES else "spawn"
+
+
 @contextlib.contextmanager
 def cluster(count: int) -> Iterator[tuple[Workers, float]]:
     """Start `count` workers on the loopback for the length of a `with` block.
@@ -91,7 +114,7 @@ def cluster(count: int) -> Iterator[tuple[Workers, float]]:
 
     start = time.perf_counter()
     with (
-        dask.config.set(_SETTINGS),
+        dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _method()}),
         LocalCluster(
             n_workers=count,
             threads_per_worker=1,

@@ -9,7 +9,7 @@ from scripts.lib import cache
 from scripts.stores import store as stores
 from scripts.studies.blobs.patterns import Plan
 
-_TRIES, _PAUSE_S = 10, 0.02
+_TRIES, _PAUSE_S = 11, 0.02
 
 
 def files(job: dict, plan: Plan) -> list[Path]:
@@ -19,6 +19,11 @@ def files(job: dict, plan: Plan) -> list[Path]:
     """
     local = [Path(file) for file in job["local_files"]]
     return local[: plan.objects] if stores.of(job["settings"]["store"]).file_per_object else local
+
+
+def worst(wanted: str, fractions: list[float]) -> float | None:
+    """Return the resident fraction that is furthest from the state that was asked for."""
+    return (min if wanted == "warm" else max)(fractions, default=None)
 
 
 def ready(wanted: str, files: list[Path]) -> dict | None:
@@ -33,13 +38,12 @@ def ready(wanted: str, files: list[Path]) -> dict | None:
         fraction = cache.resident(files)
         if fraction is not None and fraction >= cache.WARM_AT_LEAST:
             return {"asked": wanted, "state": cache.verified_state(fraction), "resident_before": fraction}
-    state = cache.prepare(wanted, files)
     for _ in range(_TRIES):
+        state = cache.prepare(wanted, files)
         if wanted not in ("cold", "direct") or state["state"] in ("cold", "unverified"):
             break
         _let_go_of_sent_pages()
         time.sleep(_PAUSE_S)
-        state = cache.prepare(wanted, files)
     return state
 
 

@@ -1,11 +1,11 @@
 """How the bytes of one iteration get from the store into the buffers of all MPI processes.
 
-Whoever waits for rank 0 to read waits patiently, and begins the collective call when rank 0 is about to: MPICH's own
-waiting would take the cores from rank 0 and from a server on the same machine.
+Whoever waits for rank 0 to read waits patiently, and begins the collective call when rank 0 is about to.
 """
 
 import copy
-from abc import ABC, abstractmethod
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +14,21 @@ from mpi4py import MPI
 from scripts.lib.program import Problem
 from scripts.stores.posix import reader as posix
 from scripts.stores.reading import Changed, Identity, Reader
-from scripts.studies.blobs.mpi import patiently
 from scripts.studies.blobs.patterns import Operation, Plan
 
 Check = Callable[[Operation, memoryview], None]
+_SOON_S = 2e-4
+
+
+def patiently(request, pause_s: float = 5e-5) -> None:
+    """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
+    soon = time.perf_counter() + _SOON_S
+    while not request.Test():
+        # A sleep takes longer than what most waits are for; who else can run may.
+        if time.perf_counter() < soon:
+            os.sched_yield()
+        else:
+            time.sleep(pause_s)
 
 
 class Independent:
@@ -67,12 +78,8 @@ class Independent:
         self._fetch(operation)
 
     def _fetch(self, operation: Operation) -> None:
-        self.reader.read(
-            self.names[operation.object],
-            operation.extents,
-            self.view[: operation.bytes],
-            self.identities[operation.object],
-        )
+        name, identity = self.names[operation.object], self.identities[operation.object]
+        self.reader.read(name, operation.extents, self.view[: operation.bytes], identity)
 
     def _got(self, operation: Operation, check: Check | None) -> int:
         if check:
@@ -80,43 +87,33 @@ class Independent:
         return operation.bytes
 
 
-class _FromOne(Independent, ABC):
-    """Rank 0 reads operation after operation, and each one is passed on before the next is read."""
+class Broadcast(Independent):
+    """Rank 0 reads operation after operation, and MPI_Bcast gives every process all of it before the next is read."""
 
     def _bring(self, number: int, operation: Operation) -> None:
-        self._await(number)
-        self._pass_on(number, operation)
-
-    def _await(self, number: int) -> None:
-        """Return when rank 0 has read an operation; all hear of it if it cannot."""
+        """Return when rank 0 has read an operation and passed it on; all hear of it if it cannot."""
         token = bytearray(b"\1")
         if self.comm.rank:
             patiently(self.comm.Irecv([token, MPI.BYTE], 0))
             if not token[0]:
                 raise Changed("")
-            return
-        try:
-            self._fetch(self.fetches[number])
-        except Changed:
-            token[0] = 0
-            raise
-        finally:
-            for rank in range(1, self.comm.size):
-                self.comm.Send([token, MPI.BYTE], rank)
+        else:
+            try:
+                self._fetch(self.fetches[number])
+            except Changed:
+                token[0] = 0
+                raise
+            finally:
+                for rank in range(1, self.comm.size):
+                    self.comm.Send([token, MPI.BYTE], rank)
+        self._pass_on(number, operation)
 
-    @abstractmethod
     def _pass_on(self, number: int, operation: Operation) -> None:
         """Let every process have its part of an operation that rank 0 has read."""
-
-
-class Broadcast(_FromOne):
-    """MPI_Bcast gives every process all of it."""
-
-    def _pass_on(self, number: int, operation: Operation) -> None:
         self.comm.Bcast([self.view[: operation.bytes], MPI.BYTE])
 
 
-class Scatter(_FromOne):
+class Scatter(Broadcast):
     """MPI_Scatterv gives each process its section of every operation; rank 0's is where it was read."""
 
     def __init__(self, *arguments) -> None:
@@ -197,10 +194,9 @@ class MpiIo(Independent):
         if not self._file:
             return {}
         info = self._file.Get_info()
-        try:
-            return dict(info.items())
-        finally:
-            info.Free()
+        hints = dict(info.items())
+        info.Free()
+        return hints
 
     def close(self) -> None:
         """Close the file together."""
@@ -213,14 +209,14 @@ class MpiIo(Independent):
         self._begin = extents[0][0] if extents else 0
         if self.plan.kind.gives != "pieces":
             return
-        shown = MPI.BYTE
-        if extents:
-            self._begin = 0
-            shown = MPI.BYTE.Create_hindexed([length for _, length in extents], [offset for offset, _ in extents])
-            shown.Commit()
+        if not extents:
+            self._file.Set_view(0, MPI.BYTE, MPI.BYTE)
+            return
+        self._begin = 0
+        shown = MPI.BYTE.Create_hindexed([length for _, length in extents], [offset for offset, _ in extents])
+        shown.Commit()
         self._file.Set_view(0, MPI.BYTE, shown)
-        if extents:
-            shown.Free()
+        shown.Free()
 
     def _read(self, at: int, view: memoryview) -> int:
         """Read from a place of what this process sees; returns the bytes that came."""
@@ -243,3 +239,13 @@ class MpiIo(Independent):
 def _problem(path: Path, what: str, error: MPI.Exception) -> Problem:
     reason = error.Get_error_string().splitlines()[0].split(", error stack")[0]
     return Problem(f"{path} cannot be {what} through MPI-IO: {reason}")
+
+
+# By how the bytes of a pattern get to the processes.
+DELIVERIES = {
+    "each": Independent,
+    "broadcast": Broadcast,
+    "scatter": Scatter,
+    "mpi-io": MpiIo,
+    "collective": MpiIo,
+}

@@ -58,9 +58,7 @@ def measure(step: Step) -> dict:
             "ranks": outcome["ranks"],
             "growth_bytes": max(one["peak_bytes"] - one["start_bytes"] for one in outcome["ranks"]),
         },
-        "retries": outcome["retries"],
-        "attempts": outcome["attempts"],
-        "verified": outcome["verified"],
+        **{key: outcome[key] for key in ("retries", "attempts", "verified")},
         "faults": faults,
         "cache": _cache(settings["cell"]["cache"], reads),
         "ceiling": {
@@ -147,9 +145,8 @@ def _effective(job: dict, plan: patterns.Plan, facts: list[dict], outcome: dict,
 def _stripe(job: dict) -> dict[str, str] | None:
     """Return how Lustre stripes the first object, None on other file systems."""
     file = next(iter(job["local_files"]), None)
-    if not stores.of(job["settings"]["store"]).files or not file or host.mount(file)["file_system"] != "lustre":
-        return None
-    return stripe(file)
+    on_files = file and stores.of(job["settings"]["store"]).files
+    return stripe(file) if on_files and host.mount(file)["file_system"] == "lustre" else None
 
 
 def stripe(file: str) -> dict[str, str]:
@@ -171,7 +168,7 @@ def _cache(wanted: str, reads: list[dict]) -> dict:
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
     )
-    worst = (min if wanted == "warm" else max)(before, default=None)
+    worst = caches.worst(wanted, before)
     state = {"asked": wanted, "state": cache.verified_state(worst), "resident_before": worst}
     return state | {"resident_after": statistics.fmean(after) if after else None}
 

@@ -21,7 +21,6 @@ from scripts.lib.processes import owned
 from scripts.lib.program import Problem
 
 PROGRAM = "scripts.studies.blobs.read"
-_PYTHON = [sys.executable, "-sE", "-m", "scripts.studies.blobs.start_rank", "-m"]
 # MPICH's own transport within a machine: without these it listens on every network.
 WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
 # Where MPICH keeps shared memory. It names a segment by a hash of its launcher's process number, and its processes take
@@ -31,9 +30,9 @@ _SEGMENT = re.compile(r"mpich_shm_[0-9a-f]+_[0-9]+")
 # Between making a segment and mapping it a process needs less.
 _SEGMENT_AGE_S = 5.0
 _PATIENCE_S = 10.0
-_SOON_S = 2e-4
 _SIGNALLED = re.compile(r"^(?:\[\d+\])?(\d+):Return code = \d+, signaled with (.+)$")
-_PROBLEM, _ABORTED = "problem: ", "Abort("
+# The line of a process that says why it ended, as JSON (`scripts.studies.blobs.read`).
+PROBLEM, _ABORTED = "a process failed: ", "Abort("
 # What gforker sends to the others when one has ended.
 _SENT_BY_LAUNCHER = ("Interrupt", "Quit", "Terminated")
 
@@ -101,37 +100,23 @@ class Ranks:
 
     def _listen(self) -> None:
         for line in self._process.stderr:
-            words = _decoded(line)
-            print(words, end="", file=sys.stderr, flush=True)
-            if words.strip() and not words.startswith(_ABORTED):
-                self._last = words.strip()
-            if words.startswith(_PROBLEM) or _SIGNALLED.match(words.strip()):
-                self._words.append(words.strip())
+            print(line, end="", file=sys.stderr, flush=True)
+            words = line.strip()
+            if words and not words.startswith(_ABORTED):
+                self._last = words
+            if words.startswith(PROBLEM) or _SIGNALLED.match(words):
+                self._words.append(words)
 
     def _reason(self, status: int) -> str:
-        problems = [line.removeprefix(_PROBLEM) for line in self._words if line.startswith(_PROBLEM)]
-        if problems:
-            return problems[0]
+        for words in self._words:
+            if words.startswith(PROBLEM):
+                return json.loads(words.removeprefix(PROBLEM))
         ended = [match.groups() for line in self._words if (match := _SIGNALLED.match(line))]
-        ended.sort(key=lambda end: end[1] in _SENT_BY_LAUNCHER)
-        for rank, words in ended[:1]:
+        for rank, words in sorted(ended, key=lambda end: end[1] in _SENT_BY_LAUNCHER)[:1]:
             return f"MPI process {rank} of {self._count} was ended by a signal ({words})"
         if status < 0:
             return f"{self.launcher} was ended by signal {-status} ({signal.strsignal(-status)})"
         return f"{self.launcher} ended with status {status} before all was read: {self._last or 'it said nothing'}"
-
-
-def say_problem(line: str) -> None:
-    """Say on a process's standard error why it ends; gforker drops what is no ASCII, so it is written as JSON."""
-    print(f"{_PROBLEM}{json.dumps(line)}", file=sys.stderr, flush=True)
-
-
-def _decoded(line: str) -> str:
-    """Return a line of a process; that of `say_problem` as it was meant."""
-    with contextlib.suppress(ValueError):
-        if line.startswith(f'{_PROBLEM}"'):
-            return f"{_PROBLEM}{json.loads(line.removeprefix(_PROBLEM))}\n"
-    return line
 
 
 def _living_children(pid: int) -> bool:
@@ -156,7 +141,7 @@ def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
     Raises:
         Problem: there is no such launcher, or the hostfile has too few slots.
     """
-    command = [*_launcher(mpi, count), "-n", str(count), *_PYTHON, PROGRAM]
+    command = [*_launcher(mpi, count), "-n", str(count), sys.executable, "-sE", "-m", PROGRAM]
     env = dict(os.environ)
     if not mpi["launcher"] and not mpi["hostfile"]:
         env |= WITHIN_A_MACHINE
@@ -232,17 +217,6 @@ def hosts_of(hostfile: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise Problem(f"{hostfile} is not in UTF-8: byte {error.start + 1}; save it as that") from error
     return [words[0] for line in lines if (words := line.partition("#")[0].split())]
-
-
-def patiently(request, pause_s: float = 5e-5) -> None:
-    """Wait for an MPI request without taking the core from a server or a slower process, as MPI's own waits do."""
-    soon = time.perf_counter() + _SOON_S
-    while not request.Test():
-        # A sleep takes longer than what most waits are for; who else can run may.
-        if time.perf_counter() < soon:
-            os.sched_yield()
-        else:
-            time.sleep(pause_s)
 
 
 def span(rows: list[dict]) -> tuple[float, float]:

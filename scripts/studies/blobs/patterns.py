@@ -4,16 +4,12 @@ An object is cut into the blocks of `scripts.lib.objects`; sections are whole bl
 may have none. What is longer than an operation is split. A whole block fits into an operation wherever the operation
 is not smaller than a block: then operations are whole blocks too.
 
-single-file, multiple-files, broadcast   a process gets a whole object
-sections                                 a contiguous section of an object
-sections-interleaved                     every P-th piece: at most a chunk, and small enough that a process has eight
-scatter                                  rank 0 reads operation after operation and scatters each one: the sections are
-                                         sections of each operation's piece, not of the whole object
-mpi-io…                                  as sections and sections-interleaved
+Pieces of interleaved sections have a chunk at most, and are small enough that a process has eight. In a scatter the
+sections are sections of each operation's piece, not of the whole object.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem
@@ -35,8 +31,8 @@ class Pattern:
     gives: str
     by: str = "each"
     one_each: bool = False
-    title: str = field(default="", kw_only=True)
-    explained: str = field(default="", kw_only=True)
+    title: str = ""
+    explained: str = ""
 
     @property
     def from_one(self) -> bool:
@@ -140,11 +136,9 @@ def of(settings: dict, manifest: dict) -> "Plan":
         "own": cell["objects"] == "own",
     }
     plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], limits)
-    if plan.objects > len(manifest["files"]):
-        raise Problem(
-            f"{manifest['dataset']} has {len(manifest['files'])} objects; {cell['pattern']} by"
-            f" {plan.processes} processes needs {plan.objects}"
-        )
+    if plan.objects > (there := len(manifest["files"])):
+        needs = f"{cell['pattern']} by {plan.processes} processes needs {plan.objects}"
+        raise Problem(f"{manifest['dataset']} has {there} objects; {needs}")
     return plan
 
 
@@ -185,18 +179,17 @@ class Plan:
         """
         self.kind, self.processes, self.size, self.block = PATTERNS[pattern], processes, size, block
         self._one_each = limits["own"] or self.kind.one_each
+        self.objects = processes if self._one_each else 1
         self._chunk_bytes, self._concurrency = limits["chunk_bytes"], limits["concurrency"]
-        self.operation_bytes = self._whole(limits["operation_bytes"])
+        operation_bytes = limits["operation_bytes"]
+        if operation_bytes < _ALIGNED:
+            raise Problem(f"an operation_size of {operation_bytes} bytes is too small; choose 4KiB or more")
+        self.operation_bytes = operation_bytes - operation_bytes % (block if operation_bytes >= block else _ALIGNED)
         if self.kind.by == "scatter" and self.operation_bytes < min(block, size):
             raise Problem(
                 f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"
                 f" {sizes.text(block)}: choose an operation_size of at least that"
             )
-
-    @property
-    def objects(self) -> int:
-        """Return how many objects are needed."""
-        return self.processes if self._one_each else 1
 
     @property
     def at_once(self) -> int:
@@ -212,10 +205,9 @@ class Plan:
 
     def operations(self, rank: int) -> list[Operation]:
         """Return what a process gets, operation by operation; in a scatter an operation may be empty."""
-        number = rank if self._one_each else 0
         if self.kind.by == "scatter":
             return [Operation(0, tuple(self._section(rank, *piece.extents[0]))) for piece in self.fetched(0)]
-        return list(split(number, self._extents(rank), self.operation_bytes))
+        return list(split(rank if self._one_each else 0, self._extents(rank), self.operation_bytes))
 
     def fetched(self, rank: int) -> list[Operation]:
         """Return what a process asks the store for."""
@@ -240,12 +232,6 @@ class Plan:
             for offset, length in one.extents:
                 for block in range(-(-offset // self.block), -(-(offset + length) // self.block)):
                     yield one.object, block
-
-    def _whole(self, operation_bytes: int) -> int:
-        unit = self.block if operation_bytes >= self.block else _ALIGNED
-        if operation_bytes < unit:
-            raise Problem(f"an operation_size of {operation_bytes} bytes is too small; choose 4KiB or more")
-        return operation_bytes - operation_bytes % unit
 
     def _extents(self, rank: int) -> list[tuple[int, int]]:
         if self.kind.gives == "whole":

@@ -1,4 +1,8 @@
-"""One MPI process of a cell of the blobs study: what it reads between barriers, and what it finds."""
+"""One MPI process of a cell of the blobs study: what it reads between barriers, what it finds, and what it says.
+
+Rank 0 gets the job as a JSON line on standard input and answers on standard output: `started`, `ready` (what follows is
+to be counted), `read`, `done` with what was found, and `ended` after MPI_Finalize.
+"""
 
 import mmap
 import os
@@ -8,24 +12,52 @@ from collections import Counter
 
 from mpi4py import MPI
 
-from scripts.lib import cache, host, memory, sizes
-from scripts.lib.program import Problem
+from scripts.lib import cache, host, memory, provenance, sizes
+from scripts.lib.program import Problem, read_json
+from scripts.lib.window import Step
 from scripts.stores import store as stores
-from scripts.stores.reading import Access, Changed
+from scripts.stores.reading import Access, Changed, Reader
 from scripts.studies.blobs import caches, patterns, verify
-from scripts.studies.blobs.delivery import Broadcast, Check, Independent, MpiIo, Scatter
-from scripts.studies.blobs.mpi import patiently, span
+from scripts.studies.blobs.delivery import DELIVERIES, Check, Independent, patiently
+from scripts.studies.blobs.mpi import span
 
-# How the bytes of a pattern get to the processes.
-_DELIVERIES = {
-    "each": Independent,
-    "broadcast": Broadcast,
-    "scatter": Scatter,
-    "mpi-io": MpiIo,
-    "collective": MpiIo,
-}
 _FIRST_BROADCAST = 2**20
 _ANOTHER = bytes([*range(1, 256), 0])
+
+
+def converse(comm: MPI.Comm) -> None:
+    """Read what the parent of rank 0 asks for, and tell it."""
+    parent = Step() if comm.rank == 0 else None
+
+    def tell(event: str, *, wait: bool = False, **facts: object) -> None:
+        """Say something to the parent; all processes wait until it lets them go on, if they are to."""
+        if parent:
+            parent.say({"event": event, **facts})
+        if wait:
+            if parent:
+                parent.hear()
+            patiently(comm.Ibarrier())
+
+    job = comm.bcast(parent.job if parent else None)
+    job["manifest"] = comm.bcast(read_json(job["manifest"]) if parent else None)
+    if comm.size != int(processes := job["settings"]["cell"]["processes"]):
+        raise Problem(
+            f"{processes} MPI processes were asked for and {comm.size} are together;"
+            " does the launcher belong to the MPI library (library under mpi)?"
+        )
+    process = Process(comm, job)
+    tell("started", facts=comm.gather(process.facts()))
+    process.prepare()
+    tell("ready", wait=True)
+    process.measure()
+    tell("read", wait=True)
+    outcome = process.finish()
+    modules = comm.gather(provenance.loaded())
+    if parent:
+        outcome["modules"] = sorted({name for names in modules for name in names})
+        tell("done", outcome=outcome, addresses=process.addresses())
+    MPI.Finalize()
+    tell("ended")
 
 
 class Process:
@@ -40,14 +72,16 @@ class Process:
         self._iterations = settings["iterations"]
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
-        chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
-        self._access = Access(chunk, concurrency, self._cell["cache"] == "direct")
         self._store = stores.of(settings["store"])
-        self._reader = self._store.reader(job["location"], self._access)
+        self._reader = self._connect()
         self._changed: list[str] = []
         self._samples: list[dict] = []
         self._local = caches.files(job, self._plan)
         self._done = Counter()
+
+    def _connect(self) -> Reader:
+        chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
+        return self._store.reader(self._job["location"], Access(chunk, concurrency, self._cell["cache"] == "direct"))
 
     def facts(self) -> dict:
         """Return where this process runs and what it is to read."""
@@ -75,7 +109,7 @@ class Process:
         # Pages are there only once they are written, so what is resident now is all but the buffer.
         self._buffer = mmap.mmap(-1, max(1, length))
         view = memoryview(self._buffer)[:length]
-        self._delivery = _DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
+        self._delivery = DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
         self._identify()
         self._null = self._empty_iterations()
         memory.forget_peak()
@@ -134,7 +168,7 @@ class Process:
             # One process of a host brings its page cache into the state that is asked for (METHOD 8).
             state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
             before = self._reader.retries
-            times, count = self._between(lambda: self._read(self._delivery))
+            times, count = self._between(self._delivery)
             self._check_last(count)
             row = {
                 "times": times,
@@ -153,15 +187,15 @@ class Process:
         self._hints = self._delivery.hints()
         self._reader.close()
 
-    def _between(self, work) -> tuple[tuple[float, float], object]:
-        """Do something between barriers; returns when this process began and ended, and what `work` returns."""
+    def _between(self, delivered: Independent) -> tuple[tuple[float, float], int]:
+        """Read between barriers; returns when this process began and ended, and the bytes that it got."""
         patiently(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
-        result = work()
+        count = self._read(delivered)
         ended = time.perf_counter()
         patiently(self._comm.Ibarrier())
-        return (began, ended), result
+        return (began, ended), count
 
     def _empty_iterations(self) -> float:
         """Return the seconds of as many iterations without bytes: the harness's part of the time (METHOD 13)."""
@@ -169,7 +203,7 @@ class Process:
             return 0.0
         empty, seconds = self._delivery.without_bytes(), 0.0
         for _ in range(self._iterations):
-            times, _count = self._between(lambda: self._read(empty))
+            times, _ = self._between(empty)
             rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
             seconds += span(rows)[0] if rows else 0.0
         self._agree()
@@ -199,19 +233,31 @@ class Process:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
         self._delivery.close()
-        mine = {
-            "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
-            "operations": len(self._delivery.gets),
-            "verify_s": self._verify_s,
-            "null_s": self._null,
-            "first_broadcast_s": self._first_broadcast,
-            "blocks_verified": verifier.right,
-            "blocks_wrong": verifier.wrong + (self._spot.wrong if verifier is not self._spot else 0),
-            "lines": verifier.lines,
-            **self._done,
+        wrong = verifier.wrong + (self._spot.wrong if verifier is not self._spot else 0)
+        gathered = self._comm.gather(
+            {
+                "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
+                "operations": len(self._delivery.gets),
+                "seconds": {"verify": self._verify_s, "null": self._null, "first_broadcast": self._first_broadcast},
+                "totals": self._done + Counter(blocks_verified=verifier.right, blocks_wrong=wrong),
+                "lines": verifier.lines,
+            }
+        )
+        if not gathered:
+            return None
+        lines = {line for one in gathered for line in one["lines"]}
+        totals = ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")
+        return {
+            "samples": self._samples,
+            "changed": self._changed,
+            "verified": "in a pass of its own" if self._several else "after every iteration",
+            "checksum": verify.checksum(lines) if lines else None,
+            "ranks": [one["rank"] for one in gathered],
+            "operations": max(one["operations"] for one in gathered),
+            "seconds": {key: max(one["seconds"][key] for one in gathered) for key in gathered[0]["seconds"]},
+            "mpi_io_hints": self._hints,
+            **{key: sum(one["totals"][key] for one in gathered) for key in totals},
         }
-        gathered = self._comm.gather(mine)
-        return self._result(gathered) if gathered else None
 
     def addresses(self) -> dict:
         """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
@@ -225,7 +271,7 @@ class Process:
         """Read everything once more, untimed, over new connections, and check all of it."""
         verifier = verify.Verifier(self._files, self._plan.block)
         began = time.perf_counter()
-        self._delivery.reader = self._store.reader(self._job["location"], self._access)
+        self._delivery.reader = self._connect()
         self._read(self._delivery, verifier.check)
         self._delivery.reader.close()
         self._verify_s += time.perf_counter() - began
@@ -233,29 +279,14 @@ class Process:
         self._agree()
         return verifier
 
-    def _result(self, gathered: list[dict]) -> dict:
-        lines = {line for one in gathered for line in one["lines"]}
-        totals = ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")
-        return {
-            "samples": self._samples,
-            "changed": self._changed,
-            "verified": "in a pass of its own" if self._several else "after every iteration",
-            "checksum": verify.checksum(lines) if lines else None,
-            "ranks": [one["rank"] for one in gathered],
-            "operations": max(one["operations"] for one in gathered),
-            "seconds": {key: max(one[f"{key}_s"] for one in gathered) for key in ("verify", "null", "first_broadcast")},
-            "mpi_io_hints": self._hints,
-            **{key: sum(one.get(key, 0) for one in gathered) for key in totals},
-        }
-
 
 def _sample(number: int, rows: list[dict]) -> dict:
     """Return the row of an iteration."""
     latency, first_done = span(rows)
     states = [{**row["cache"], "host": row["host"]} for row in rows if row["cache"]]
-    fractions = [state["resident_before"] for state in states if state["resident_before"] is not None]
-    after = [state["resident_after"] for state in states if state["resident_after"] is not None]
-    worst = min if states and states[0]["asked"] == "warm" else max
+    before, after = (
+        [state[key] for state in states if state[key] is not None] for key in ("resident_before", "resident_after")
+    )
     return {
         "iteration": number,
         "phase": "read",
@@ -263,7 +294,7 @@ def _sample(number: int, rows: list[dict]) -> dict:
         "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
-        "resident_before": worst(fractions) if fractions else None,
+        "resident_before": caches.worst(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
         "resident_after": min(after, default=None),
         "not_as_asked": [

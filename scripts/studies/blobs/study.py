@@ -41,34 +41,38 @@ class Blobs(Study):
                     one = "; each process has one of its own" if own else ""
                     few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
                     yield f"studies.blobs.data.objects: {few}{one}"
-        yield from _mpi_mistakes(section["mpi"], max(most for part in parts for most in part["processes"]))
+        hostfile, library = section["mpi"].get("hostfile"), section["mpi"].get("library")
+        most = max(count for part in parts for count in part["processes"])
+        if hostfile and not Path(hostfile).is_file():
+            yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
+        elif hostfile and (there := slots(Path(hostfile))) < most:
+            yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {most} processes"
+        if library and "/" in library and not Path(library).is_file():
+            yield f"studies.blobs.mpi.library: there is no {library}"
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         pattern, spec = patterns.PATTERNS[levels["pattern"]], config["stores"][levels["store"]]
-        kind, store = spec["kind"], stores.of(spec)
-        if "device" in spec:
-            yield "objects cannot be read from a raw device"
-        if not store.files:
-            if pattern.mpi_io:
-                yield f"MPI-IO reads files, not a store of the kind {kind}"
-            if levels["cache"] == "direct":
-                yield f"O_DIRECT is for files, not for a store of the kind {kind}"
-        if pattern.mpi_io:
-            if levels["cache"] == "direct":
-                yield "MPI-IO opens its file itself, without O_DIRECT"
-            if levels["concurrency"] != "1":
-                yield "MPI-IO reads one operation of a process at a time"
-        if store.embedded and self.section(config)["mpi"].get("hostfile"):
-            yield "an embedded server is reached from its own machine only, and a hostfile may name others"
+        kind, store, hostfile = spec["kind"], stores.of(spec), self.section(config)["mpi"].get("hostfile")
+        direct, own = levels["cache"] == "direct", levels["objects"] == "own" and not pattern.split
+        name = levels["pattern"]
+        reasons = {
+            "objects cannot be read from a raw device": "device" in spec,
+            f"MPI-IO reads files, not a store of the kind {kind}": pattern.mpi_io and not store.files,
+            f"O_DIRECT is for files, not for a store of the kind {kind}": direct and not store.files,
+            "MPI-IO opens its file itself, without O_DIRECT": pattern.mpi_io and direct,
+            "MPI-IO reads one operation of a process at a time": pattern.mpi_io and levels["concurrency"] != "1",
+            "an embedded server is reached from its own machine only, and a hostfile may name others": (
+                store.embedded and hostfile
+            ),
+            f"{name} reads an object for each process already": own and pattern.one_each,
+            f"{name} reads one object": own and pattern.once,
+            "each process reading an object of its own is the pattern multiple-files": (
+                own and not (pattern.one_each or pattern.once)
+            ),
+        }
+        yield from (reason for reason, holds in reasons.items() if holds)
         yield from _sizes(levels, store.copies)
-        if levels["objects"] == "own" and not pattern.split:
-            if pattern.one_each:
-                yield f"{levels['pattern']} reads an object for each process already"
-            elif pattern.once:
-                yield f"{levels['pattern']} reads one object"
-            else:
-                yield "each process reading an object of its own is the pattern multiple-files"
         limit = object_limits().get(kind)
         if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
             largest = sizes.text(limit["gib"] * 2**30)
@@ -154,16 +158,6 @@ def object_limits() -> dict[str, dict]:
     return read_yaml(LIMITS)["limits"]
 
 
-def _mpi_mistakes(mpi: dict, processes: int) -> Iterator[str]:
-    hostfile, library = mpi.get("hostfile"), mpi.get("library")
-    if hostfile and not Path(hostfile).is_file():
-        yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
-    elif hostfile and (there := slots(Path(hostfile))) < processes:
-        yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {processes} processes"
-    if library and "/" in library and not Path(library).is_file():
-        yield f"studies.blobs.mpi.library: there is no {library}"
-
-
 def reader(cell: str, record: dict) -> dict:
     """Return what a report says about the MPI processes of one record, in the cell of that name."""
     parts = ("effective", "memory", "retries", "attempts", "ceiling")
@@ -202,23 +196,20 @@ def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:
 
 def _memory(cells: Sequence[Cell]) -> str:
     """Say how much the processes of the largest cell take; each cell looks again when it begins."""
-    count, needed = max(map(_processes, cells), key=lambda pair: pair[1])
+    needs = []
+    for cell in cells:
+        size, objects = sizes.in_bytes(cell.settings["data"]["size"]), cell.settings["data"]["objects"]
+        layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
+        plan = patterns.of(cell.settings, {"dataset": cell.dataset, "layout": layout, "files": [{}] * objects})
+        buffers = sum(map(plan.buffer_bytes, range(plan.processes)))
+        needs.append((buffers + plan.processes * memory.SPARE, plan.processes))
+    needed, count = max(needs)
     free = memory.available()
     processes = "process needs" if count == 1 else "processes need"
     words = f"{count} {processes} {sizes.text(needed)}, {sizes.text(free)} are free"
     if needed > free:
         raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
     return words
-
-
-def _processes(cell: Cell) -> tuple[int, int]:
-    """Return how many processes a cell has, and the bytes that they take together."""
-    data, count = cell.settings["data"], int(cell.levels["processes"])
-    size = sizes.in_bytes(data["size"])
-    layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
-    manifest = {"dataset": cell.dataset, "layout": layout, "files": [{}] * data["objects"]}
-    plan = patterns.of(cell.settings, manifest)
-    return count, sum(plan.buffer_bytes(rank) + memory.SPARE for rank in range(count))
 
 
 def _at(setting: int | dict[str, int], size: str) -> int:

@@ -6,14 +6,13 @@ The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import h5py
-import numpy as np
 
 from scripts.lib.program import Problem
+from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import ordered_pairs
 
 # NetCDF-4 files are HDF5 files.
@@ -24,19 +23,6 @@ SMALL = 8000  # bytes; datasets above it are compressed
 def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
     """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
     return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
-
-
-def fingerprint(values: object) -> tuple[int, int]:
-    """Return (bytes in memory, crc32) of what `dataset[()]` gave, in C order and native byte order.
-
-    Elements of variable length count with a NUL behind each; a dataset without values has no bytes.
-    """
-    values = np.empty(0) if isinstance(values, h5py.Empty) else np.asarray(values)
-    if values.dtype.hasobject:
-        data = b"".join(_encoded(value) + b"\0" for value in values.ravel())
-    else:
-        data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")).reshape(-1).view(np.uint8)
-    return len(data), zlib.crc32(data)
 
 
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
@@ -55,23 +41,26 @@ def reason(error: Exception) -> str:
     return os.strerror(int(number[1])) if number else " ".join(str(error).split())
 
 
-def describe(paths: Iterable[Path]) -> dict:
+def describe(paths: Iterable[Path], values: bool = True) -> dict:
     """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
 
-    One dataset at a time is in memory. In `layout`, `paged`, `page_size` and `deflate` are None where files or data
-    sets differ, and `page_size` where there are no pages.
+    One dataset at a time is in memory; without their `values` there are no checksums. In `layout`, `paged`, `page_size`
+    and `deflate` are None where files or datasets differ, and `page_size` where there are no pages.
 
     Raises:
         Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
     """
     files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
     for path in paths:
-        held, order, page_size, deflate = _examine(path)
+        held, order, page_size, deflate = _examine(path, values)
         for shot, signals in held.items():
             if twice := objects.setdefault(shot, {}).keys() & signals.keys():
                 raise Problem(f"{path} holds shot {shot}, signal {min(twice)} again; name one file for each only")
             objects[shot].update(signals)
-        files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
+        files.append({"name": path.name, "bytes": path.stat().st_size})
+        if values:
+            with open(path, "rb") as file:
+                files[-1]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
         page_sizes.add(page_size)
         orders.append((len(held), order))
         levels |= deflate
@@ -98,26 +87,12 @@ def describe(paths: Iterable[Path]) -> dict:
     }
 
 
-def glance(path: Path) -> dict:
-    """Return {"layout", "page_size", "shots", "signals"} of one file, of which no values are read.
-
-    `page_size` is None where the file is not paged; `shots` and `signals` are counts.
-
-    Raises:
-        Problem: as `describe`.
-    """
-    objects, order, page_size, _ = _examine(path, values=False)
-    signals = {signal for shot in objects.values() for signal in shot}
-    layout = _layout([(len(objects), order)])
-    return {"layout": layout, "page_size": page_size, "shots": len(objects), "signals": len(signals)}
-
-
 def of_source(source: Path) -> list[Path]:
     """Return the HDF5 files that a file or a folder of a user means."""
     return sorted(path for path in source.glob("*") if path.suffix in SUFFIXES) if source.is_dir() else [source]
 
 
-def _examine(path: Path, values: bool = True) -> tuple[dict, str, int | None, set[int]]:
+def _examine(path: Path, values: bool) -> tuple[dict, str, int | None, set[int]]:
     """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels.
 
     Objects have checksums, and levels are known, where the `values` are read.
@@ -187,15 +162,3 @@ def _layout(orders: list[tuple[int, str]]) -> str:
 def _common(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None
-
-
-def _encoded(value: object) -> bytes:
-    """Return the bytes of one element of variable length."""
-    if isinstance(value, bytes):
-        return value
-    return value.encode() if isinstance(value, str) else np.asarray(value).tobytes()
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,16 +13,9 @@ import h5py
 import numpy as np
 
 from scripts.lib.program import Problem, json_object, run, sync, write_json
-from scripts.studies.shots.files import SMALL, describe, extents, fingerprint, of_source, reason
-from scripts.studies.shots.signals import (
-    Settings,
-    axis_values,
-    check,
-    ordered_pairs,
-    plan,
-    signal_values,
-    table,
-)
+from scripts.studies.shots.files import SMALL, describe, extents, of_source, reason
+from scripts.studies.shots.reader import fingerprint
+from scripts.studies.shots.signals import Settings, axis_values, check, ordered_pairs, plan, signal_values, table
 
 GENERATOR = "make_shots"
 VERSION = 1
@@ -139,7 +132,22 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
     file = h5py.File(path, "w", libver=("earliest", "v110"), **space)
     try:
         file.attrs["source"] = MARK
-        written = fill(file, contents, settings)
+        store, written = Store(file, settings), {}
+        for shot, name, axes in contents:
+            values = signal_values(settings.seed, shot, table()[name])
+            signal = store.put(f"/shots/{shot}/signals/{name}", values)
+            signal.attrs["shot"] = np.int64(shot)
+            written[signal.name] = fingerprint(values)
+            for dimension, axis in enumerate(axes):
+                values = axis_values(settings.seed, shot, axis, signal.shape[dimension])
+                place = f"/shots/{shot}/scale_{hashlib.md5(values, usedforsecurity=False).hexdigest()}"
+                if place not in written:
+                    store.put(place, values).make_scale()
+                    written[place] = fingerprint(values)
+                signal.dims[dimension].attach_scale(file[place])
+        # The file forgets about the free space when it is closed.
+        if "padding" in file:
+            del file["padding"]
         file.close()
     except BaseException:
         # A file that cannot be closed, for want of space, crashes HDF5 when the process ends.
@@ -147,27 +155,6 @@ def write_shots(path: Path, contents: Iterable[tuple[str, str, tuple[str, ...]]]
         file.close()
         raise
     sync(path)
-    return written
-
-
-def fill(file: h5py.File, contents: Iterable[tuple[str, str, tuple[str, ...]]], settings: Settings) -> dict:
-    """Put (shot, signal, axes) into a file; see `write_shots`."""
-    store, written = Store(file, settings), {}
-    for shot, name, axes in contents:
-        values = signal_values(settings.seed, shot, table()[name])
-        signal = store.put(f"/shots/{shot}/signals/{name}", values)
-        signal.attrs["shot"] = np.int64(shot)
-        written[signal.name] = fingerprint(values)
-        for dimension, axis in enumerate(axes):
-            values = axis_values(settings.seed, shot, axis, signal.shape[dimension])
-            place = f"/shots/{shot}/scale_{hashlib.md5(values, usedforsecurity=False).hexdigest()}"
-            if place not in written:
-                store.put(place, values).make_scale()
-                written[place] = fingerprint(values)
-            signal.dims[dimension].attach_scale(file[place])
-    # The file forgets about the free space when it is closed.
-    if "padding" in file:
-        del file["padding"]
     return written
 
 
@@ -224,18 +211,13 @@ def confirm(settings: Settings, shots: dict, written: dict, facts: dict) -> None
         Problem: something differs.
     """
     held = [axes for signals in shots.values() for axes in signals.values()]
-    expected = {
-        "layout": settings.layout,
-        "paged": settings.paged,
-        "page_size": settings.page_size if settings.paged else None,
-        "deflate": settings.deflate,
-        "shots": settings.shots,
-        "pairs": len(held),
-        "dataset_reads": len(held) + sum(map(len, held)),
-    }
-    for key, value in expected.items():
-        if facts["layout"][key] != value:
-            raise Problem(f"{key} is {facts['layout'][key]!r} in the files where {value!r} was asked; report this")
+    counts = {"pairs": len(held), "dataset_reads": len(held) + sum(map(len, held))}
+    expected = asdict(settings) | counts | ({} if settings.paged else {"page_size": None})
+    for key in ("layout", "paged", "page_size", "deflate", "shots", *counts):
+        if facts["layout"][key] != expected[key]:
+            raise Problem(
+                f"{key} is {facts['layout'][key]!r} in the files where {expected[key]!r} was asked; report this"
+            )
     for signals in facts["objects"].values():
         for parts_of in signals.values():
             for name, *read in parts_of["datasets"]:

@@ -8,7 +8,7 @@ import hashlib
 import random
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
@@ -29,20 +29,20 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
+    dask_workers.begin()
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
     cell = settings["cell"]
-    workers = workers_of(cell["workers"])
     buffer = drivers.page_buffer_bytes(cell["page_buffer"])
     access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
     objects = sampled(settings, manifest, step.job["repeat"])
+    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers_of(cell["workers"]))
     # The same code for all arms, whichever driver an arm has: they are compared.
     record = {"read": objects, "modules": provenance.package("studies/shots/drivers")}
-    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, verify=True)
-    record |= _pass(step, plan, timed=True)
+    record |= _pass(step, plan, timed=True, verify=True)
     if record["seconds"]["verify"] <= VERIFY_AT_MOST * record["seconds"]["total"]:
         return record | {"verified": "within the timed pass"}
-    record |= _pass(step, replace(plan, verify=False), timed=True)
-    untimed = _pass(step, plan, timed=False)
+    record |= _pass(step, plan, timed=True, verify=False)
+    untimed = _pass(step, plan, timed=False, verify=True)
     record["work"]["checksum"] = untimed["work"]["checksum"]
     record["seconds"]["verify"] = untimed["seconds"]["verify"]
     return record | {"verified": "in a pass of its own"}
@@ -76,25 +76,31 @@ class _Plan:
     location: dict
     access: drivers.Access
     workers: int
-    verify: bool
 
-    def batches(self, object_id: str) -> list[reader.Batch]:
-        """Cut an object into batches: a shot into groups of signals, a signal into groups of shots."""
+    def batches(self, object_id: str, verify: bool) -> list[reader.Batch]:
+        """Cut an object into batches, a shot into groups of signals, a signal into groups of shots.
+
+        The datasets of a batch are grouped by file, each opened once, in the order of the batch.
+        """
         batches = []
-        for batch in dask_workers.batches_of(self._pairs(object_id), self.workers):
-            files, shots = self._files(batch), {shot for shot, _ in batch}
-            batches.append(reader.Batch(len(batches) + 1, object_id, files, len(shots), self.access, self.verify))
+        for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
+            files: dict[str, list[str]] = {}
+            for shot, signal in pairs:
+                entry = self.manifest["objects"][shot][signal]
+                files.setdefault(entry["file"], []).extend(path for path, _, _ in entry["datasets"])
+            paths = tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
+            units = len({shot for shot, _ in pairs})
+            batches.append(reader.Batch(len(batches) + 1, object_id, paths, units, self.access, verify))
         return batches
 
-    def expected(self) -> tuple[int, int, list[str]]:
-        """Return the datasets, logical bytes and checksum lines of the manifest for all objects."""
-        entries = [
+    def expected(self) -> list[tuple[str, str, int, int]]:
+        """Return (object, path, bytes, crc32) of all datasets as the manifest has them."""
+        return [
             (object_id, *dataset)
             for object_id in self.objects
             for shot, signal in self._pairs(object_id)
             for dataset in self.manifest["objects"][shot][signal]["datasets"]
         ]
-        return len(entries), sum(entry[2] for entry in entries), [reader.line(*entry) for entry in entries]
 
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
         signals = self.manifest["objects"]
@@ -102,16 +108,8 @@ class _Plan:
             return [(object_id, signal) for signal in signals[object_id]]
         return [(shot, object_id) for shot in self.manifest["shots"] if object_id in signals[shot]]
 
-    def _files(self, batch: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Group the datasets of a batch by file, each file opened once, in the order of the batch."""
-        files: dict[str, list[str]] = {}
-        for shot, signal in batch:
-            entry = self.manifest["objects"][shot][signal]
-            files.setdefault(entry["file"], []).extend(path for path, _, _ in entry["datasets"])
-        return tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
 
-
-def _pass(step: Step, plan: _Plan, *, timed: bool) -> dict:
+def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
     """Start the workers, read all objects once, and return seconds, samples, work and effective settings."""
     with dask_workers.cluster(plan.workers) as (cluster, cluster_start):
         empty = [reader.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
@@ -126,19 +124,30 @@ def _pass(step: Step, plan: _Plan, *, timed: bool) -> dict:
         cluster.each(dask_workers.forget_executed)
         if timed:
             step.open_window()
-        rows, planning, elapsed = _read_all(cluster, plan)
-        executed = cluster.each(dask_workers.executed)
+        # One object after the other, as the published study does.
+        rows, planning, counts = [], 0.0, []
+        start = time.perf_counter()
+        for object_id in plan.objects:
+            before = time.perf_counter()
+            batches = plan.batches(object_id, verify)
+            planning += time.perf_counter() - before
+            counts.append(len(batches))
+            rows += cluster.map(reader.read, batches)
+        elapsed = time.perf_counter() - start
+        executed = sum(cluster.each(dask_workers.executed))
         lines = [line for taken in cluster.each(reader.lines) for line in taken]
         replaced = cluster.replaced()
     if timed:
         step.close_window()
     if replaced:
         raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
-    slowest = _slowest(rows)
-    # The clock stops for checksums: those of the slowest task of each object are what the elapsed time has of them.
+    # What the next object waits for. The clock stops for checksums: the elapsed time has those of the slowest tasks.
+    by_object = groupby(rows, key=itemgetter("object_id"))
+    slowest = [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
     stopped = sum(row["verify"] for row in slowest)
     total = elapsed - stopped
-    return _accounts(plan, rows, library, sum(executed), lines) | {
+    expected = plan.expected()
+    return {
         "samples": [_sample(row, plan, total) for row in rows],
         "seconds": {
             "cluster_start": cluster_start,
@@ -151,60 +160,39 @@ def _pass(step: Step, plan: _Plan, *, timed: bool) -> dict:
             "gather": total - planning - sum(row["seconds"] for row in slowest),
             "total": total,
         },
-    }
-
-
-def _read_all(cluster: dask_workers.Workers, plan: _Plan) -> tuple[list[dict], float, float]:
-    """Read the objects one after the other, as the published study does; returns rows, planning and total seconds."""
-    rows: list[dict] = []
-    planning = 0.0
-    start = time.perf_counter()
-    for object_id in plan.objects:
-        before = time.perf_counter()
-        batches = plan.batches(object_id)
-        planning += time.perf_counter() - before
-        rows += cluster.map(reader.read, batches)
-    return rows, planning, time.perf_counter() - start
-
-
-def _slowest(rows: list[dict]) -> list[dict]:
-    """Return the row of the slowest task of each object, which is what the next object waits for."""
-    by_object = groupby(rows, key=itemgetter("object_id"))
-    return [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
-
-
-def _accounts(plan: _Plan, rows: list[dict], library: list[dict], executed: int, lines: list[str]) -> dict:
-    """Return what was done beside what was asked, and the settings that held (METHOD 9, 10, 12)."""
-    datasets, logical, expected = plan.expected()
-    facts = [fact for row in rows for fact in row["effective"]]
-    differing = [key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)]
-    if differing:
-        raise Problem(f"files were not opened alike: {', '.join(differing)} differ between opens")
-    if any(one != library[0] for one in library):
-        raise Problem("workers run different libraries")
-    batches = [len(plan.batches(object_id)) for object_id in plan.objects]
-    return {
         "work": {
-            "tasks_asked": sum(batches),
+            "tasks_asked": sum(counts),
             "tasks_done": executed,
-            "datasets_asked": datasets,
+            "datasets_asked": len(expected),
             "datasets": sum(row["datasets"] for row in rows),
-            "logical_bytes_asked": logical,
+            "logical_bytes_asked": sum(nbytes for _, _, nbytes, _ in expected),
             "logical_bytes": sum(row["bytes"] for row in rows),
-            "checksum_asked": _checksum(expected),
+            "checksum_asked": _checksum([reader.line(*dataset) for dataset in expected]),
             "checksum": _checksum(lines) if lines else None,
         },
         "effective": {
-            **library[0],
-            **facts[0],
+            **_effective(library, [fact for row in rows for fact in row["effective"]]),
             "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
             "workers_asked": plan.workers,
             "workers": len(library),
-            "idle_workers": plan.workers - min(batches),
+            "idle_workers": plan.workers - min(counts),
             "usable_cores": host.usable_cores(),
             "oversubscribed": plan.workers > host.usable_cores(),
         },
     }
+
+
+def _effective(library: list[dict], facts: list[dict]) -> dict:
+    """Return the library of all workers and the settings that held at all opens (METHOD 10).
+
+    Raises:
+        Problem: they differ.
+    """
+    if differing := [key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)]:
+        raise Problem(f"files were not opened alike: {', '.join(differing)} differ between opens")
+    if any(one != library[0] for one in library):
+        raise Problem("workers run different libraries")
+    return library[0] | facts[0]
 
 
 def _checksum(lines: list[str]) -> str:

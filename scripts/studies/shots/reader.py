@@ -3,12 +3,10 @@
 import contextlib
 import os
 import time
+import zlib
 from dataclasses import dataclass
 
-import numpy as np
-
 from scripts.studies.shots import drivers
-from scripts.studies.shots.files import fingerprint
 
 _lines: list[str] = []
 
@@ -63,7 +61,7 @@ def read(batch: Batch) -> dict:
                 reads.append(ended - began)
                 logical += values.nbytes
                 if batch.verify:
-                    _keep(batch.object_id, path, values)
+                    _lines.append(line(batch.object_id, path, *fingerprint(values)))
                     verify += clock() - ended
                 del values
     seconds = clock() - start - verify
@@ -95,5 +93,19 @@ def line(object_id: str, path: str, nbytes: int, crc32: int) -> str:
     return f"{object_id}\t{path}\t{nbytes}\t{crc32:08x}"
 
 
-def _keep(object_id: str, path: str, values: np.ndarray) -> None:
-    _lines.append(line(object_id, path, *fingerprint(values)))
+def fingerprint(values: object) -> tuple[int, int]:
+    """Return (bytes in memory, crc32) of what `dataset[()]` gave, in C order and native byte order.
+
+    Elements of variable length count with a NUL behind each; a dataset without values has no bytes.
+    """
+    # Here, as the process that starts the workers imports this module, too, and reads nothing.
+    import h5py
+    import numpy as np
+
+    values = np.empty(0) if isinstance(values, h5py.Empty) else np.asarray(values)
+    if values.dtype.hasobject:
+        texts = (value.encode() if isinstance(value, str) else value for value in values.ravel())
+        data = b"".join((text if isinstance(text, bytes) else np.asarray(text).tobytes()) + b"\0" for text in texts)
+    else:
+        data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")).reshape(-1).view(np.uint8)
+    return len(data), zlib.crc32(data)

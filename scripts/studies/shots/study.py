@@ -103,7 +103,7 @@ def _own_files(section: dict) -> str:
     source = Path(section["data"]["files"])
     if not (paths := files.of_source(source) if source.exists() else []):
         raise Problem(f"{source}: no {', '.join(files.SUFFIXES)} file is there; correct studies.shots.data.files")
-    facts = files.glance(paths[0])
+    facts = files.describe(paths[:1], values=False)["layout"]
     paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
     words = f"{paths[0]} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
     layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
@@ -128,18 +128,22 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
     ]
 
 
-def _settings(effective: dict, level: str) -> list[str]:
-    reasons = []
-    requested = drivers.page_buffer_bytes(level)
-    if reason := drivers.page_buffer_ignored(
-        requested, effective.get("page_buffer_bytes", 0), effective.get("page_size", 0)
-    ):
-        reasons.append(reason)
-    if "rdcc_nbytes" in effective and (requested := effective.get("rdcc_nbytes_asked")) != effective["rdcc_nbytes"]:
-        reasons.append(f"the library made a chunk cache of {effective['rdcc_nbytes']} bytes out of {requested}")
-    if effective.get("workers") != effective.get("workers_asked"):
-        reasons.append(f"{effective['workers']} workers were alive, {effective['workers_asked']} asked")
-    return reasons
+def _settings(effective: dict, level: str) -> Iterator[str]:
+    """Yield which settings were asked and did not hold."""
+    requested, held = drivers.page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
+    if requested not in (drivers.UNSET, held):
+        # Rounded down to whole pages, the label is still true; all this the library does silently.
+        if held == 0:
+            yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+        elif held > requested:
+            yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
+        elif held != requested - requested % effective["page_size"]:
+            yield f"the library made a page buffer of {held} bytes out of {requested}"
+    chunk_cache = effective.get("rdcc_nbytes")
+    if chunk_cache not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {chunk_cache} bytes out of {effective['rdcc_nbytes_asked']}"
+    if effective["workers"] != effective["workers_asked"]:
+        yield f"{effective['workers']} workers were alive, {effective['workers_asked']} asked"
 
 
 STUDY = Shots("shots")

@@ -1,9 +1,10 @@
-"""How shot files are opened: a module for each driver, named as its level of the factor `driver`.
+"""How shot files are opened: each module here declares drivers in `DRIVERS`, by their level of the factor `driver`.
 
-A module declares its driver as `DRIVER` and imports at its top nothing that reads files: plans ask it, too.
+No module imports at its top what reads files: plans ask drivers, too.
 """
 
 import importlib
+import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,14 +82,15 @@ class Driver(ABC):
 
         It is called in each process before anything is timed and imports what `open` needs.
         """
-        from scripts.studies.shots import hdf5
+        from scripts.studies.shots.drivers import hdf5
 
         return hdf5.versions()
 
 
 def of(name: str) -> Driver:
     """Return the driver of a level of the factor `driver`."""
-    return importlib.import_module(f"{__name__}.{name}").DRIVER
+    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    return next(module.DRIVERS[name] for module in modules if name in module.DRIVERS)
 
 
 def address_of(location: dict, name: str) -> str:
@@ -103,20 +105,3 @@ def page_buffer_bytes(level: str) -> int:
         Problem: it is none of these.
     """
     return UNSET if level == "unset" else sizes.in_bytes(level)
-
-
-def page_buffer_ignored(requested: int, effective: int, page_size: int) -> str:
-    """Say how the library departed from the page buffer that was asked for, "" where it did not (FACTS of HDF5).
-
-    A buffer is rounded down to whole pages, which keeps the label true; one below a page is raised to a page, and
-    one on a file that is not paged is dropped: both silently, and both make the label false.
-    """
-    if requested in (UNSET, effective):
-        return ""
-    if effective == 0:
-        return f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
-    if effective > requested:
-        return f"the library raised the page buffer of {requested} bytes to {effective} (one page)"
-    if effective == requested // page_size * page_size:
-        return ""
-    return f"the library made a page buffer of {effective} bytes out of {requested}"

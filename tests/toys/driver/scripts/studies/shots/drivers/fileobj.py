@@ -67,4 +67,4 @@ class _Object(io.RawIOBase):
         return urllib.request.urlopen(urllib.request.Request(self._url, headers={"Range": asked}))
 
 
-DRIVER = FileObject()
+DRIVERS = {"fileobj": FileObject()}
