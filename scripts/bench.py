@@ -44,7 +44,8 @@ BENCHMARKS = {
     "report": Benchmark(scale.reporting, {"records": 96} | _ROUND),
     "fio": Benchmark(fio.rows, {"job": "etcd-short"} | _ROUND),
     "import": Benchmark(scale.importing, {"sizes": (50,)} | _ROUND),
-    "blobs": Benchmark(blobs.rows, {"file_size": "64MiB"} | _ROUND),
+    "blobs": Benchmark(blobs.rows, {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND),
+    "large-blobs": Benchmark(blobs.large, {"size": "64MiB"}),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

@@ -1,4 +1,4 @@
-"""What the workflow's readers cost beside the bare call of the same client, and beside fio.
+"""What the workflow's readers cost beside the bare call of the same client, beside fio, and in memory.
 
 A bare call gets the same chunks, with as many requests in flight, into a buffer; the reader sees besides that the
 object is still the same, and counts what the client tries again.
@@ -8,13 +8,13 @@ import json
 import mmap
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.common import S3, Row, Say, compared, in_turn, timed
+from scripts.benchmarks.common import S3, Row, Say, bandwidth, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells
 from scripts.lib import sizes
 from scripts.lib.program import Problem
@@ -23,6 +23,7 @@ from scripts.stores.azure import client as azure
 from scripts.stores.reading import Access
 from scripts.stores.s3 import client as s3
 from scripts.studies.blobs import caches
+from scripts.studies.blobs.patterns import PATTERNS
 
 _SIZE, _CHUNK, _BLOCK = 2**26, 2**22, 2**20
 _CONCURRENCY = (1, 4)
@@ -32,30 +33,59 @@ _STORES = {
     "s3": S3,
     "azure": {"kind": "azure-blob", "container": "bench", "server": "embedded"},
 }
+_LEVELS = {
+    **{"pattern": ["sections"], "size": ["64MiB"], "processes": [1], "objects": ["shared"], "concurrency": [1]},
+    **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "cache": ["warm"]},
+}
 
 
-def rows(folder: Path, say: Say, file_size: str = "1GiB", rounds: int = 16) -> Iterator[Row]:
-    """Compare readers of objects with the bare calls of their clients and with fio.
+def rows(
+    folder: Path, say: Say, file_size: str = "1GiB", patterns: Sequence[str] = tuple(PATTERNS), rounds: int = 16
+) -> Iterator[Row]:
+    """Compare readers of objects with the bare calls of their clients and with fio, and see what memory they take.
 
-    64 MiB of every kind of store; 1 GiB of a file as fio reads it. What memory a process takes is in every record.
+    64 MiB of every kind of store; 1 GiB of a file as fio reads it; four operations of every pattern.
     """
-    for cell in _cells(folder / "stores", say, list(_STORES), "64MiB"):
+    for cell in _cells(folder / "stores", say, store=list(_STORES)):
         with cell.served() as location:
             for concurrency in _CONCURRENCY:
                 yield _against_bare(cell, location, Access(_CHUNK, concurrency), rounds, say)
-    (cell,) = _cells(folder / "fio", say, ["disk"], file_size)
+    (cell,) = _cells(folder / "fio", say, store=["disk"], size=[file_size])
     for state in ("warm", "cold"):
         yield _against_fio(cell, state, rounds, say)
+    # Two processes and an object that is four times an operation.
+    levels = {"size": ["64MiB"], "operation_size": ["16MiB"], "processes": [2]}
+    others = [name for name in patterns if not name.startswith("mpi-io") and name != "multiple-files"]
+    mpi_io = [name for name in patterns if name.startswith("mpi-io")]
+    measured = _cells(folder / "memory", say, pattern=[*others, *mpi_io], store=["disk"], **levels)
+    measured += _cells(folder / "memory in servers", say, pattern=others, store=["s3", "azure"], **levels)
+    for cell in measured:
+        what = f"memory of a process, {cell.levels['pattern']} from {cell.levels['store']}"
+        say(what)
+        yield _grown(what, cell.measure())
 
 
-def _cells(folder: Path, say: Say, names: list[str], size: str) -> list[Cell]:
-    """Make an object and put it into stores."""
-    matrix = {
-        **{"pattern": ["sections"], "size": [size], "processes": [1], "objects": ["shared"], "concurrency": [1]},
-        **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "cache": ["warm"], "store": names},
-    }
-    section = {"data": {"objects": 1}, "iterations": 1, "ceiling_rounds": 1, "control_cells": 0}
-    return cells(folder, say, "blobs", _STORES, **section, matrix=matrix)
+def large(folder: Path, say: Say, size: str = "4GiB") -> Iterator[Row]:
+    """Read an object of 4 GiB in sections from both servers, which takes minutes and 10 GB of disk.
+
+    By two processes that hold little of it, and once more to verify it.
+    """
+    levels = {"size": [size], "operation_size": ["32MiB"], "processes": [2], "concurrency": [2]}
+    for cell in _cells(folder, say, store=["s3", "azure"], **levels):
+        what = f"{size} in sections from {cell.store['kind']}, two processes"
+        say(what)
+        record = cell.measure()
+        rate = bandwidth(record["work"]["logical_bytes"], record["seconds"]["total"])
+        ceiling = next(row for row in record["samples"] if row["phase"] == "ceiling")
+        bare = f"bare requests: {bandwidth(ceiling['bytes'], ceiling['latency_s'])}"
+        yield Row(what, rate, bare, "", "valid", record["valid"])
+        yield _grown(f"{what}: memory of a process", record)
+
+
+def _cells(folder: Path, say: Say, **levels: list) -> list[Cell]:
+    """Make the objects of a matrix of cells and put them into their stores; `levels` replace _LEVELS."""
+    section = {"data": {"objects": 1}, "iterations": 1, "ceiling_rounds": 1, "control_cells": 0, "time_limit_s": 3600}
+    return cells(folder, say, "blobs", _STORES, **section, matrix={**_LEVELS, **levels})
 
 
 def _against_bare(cell: Cell, location: dict, access: Access, rounds: int, say: Say) -> Row:
@@ -149,3 +179,12 @@ def _fio(path: Path) -> float:
     if done.returncode:
         raise Problem(f"fio ended with status {done.returncode}: {done.stderr.strip()[-200:]}")
     return json.loads(done.stdout)["jobs"][0]["read"]["runtime"] / 1000
+
+
+def _grown(what: str, record: dict) -> Row:
+    """Return the row of the most that a process of a record grew by."""
+    memory, effective = record["memory"], record["effective"]
+    object_size, operation = (sizes.text(effective[name]) for name in ("object_bytes", "operation_bytes"))
+    within = memory["growth_bytes"] <= memory["allowed_bytes"] and record["valid"]
+    figure, limit = f"grew by {sizes.text(memory['growth_bytes'])}", f"≤ {sizes.text(memory['allowed_bytes'])}"
+    return Row(what, figure, f"object of {object_size}, operations of {operation}", "", limit, within)
