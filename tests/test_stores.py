@@ -23,18 +23,18 @@ from steady import keep_pages, locked
 
 from scripts import preflight
 from scripts.frame import measuring
-from scripts.lib import cache, objects, processes
+from scripts.lib import cache, host, objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import counting
+from scripts.stores import servers
 from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
-from scripts.stores.azure import server as azurite
 from scripts.stores.s3 import client as s3
-from scripts.stores.s3 import server as versitygw
 from scripts.stores.servers import Served
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
+S3 = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1", "anonymous": False}
+BLOB = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
 
 
 @pytest.fixture
@@ -222,13 +222,13 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     store = here.cell.settings["store"]
-    uploading = s3.client(store, outside, None).meta.config
+    uploading = s3.client(store, {"AWS_ENDPOINT_URL": outside}).meta.config
     assert (uploading.retries["mode"], uploading.s3["addressing_style"]) == ("legacy", "path")
     with contextlib.ExitStack() as stack:
         _, _, env = stores.serve(stack, store, here.provided, measuring.inherited(), None, None)
     monkeypatch.setattr(os, "environ", env)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    reading = s3.cell_client(store).meta
+    reading = s3.client(store, env).meta
     assert (reading.config.retries["mode"], reading.config.s3) == ("legacy", {"addressing_style": "path"})
     assert reading.endpoint_url == outside
 
@@ -311,7 +311,7 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
         binaries = artefact(environments / "servers.json")
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            versitygw.serve(binaries, tmp_path / "s", None, log) as served,
+            stores.of(S3).serve(binaries, tmp_path / "s", None, log) as served,
         ):
             assert client_of(served).list_buckets()["Buckets"] == []
             assert not served.dead()
@@ -319,16 +319,13 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
 
 def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
     entry = objects.entry("large.bin", 40 * 2**20, 1, 0)
-    store = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
-    store = stores.of(store | {"anonymous": False})
-    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
-    assert store.provide("blobs-large", [(entry, None)], place, print)["upload"] == {
-        "uploaded": 1,
-        "found": 0,
-        "retries": 0,
-    }
+    store = stores.of(S3)
+    place = (tmp_path / "s", environments / "servers.json", print)
+    put = store.provide("blobs-large", [(entry, None)], *place)
+    assert put["upload"] == {"uploaded": 1, "found": 0, "retries": 0}
+    folder = Path(put["folder"])
     binaries = artefact(environments / "servers.json")
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, place.folder, None, log) as served:
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, folder, None, log) as served:
         s3 = client_of(served)
         assert s3.head_object(Bucket="parts", Key="blobs-large/large.bin")["ETag"].endswith('-3"')
         assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
@@ -337,16 +334,15 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
 @pytest.mark.rule(3)
 def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
     entry = objects.entry("large.bin", 20 * 2**20, 1, 0)
-    spec = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
-    store = stores.of(spec | {"anonymous": False})
-    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
+    store = stores.of(S3)
+    place = (tmp_path / "s", environments / "servers.json", print)
     # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
     for asked, uploaded in ((6, 1), (6, 0), (8, 1), (64, 1)):
-        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], place, print)
+        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], *place)
         assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
-    assert store.provide("blobs-parts", [(entry, None)], place, print)["part_bytes"] == 20 * 2**20
+    assert store.provide("blobs-parts", [(entry, None)], *place)["part_bytes"] == 20 * 2**20
     with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
-        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], place, print)
+        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], *place)
 
 
 def client_of(served: Served):
@@ -365,7 +361,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
     binaries = artefact(environments / "servers.json")
     with (
         open(tmp_path / "log", "w", encoding="utf-8") as log,
-        versitygw.serve(binaries, tmp_path / "s", {}, log) as served,
+        stores.of(S3).serve(binaries, tmp_path / "s", {}, log) as served,
     ):
         s3 = client_of(served)
         s3.create_bucket(Bucket="counted")
@@ -385,7 +381,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
 
 
 def test_reports_of_requests_that_were_lost_are_noticed():
-    counter = counting.RequestCounter()
+    counter = servers.StatsD()
     host, port = counter.address.split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
@@ -410,7 +406,7 @@ def test_an_emulated_network_delays_and_limits(tmp_path, environments):
     for name, network in {"bare": {}, "slow": {"latency_ms": 50, "bandwidth_mib_s": 10}}.items():
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            versitygw.serve(binaries, tmp_path / name, network, log) as served,
+            stores.of(S3).serve(binaries, tmp_path / name, network, log) as served,
         ):
             s3 = client_of(served)
             s3.create_bucket(Bucket="slow")
@@ -438,10 +434,9 @@ def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp
     (tmp_path / "servers.json").write_text(
         json.dumps({"node": sys.executable, "azurite": str(tmp_path / "azurite")}), encoding="utf-8"
     )
-    store = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
     provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, _, _ = stores.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
+        served, _, _ = stores.serve(stack, BLOB, provided, {}, tmp_path / "servers.json", log)
     assert served.processes["azurite"].returncode == -signal.SIGKILL
 
 
@@ -451,7 +446,7 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     program.chmod(0o755)
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served = stack.enter_context(azurite.serve(binaries, tmp_path / "store", None, log))
+        served = stack.enter_context(stores.of(BLOB).serve(binaries, tmp_path / "store", None, log))
         child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
         with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
@@ -515,7 +510,7 @@ def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
 @pytest.mark.rule(8)
 def test_the_state_of_files_in_memory_cannot_be_verified():
     folder = Path("/dev/shm")
-    if cache.file_system_type(folder) != "tmpfs":
+    if host.mount(folder)["file_system"] != "tmpfs":
         pytest.skip("/dev/shm is not a tmpfs here")
     file = folder / f"cache-test-{os.getpid()}"
     file.write_bytes(b"x" * 10_000)
