@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--log", required=True, type=Path, help="the file to which the messages are written too")
     parser.add_argument("--out", required=True, type=Path, help="written where nothing failed, JSON")
     arguments = parser.parse_args(argv)
-    failed = failures(arguments.results)
+    failed = failures(arguments.results, artefacts(arguments.results))
     if not failed:
         write_json(arguments.out, {"status": "done"})
         return 0
@@ -41,10 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     return 1
 
 
-def failures(results: Path) -> dict[Path, list[str]]:
+def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
     """Return the artefacts of a run that say they failed, and the records that cannot be used, with the reasons."""
-    by_path = {path: records.reasons(path, results, results.name) for path in artefacts(results)}
-    return {path: reasons for path, reasons in by_path.items() if reasons}
+    return {path: reasons for path in paths if (reasons := records.reasons(path, results, results.name))}
 
 
 def artefacts(results: Path) -> Iterator[Path]:
@@ -55,14 +54,14 @@ def artefacts(results: Path) -> Iterator[Path]:
         yield from (path for _, path in records.repeats(cell))
 
 
-def left_behind(results: Path) -> list[Path]:
+def left_behind(results: Path) -> Iterable[Path]:
     """Return the artefacts that say they failed, found without reading all of the others."""
-    paths = []
-    for path in artefacts(results):
+
+    def may_have_failed(path: Path) -> bool:
         with open(path, "rb") as file:
-            if b'"failed"' in file.read(4096) and records.reasons(path, results, results.name):
-                paths.append(path)
-    return paths
+            return b'"failed"' in file.read(4096)
+
+    return failures(results, filter(may_have_failed, artefacts(results)))
 
 
 def move_aside(results: Path, failed: Iterable[Path]) -> Path:

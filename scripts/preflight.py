@@ -44,12 +44,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def findings(config: dict) -> Iterator[Finding]:
     """Yield (what, fine, detail or remedy) for each thing that a run of `config` needs."""
-    fine = platform.system() == "Linux"
-    yield (
-        "system",
-        fine,
-        f"Linux, {host.facts()['cpu']}, {host.usable_cores()} cores" if fine else "only Linux is supported",
-    )
+    linux = platform.system() == "Linux"
+    machine = f"Linux, {host.facts()['cpu']}, {host.usable_cores()} cores" if linux else "only Linux is supported"
+    yield "system", linux, machine
     yield from _tools(config)
     yield from inputs(config)
     cells = {study: matrix.expand(config, study)[0] for study in config["studies"]}
@@ -99,14 +96,13 @@ class _Use:
 def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
     """Return the folders that a run of `config` writes to and what it does there.
 
-    Generated files lie in results/, where a posix store without a path reads them; a store with a path and an embedded
+    Generated files are in results/, where a posix store without a path reads them; a store with a path and an embedded
     server have a copy. Objects that are made as they are put into a store are there alone.
     """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study, cells in cells_of.items():
         program = studies.of(study)
         datasets = matrix.datasets(cells)
-        sizes = {name: program.data_bytes(data) for name, data in datasets.items()}
         made = {name: program.made_bytes(data) for name, data in datasets.items()}
         uses[Path("results")].size += sum(made.values())
         for name in {cell.levels["store"] for cell in cells}:
@@ -115,38 +111,31 @@ def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
             if store.elsewhere or "device" in spec:
                 continue
             use = uses.setdefault(Path(spec.get("path", "results")), _Use())
-            copied = store.embedded or "path" in spec
-            read = {cell.dataset for cell in of_store if cell.dataset}
-            use.size += sum(sizes[dataset] for dataset in read if copied or not made[dataset])
+            copied, read = store.embedded or "path" in spec, {cell.dataset for cell in of_store if cell.dataset}
+            use.size += sum(program.data_bytes(datasets[data]) for data in read if copied or not made[data])
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)
             use.attributes |= store.embedded and store.attributes
-            use.made |= any(cell.dataset for cell in of_store)
+            use.made |= bool(read)
     return uses
 
 
 def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     """Write a file there and see whether what a run does with such files works."""
+    if amiss := _not_there(folder, use.made):
+        yield f"{folder} there", False, amiss
+        return
     try:
-        if folder.exists() and not folder.is_dir():
-            yield f"{folder} there", False, "is a file, not a folder; move it, or correct the store's path"
-            return
-        if use.made and not folder.absolute().parent.is_dir():
-            yield f"{folder} there", False, f"there is no {folder.parent}; mount it, or correct the store's path"
-            return
-        if use.made:
-            folder.mkdir(exist_ok=True)
-        elif not folder.is_dir():
-            yield f"{folder} there", False, "no such folder; mount the volume there, or correct the store's path"
-            return
+        folder.mkdir(exist_ok=True)
+        kind = host.mount(folder)["file_system"]
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".preflight-") as file:
             file.write(os.urandom(1 << 20))
             file.flush()
-            yield f"{folder} writable", True, host.mount(folder)["file_system"]
+            yield f"{folder} writable", True, kind
             if use.cache:
-                yield _try(f"{folder} page cache", lambda: _cache_state(Path(file.name)))
+                yield _try(f"{folder} page cache", partial(_cache_state, Path(file.name), kind))
             if use.attributes:
-                yield _try(f"{folder} attributes", lambda: _attributes(Path(file.name)))
+                yield _try(f"{folder} attributes", partial(_attributes, Path(file.name), kind))
     except OSError as error:
         yield f"{folder} writable", False, f"{error.strerror}; make it writable or name another folder"
         return
@@ -155,23 +144,28 @@ def _folder(folder: Path, use: _Use) -> Iterator[Finding]:
     yield f"{folder} free", free >= use.size, f"{free / 2**30:.1f} GiB, {use.size / 2**30:.1f} needed{remedy}"
 
 
-def _cache_state(path: Path) -> str:
-    cold = cache.prepare("cold", [path])["state"]
-    warm = cache.prepare("warm", [path])["state"]
+def _not_there(folder: Path, made: bool) -> str:
+    """Return why a folder is not there and cannot be made, or ""."""
+    if folder.exists() and not folder.is_dir():
+        return "is a file, not a folder; move it, or correct the store's path"
+    if made and not folder.absolute().parent.is_dir():
+        return f"there is no {folder.parent}; mount it, or correct the store's path"
+    return "" if made or folder.is_dir() else "no such folder; mount the volume there, or correct the store's path"
+
+
+def _cache_state(path: Path, kind: str) -> str:
+    cold, warm = (cache.prepare(state, [path])["state"] for state in ("cold", "warm"))
     if (cold, warm) != ("cold", "warm"):
-        raise Problem(
-            f"cold gives {cold}, warm gives {warm} on {host.mount(path)['file_system']};"
-            " cells there will be unverified or invalid"
-        )
-    return f"can be made cold and warm, and verified, on {host.mount(path)['file_system']}"
+        raise Problem(f"cold gives {cold}, warm gives {warm} on {kind}; cells there will be unverified or invalid")
+    return f"can be made cold and warm, and verified, on {kind}"
 
 
-def _attributes(path: Path) -> str:
+def _attributes(path: Path, kind: str) -> str:
     try:
         os.setxattr(path, "user.preflight", b"1")
     except OSError as error:
         raise Problem(
-            f"no user attributes on {host.mount(path)['file_system']} ({error.strerror});"
+            f"no user attributes on {kind} ({error.strerror});"
             " the embedded server needs them: put the clone on another file system"
         ) from error
     return "user attributes work (the embedded server needs them)"

@@ -29,14 +29,15 @@ sources_ready() {
 }
 
 debian="" redhat=""
-have git || { debian="$debian git" redhat="$redhat git"; }
-have gcc && have g++ && have make || { debian="$debian gcc g++ make" redhat="$redhat gcc gcc-c++ make"; }
-have curl || { debian="$debian curl" redhat="$redhat curl"; }
-header curl/curl.h || { debian="$debian libcurl4-openssl-dev" redhat="$redhat libcurl-devel"; }
-header openssl/ssl.h || { debian="$debian libssl-dev" redhat="$redhat openssl-devel"; }
-header zlib.h || { debian="$debian zlib1g-dev" redhat="$redhat zlib-devel"; }
-have fio || { debian="$debian fio" redhat="$redhat fio"; }
-python_ready || { debian="$debian python3 python3-venv python3-dev" redhat="$redhat python3.11 python3.11-devel"; }
+need() { debian="$debian $1" redhat="$redhat $2"; }
+have git || need git git
+have gcc && have g++ && have make || need "gcc g++ make" "gcc gcc-c++ make"
+have curl || need curl curl
+header curl/curl.h || need libcurl4-openssl-dev libcurl-devel
+header openssl/ssl.h || need libssl-dev openssl-devel
+header zlib.h || need zlib1g-dev zlib-devel
+have fio || need fio fio
+python_ready || need "python3 python3-venv python3-dev" "python3.11 python3.11-devel"
 
 install() {
     if have apt-get && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
@@ -62,7 +63,6 @@ if [ ! -e "$stamp" ] && ! sources_ready; then
     ! have apt-cache || [ -z "$(apt-cache policy cargo-web 2>/dev/null)" ] || package=cargo-web
     install " $package" " cargo"
 fi
-have fio || { debian="$debian fio" redhat="$redhat fio"; }
 python_ready || { say "No Python of at least 3.11 with headers and venv was found; name one: make PYTHON=/path/to/python3.12"; exit 2; }
 
 if [ ! -e "$stamp" ]; then

@@ -14,8 +14,9 @@ from conftest import ROOT, artefact
 
 from scripts.lib import objects
 from scripts.stores import store as stores
+from scripts.stores.azure import CONNECTION
 from scripts.stores.azure import client as azure
-from scripts.stores.azure import server as azurite
+from scripts.stores.azure import store as azurite
 from scripts.stores.s3 import client as s3
 from scripts.stores.servers import Served
 from scripts.studies.blobs import mpi, study
@@ -174,7 +175,8 @@ class Store:
         here.job["location"] = {"url": "", "key": "run/blobs-test"}
         self.reach(here, self.served.endpoint)
         if self.kind == "s3":
-            s3.ensure_bucket(self._s3(), here.settings["store"])
+            with contextlib.suppress(self._s3().exceptions.BucketAlreadyOwnedByYou):
+                self._s3().create_bucket(Bucket="test")
         else:
             with self._container() as client:
                 if not client.exists():
@@ -188,17 +190,11 @@ class Store:
 
     def reach(self, here: Cell, endpoint: str) -> None:
         """Let a cell find the server at an endpoint."""
-        credentials = self.served.credentials
         if self.kind == "s3":
             here.settings["store"]["endpoint"] = endpoint
-            here.env |= {
-                "AWS_ENDPOINT_URL": endpoint,
-                "AWS_ACCESS_KEY_ID": credentials["access_key"],
-                "AWS_SECRET_ACCESS_KEY": credentials["secret_key"],
-                "AWS_REGION": "us-east-1",
-            }
+            here.env |= self._aws(endpoint)
         else:
-            here.env["AZURE_STORAGE_CONNECTION_STRING"] = azurite.connection_string(endpoint, credentials)
+            here.env[CONNECTION] = azurite.connection_string(endpoint, self.served.credentials)
 
     def put(self, name: str, content: bytes) -> None:
         """Put an object into the server, where it may replace another."""
@@ -209,11 +205,16 @@ class Store:
                 client.upload_blob(f"run/blobs-test/{name}", content, overwrite=True)
 
     def _s3(self):
-        return s3.client(_ENTRIES["s3"], self.served.endpoint, self.served.credentials)
+        return s3.client(_ENTRIES["s3"] | {"server": "embedded"}, self._aws(self.served.endpoint))
+
+    def _aws(self, endpoint: str) -> dict[str, str]:
+        keys = self.served.credentials
+        variables = {"AWS_ACCESS_KEY_ID": keys["access_key"], "AWS_SECRET_ACCESS_KEY": keys["secret_key"]}
+        return variables | {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1"}
 
     def _container(self):
         connection = azurite.connection_string(self.served.endpoint, self.served.credentials)
-        return azure.holder(_ENTRIES["azure-blob"], connection)
+        return azure.holder(_ENTRIES["azure-blob"], {CONNECTION: connection})
 
 
 _ENTRIES = {

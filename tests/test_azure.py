@@ -23,7 +23,7 @@ from scripts.lib import objects
 from scripts.plan import plan
 from scripts.stores import store as stores
 from scripts.stores.azure import client as azure
-from scripts.stores.azure import server as azurite_server
+from scripts.stores.azure import store as azurite_server
 from scripts.stores.servers import Served
 
 MIB = 2**20
@@ -84,7 +84,7 @@ def account(tmp_path_factory: pytest.TempPathFactory, environments: Path):
     binaries = artefact(environments / "servers.json")
     with (
         open(folder / "log", "w", encoding="utf-8") as log,
-        azurite_server.serve(binaries, folder / "azurite", None, log) as served,
+        stores.of(EMBEDDED).serve(binaries, folder / "azurite", None, log) as served,
     ):
         with service(served) as client:
             client.create_container("bench")
@@ -97,7 +97,7 @@ def azurite(tmp_path: Path, environments: Path):
 
     def start(network: dict | None = None):
         binaries = artefact(environments / "servers.json")
-        return azurite_server.serve(binaries, tmp_path / "azurite", network, log, azurite_server.SAVE_S)
+        return stores.of(EMBEDDED).serve(binaries, tmp_path / "azurite", network, log, azurite_server.Blob.saves_s)
 
     with open(tmp_path / "azurite.log", "w", encoding="utf-8") as log:
         yield start
@@ -167,7 +167,7 @@ def test_generated_objects_reach_an_embedded_container_and_are_found_there(tmp_p
         )
         assert location["key"] == "some/folder/blobs-test"
         assert location["url"] == f"{served.endpoint}/benchmark/bench/some/folder/blobs-test"
-        with azure.holder(EMBEDDED, env[azure.CONNECTION]) as container:
+        with azure.holder(EMBEDDED, env) as container:
             blob = container.get_blob_client(f"{location['key']}/{entry['name']}")
             assert blob.download_blob().readall() == objects.stream(entry).read()
             blob.upload_blob(b"another", overwrite=True)

@@ -22,7 +22,7 @@ from conftest import program
 
 from scripts.building import sources, toolchain
 from scripts.building.cache import Recipe, finished, provide
-from scripts.building.environments import inspect_python, read_spec, verify
+from scripts.building.environments import inspect_python, verify
 from scripts.building.shell import Workshop, uv
 from scripts.lib.program import Problem
 from scripts.stores import store
@@ -94,11 +94,7 @@ def release(path: Path) -> str:
     "spec, words",
     [
         ("{", "'{' is not JSON"),
-        ([], "'[]' is no JSON object"),
-        ({"kind": "wheels", "hdf5": "2.0.0"}, "its kind is 'wheels'; it can be wheel, source, conda"),
-        ({"kind": "wheel", "hdf5": 2.0}, 'hdf5 is 2.0; it must be quoted text, such as "2.0.0"'),
-        ({"kind": "source"}, "hdf5 is None"),
-        ({"kind": "wheel", "hdf5": "2.0.0", "from": "auto"}, "from is unknown; kind wheel has the keys kind, hdf5"),
+        ([], "'[]' holds no JSON object"),
         ({"kind": "wheel", "hdf5": "1.8.0"}, "no h5py wheel with HDF5 1.8.0"),
         ({"kind": "source", "hdf5": "1.8.0"}, "HDF5 1.8.0 is not in envs/sources.yaml"),
         ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "/no/such.tar.gz cannot be read"),
@@ -238,13 +234,13 @@ def test_a_wheel_library_is_what_its_label_says(tmp_path, hdf5, h5py, ros3):
 
 
 def test_a_label_that_is_not_what_was_built_is_refused():
-    library = read_spec("new", {"kind": "source", "hdf5": "2.0.0"})
+    spec = {"kind": "source", "hdf5": "2.0.0"}
     with pytest.raises(Problem, match=r"library new: its label says HDF5 2\.0\.0, its h5py has 1\.14\.6"):
-        verify(library, {"hdf5": "1.14.6", "ros3": True})
+        verify("new", spec, {"hdf5": "1.14.6", "ros3": True})
     with pytest.raises(Problem, match="no ROS3"):
-        verify(library, {"hdf5": "2.0.0", "ros3": False})
+        verify("new", spec, {"hdf5": "2.0.0", "ros3": False})
     with pytest.raises(Problem, match="no ROS3"):
-        verify(read_spec("wheel", {"kind": "wheel", "hdf5": "2.1.1"}), {"hdf5": "2.1.1", "ros3": False})
+        verify("wheel", {"kind": "wheel", "hdf5": "2.1.1"}, {"hdf5": "2.1.1", "ros3": False})
 
 
 def test_a_killed_build_is_not_taken_for_finished(tmp_path):

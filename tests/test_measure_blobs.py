@@ -31,9 +31,9 @@ def cell(tmp_path: Path):
 @pytest.fixture
 def in_memory():
     folder = Path("/dev/shm")
-    from scripts.lib import cache
+    from scripts.lib import host
 
-    if not folder.is_dir() or cache.file_system_type(folder) != "tmpfs":
+    if not folder.is_dir() or host.mount(folder)["file_system"] != "tmpfs":
         pytest.skip("a file system in memory is needed at /dev/shm")
     return folder
 

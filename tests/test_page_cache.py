@@ -7,7 +7,7 @@ import pytest
 from steady import locked
 
 from scripts.frame import measuring
-from scripts.lib import cache
+from scripts.lib import cache, host
 
 
 @pytest.mark.rule(8)
@@ -49,7 +49,7 @@ def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
 @pytest.mark.rule(8)
 def test_the_state_of_files_in_memory_cannot_be_verified():
     folder = Path("/dev/shm")
-    if cache.file_system_type(folder) != "tmpfs":
+    if host.mount(folder)["file_system"] != "tmpfs":
         pytest.skip("/dev/shm is not a tmpfs here")
     file = folder / f"cache-test-{os.getpid()}"
     file.write_bytes(b"x" * 10_000)

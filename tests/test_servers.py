@@ -17,11 +17,12 @@ from conftest import artefact
 from scripts.frame import measuring
 from scripts.lib import objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import counting
+from scripts.stores import servers
 from scripts.stores import store as stores
-from scripts.stores.azure import server as azurite
-from scripts.stores.s3 import server as versitygw
 from scripts.stores.servers import Served
+
+S3 = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1", "anonymous": False}
+BLOB = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
 
 
 def client_of(served: Served):
@@ -44,7 +45,7 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
         binaries = artefact(environments / "servers.json")
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            versitygw.serve(binaries, tmp_path / "s", None, log) as served,
+            stores.of(S3).serve(binaries, tmp_path / "s", None, log) as served,
         ):
             assert client_of(served).list_buckets()["Buckets"] == []
             assert not served.dead()
@@ -52,16 +53,13 @@ def test_a_port_that_is_taken_is_not_used(tmp_path, environments, monkeypatch):
 
 def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, environments):
     entry = objects.entry("large.bin", 40 * 2**20, 1, 0)
-    store = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
-    store = stores.of(store | {"anonymous": False})
-    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
-    assert store.provide("blobs-large", [(entry, None)], place, print)["upload"] == {
-        "uploaded": 1,
-        "found": 0,
-        "retries": 0,
-    }
+    store = stores.of(S3)
+    place = (tmp_path / "s", environments / "servers.json", print)
+    put = store.provide("blobs-large", [(entry, None)], *place)
+    assert put["upload"] == {"uploaded": 1, "found": 0, "retries": 0}
+    folder = Path(put["folder"])
     binaries = artefact(environments / "servers.json")
-    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, place.folder, None, log) as served:
+    with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, folder, None, log) as served:
         s3 = client_of(served)
         assert s3.head_object(Bucket="parts", Key="blobs-large/large.bin")["ETag"].endswith('-3"')
         assert "Uploads" not in s3.list_multipart_uploads(Bucket="parts")
@@ -70,16 +68,15 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
 @pytest.mark.rule(3)
 def test_parts_are_as_large_as_asked_or_the_store_is_not_as_its_label_says(tmp_path, environments):
     entry = objects.entry("large.bin", 20 * 2**20, 1, 0)
-    spec = {"kind": "s3", "server": "embedded", "bucket": "parts", "prefix": "", "region": "us-east-1"}
-    store = stores.of(spec | {"anonymous": False})
-    place = stores.Place(tmp_path, tmp_path / "s", environments / "servers.json")
+    store = stores.of(S3)
+    place = (tmp_path / "s", environments / "servers.json", print)
     # What is there in other parts is uploaded anew; the parts of S3 have 5 MiB at the least.
     for asked, uploaded in ((6, 1), (6, 0), (8, 1), (64, 1)):
-        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], place, print)
+        put = store.provide("blobs-parts", [(entry | {"part_bytes": asked * 2**20}, None)], *place)
         assert (put["part_bytes"], put["upload"]["uploaded"]) == (min(asked, 20) * 2**20, uploaded)
-    assert store.provide("blobs-parts", [(entry, None)], place, print)["part_bytes"] == 20 * 2**20
+    assert store.provide("blobs-parts", [(entry, None)], *place)["part_bytes"] == 20 * 2**20
     with pytest.raises(Problem, match="was to have parts of 1048576 bytes, and has 5242880 in bucket parts"):
-        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], place, print)
+        store.provide("blobs-parts", [(entry | {"part_bytes": 2**20}, None)], *place)
 
 
 @pytest.mark.rule(11)
@@ -87,7 +84,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
     binaries = artefact(environments / "servers.json")
     with (
         open(tmp_path / "log", "w", encoding="utf-8") as log,
-        versitygw.serve(binaries, tmp_path / "s", {}, log) as served,
+        stores.of(S3).serve(binaries, tmp_path / "s", {}, log) as served,
     ):
         s3 = client_of(served)
         s3.create_bucket(Bucket="counted")
@@ -107,7 +104,7 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
 
 
 def test_reports_of_requests_that_were_lost_are_noticed():
-    counter = counting.RequestCounter()
+    counter = servers.StatsD()
     host, port = counter.address.split(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"versitygw.success_count,method=GET:1|c", (host, int(port)))
@@ -132,7 +129,7 @@ def test_an_emulated_network_delays_and_limits(tmp_path, environments):
     for name, network in {"bare": {}, "slow": {"latency_ms": 50, "bandwidth_mib_s": 10}}.items():
         with (
             open(tmp_path / "log", "w", encoding="utf-8") as log,
-            versitygw.serve(binaries, tmp_path / name, network, log) as served,
+            stores.of(S3).serve(binaries, tmp_path / name, network, log) as served,
         ):
             s3 = client_of(served)
             s3.create_bucket(Bucket="slow")
@@ -160,10 +157,9 @@ def test_the_server_of_a_cell_is_not_waited_for_since_it_has_nothing_to_save(tmp
     (tmp_path / "servers.json").write_text(
         json.dumps({"node": sys.executable, "azurite": str(tmp_path / "azurite")}), encoding="utf-8"
     )
-    store = {"kind": "azure-blob", "container": "c", "prefix": "", "server": "embedded"}
     provided = {"location": {"dataset": "d"}, "folder": str(tmp_path / "store")}
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served, _, _ = stores.serve(stack, store, provided, {}, tmp_path / "servers.json", log)
+        served, _, _ = stores.serve(stack, BLOB, provided, {}, tmp_path / "servers.json", log)
     assert served.processes["azurite"].returncode == -signal.SIGKILL
 
 
@@ -173,7 +169,7 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     program.chmod(0o755)
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        served = stack.enter_context(azurite.serve(binaries, tmp_path / "store", None, log))
+        served = stack.enter_context(stores.of(BLOB).serve(binaries, tmp_path / "store", None, log))
         child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
         with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):

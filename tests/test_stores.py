@@ -212,13 +212,13 @@ def test_a_profile_gives_a_cell_its_credentials_and_no_other_setting(tmp_path, e
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     store = here.cell.settings["store"]
-    uploading = s3.client(store, outside, None).meta.config
+    uploading = s3.client(store, {"AWS_ENDPOINT_URL": outside}).meta.config
     assert (uploading.retries["mode"], uploading.s3["addressing_style"]) == ("legacy", "path")
     with contextlib.ExitStack() as stack:
         _, _, env = stores.serve(stack, store, here.provided, measuring.inherited(), None, None)
     monkeypatch.setattr(os, "environ", env)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    reading = s3.cell_client(store).meta
+    reading = s3.client(store, env).meta
     assert (reading.config.retries["mode"], reading.config.s3) == ("legacy", {"addressing_style": "path"})
     assert reading.endpoint_url == outside
 

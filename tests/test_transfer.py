@@ -9,6 +9,7 @@ import pytest
 from scripts.lib import objects, sizes
 from scripts.lib.program import Problem
 from scripts.stores import transfer
+from scripts.stores.reading import Identity, Reader
 
 MIB = 2**20
 
@@ -39,42 +40,47 @@ def test_any_part_of_a_large_object_is_made_without_the_rest():
         assert source.read(10) == b""
 
 
-class Held:
-    """An object in memory, as a place that counts how many are reading it."""
-
-    where, retries, writable = "memory", 0, True
+class Held(Reader):
+    """Reads an object that is held in memory, and counts how many of its requests are in flight."""
 
     def __init__(self, content: bytes) -> None:
         """Hold `content`."""
+        super().__init__({}, {}, transfer.ACCESS)
         self.content, self.reading, self.most = content, 0, 0
         self.full = threading.Barrier(4)
-        self.lock = threading.Lock()
 
-    def explained(self) -> contextlib.AbstractContextManager:
-        return contextlib.nullcontext()
+    def identify(self, name: str) -> Identity:
+        return Identity(len(self.content), "as it is")
 
-    def key(self, name: str) -> str:
-        return name
+    def read(self, name: str, extents: list[tuple[int, int]], view: memoryview, identity: Identity) -> None:
+        self.each(self.chunks(extents, view), self._get)
 
-    def size(self, name: str) -> int:
-        return len(self.content)
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        with self.lock:
+    def _get(self, offset: int, part: memoryview) -> None:
+        with self._lock:
             self.reading += 1
             self.most = max(self.most, self.reading)
         # Nobody goes on before four are here.
         self.full.wait(60)
-        with self.lock:
+        with self._lock:
             self.reading -= 1
-        return self.content[offset : offset + length]
+        part[:] = self.content[offset : offset + len(part)]
+
+
+class Memory(transfer.Target):
+    """A place that has no parts and takes nothing."""
+
+    def explained(self) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext()
+
+    def upload(self, name: str, source: object, size: int, part: int) -> None:
+        raise NotImplementedError
 
 
 def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wrong_byte_is_found():
-    content = bytearray(b"x") * (8 * transfer.READ_BYTES)
+    content = bytearray(b"x") * (8 * transfer.ACCESS.chunk_bytes)
     entry = {"name": "object", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    held = Held(bytes(content))
-    assert transfer.lacking(held, [(entry, None)], print) == []
+    held, target = Held(bytes(content)), Memory("memory", "")
+    assert transfer.lacking(target, held, [(entry, None)]) == []
     assert held.most == 4
-    content[5 * transfer.READ_BYTES + 7] ^= 1
-    assert transfer.lacking(Held(bytes(content)), [(entry, None)], print) == [(entry, None)]
+    content[5 * transfer.ACCESS.chunk_bytes + 7] ^= 1
+    assert transfer.lacking(target, Held(bytes(content)), [(entry, None)]) == [(entry, None)]

@@ -115,7 +115,7 @@ def _preadv(store: dict, location: dict, name: str, access: Access, view: memory
 
 
 def _get_object(store: dict, location: dict, name: str, access: Access, view: memoryview) -> Callable[[], object]:
-    client = s3.cell_client(store, max_pool_connections=access.concurrency)
+    client = s3.client(store, max_pool_connections=access.concurrency)
     wanted = {"Bucket": store["bucket"], "Key": f"{location['key']}/{name}"}
 
     def get(first: int, end: int) -> None:

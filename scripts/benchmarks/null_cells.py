@@ -23,7 +23,7 @@ from scripts.benchmarks.common import (
 )
 from scripts.benchmarks.prepared import interpreter, servers
 from scripts.lib.program import Problem, read_json
-from scripts.stores.s3 import server
+from scripts.stores import store as stores
 
 _LIBRARY = "hdf5-2.0.0"
 _STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}}
@@ -106,7 +106,7 @@ def _served(folder: Path, network: dict | None, starts: int) -> list[float]:
     with open(folder / "server.log", "w", encoding="utf-8") as log:
 
         def once() -> None:
-            with server.serve(binaries, folder / "empty", network, log):
+            with stores.of(S3).serve(binaries, folder / "empty", network, log):
                 pass
 
         return [timed(once)() for _ in range(starts)]

@@ -12,17 +12,15 @@ import hashlib
 import inspect
 import json
 import os
-import resource
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.building.shell import Workshop
-from scripts.lib.program import Problem, read_json, write_json
+from scripts.lib.program import Problem, file_digest, read_json, write_json
 
 COMPLETE = "complete.json"
 
@@ -46,9 +44,9 @@ class Recipe:
     @property
     def key(self) -> str:
         """The sha256 of all that goes in."""
-        return digest(
-            {"name": self.name, "inputs": self.inputs, "code": _code_digest(inspect.getsourcefile(self.build))}
-        )
+        code = _code_digest(inspect.getsourcefile(self.build))
+        value = {"name": self.name, "inputs": self.inputs, "code": code}
+        return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
     @property
     def folder(self) -> Path:
@@ -58,17 +56,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Piece:
-    """A finished piece: name and key of its recipe, its folder, and the facts that the recipe returned.
+    """A finished piece: the key and the folder of its recipe, and the facts that the recipe returned.
 
-    `cpu_seconds` of its build are with the pieces that it had to build; `cached`: it was there already.
+    `cached`: it was there already.
     """
 
-    name: str
     key: str
     folder: Path
     facts: dict
-    seconds: float
-    cpu_seconds: float
     cached: bool
 
 
@@ -76,24 +71,6 @@ def cache_folder() -> Path:
     """Return the folder of this project in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).absolute() / "storage-benchmarks"
-
-
-def digest(value: object) -> str:
-    """Return the sha256 of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def file_digest(path: Path | str) -> str:
-    """Return the sha256 of a file.
-
-    Raises:
-        Problem: it cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
 
 
 def finished(recipe: Recipe) -> Piece | None:
@@ -105,7 +82,7 @@ def finished(recipe: Recipe) -> Piece | None:
         return None
     if marker.get("key") != key or not all((folder / need).exists() for need in recipe.needs):
         return None
-    return Piece(recipe.name, key, folder, marker["facts"], marker["seconds"], marker["cpu_seconds"], cached=True)
+    return Piece(key, folder, marker["facts"], cached=True)
 
 
 def provide(recipe: Recipe) -> Piece:
@@ -134,7 +111,6 @@ def _build(recipe: Recipe, lock: int) -> Piece:
         shutil.rmtree(leftover, ignore_errors=True)
         leftover.mkdir()
     log.unlink(missing_ok=True)
-    start, spent = time.monotonic(), _children_seconds()
     try:
         facts = recipe.build(folder, Workshop(recipe.name, work, log, lock))
     except BaseException:
@@ -142,12 +118,10 @@ def _build(recipe: Recipe, lock: int) -> Piece:
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    seconds, cpu_seconds = round(time.monotonic() - start, 1), round(_children_seconds() - spent, 1)
     # The marker must not reach the disk before what it vouches for.
     os.sync()
-    marker = {"key": key, "inputs": recipe.inputs, "facts": facts, "seconds": seconds, "cpu_seconds": cpu_seconds}
-    write_json(folder / COMPLETE, marker)
-    return Piece(recipe.name, key, folder, facts, seconds, cpu_seconds, cached=False)
+    write_json(folder / COMPLETE, {"key": key, "inputs": recipe.inputs, "facts": facts})
+    return Piece(key, folder, facts, cached=False)
 
 
 @functools.cache
@@ -160,19 +134,10 @@ def _code_digest(path: str) -> str:
 def _locked(folder: Path) -> Iterator[int]:
     """Hold the lock of `folder`, waiting for whoever has it; yields its descriptor, for children to inherit."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder.with_name(f"{folder.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
-    try:
+    with open(folder.with_name(f"{folder.name}.lock"), "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print(f"{folder.name}: another process is building it; waiting", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
-    finally:
-        os.close(lock)
-
-
-def _children_seconds() -> float:
-    """Return the processor seconds of this process's finished children."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+        yield lock.fileno()

@@ -8,17 +8,15 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.building import toolchain
-from scripts.building.cache import Piece, Recipe, file_digest, provide
+from scripts.building.cache import Recipe, file_digest, provide
 from scripts.building.hdf5 import CFLAGS, provide_hdf5
 from scripts.building.shell import Workshop, clean_environment, cores, make_environment, uv
-from scripts.building.sources import ENVS, ROOT, fetch_sdist, pinned, wheel_has_ros3
+from scripts.building.sources import ENVS, ROOT, fetch_sdist, pinned
 from scripts.lib.program import Problem
 
-KINDS = ("wheel", "source", "conda")
 LOCK = ENVS / "measure.lock"
 
 _INSPECT = """
@@ -28,65 +26,26 @@ print(json.dumps({"hdf5": h5py.version.hdf5_version} | versions | {"ros3": bool(
 """
 
 
-@dataclass(frozen=True)
-class Library:
-    """A library under test as the configuration describes it; `source` is its key `from`."""
-
-    name: str
-    kind: str
-    hdf5: str
-    source: str = "auto"
-
-
 def provide_library(name: str, spec: dict) -> dict:
     """Return the environment artefact of a library under test, built now if the cache does not have it.
 
     Args:
         name: the library's name, for messages and the artefact.
-        spec: `kind` (wheel, source, conda), `hdf5` (version) and, for source, `from` (auto, tarball, crate, a path).
+        spec: its entry in the configuration: `kind`, `hdf5` (version) and, for source, `from`.
 
     Raises:
-        Problem: the specification is wrong, something is missing, a build failed, or it is not what its label says.
+        Problem: the version is not pinned, something is missing, a build failed, or it is not what its label says.
     """
-    library = read_spec(name, spec)
     start = time.monotonic()
-    python, facts, build = {"wheel": _wheel, "source": _source, "conda": _conda}[library.kind](library)
-    verify(library, facts)
-    build["seconds"] = round(time.monotonic() - start, 1)
-    head = {"environment": 1, "status": "done", "library": name, "kind": library.kind, "python": str(python)}
+    python, facts, build = {"wheel": _wheel, "source": _source, "conda": _conda}[spec["kind"]](name, spec)
+    verify(name, spec, facts)
     packages = build.get("packages")
-    digest = hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK)
-    return head | facts | {"build": build, "lock_sha256": digest}
-
-
-def library_python(kind: str, hdf5: str) -> Path:
-    """Return the interpreter of an environment, such as `library_python("wheel", "2.0.0")`, built now if need be.
-
-    Raises:
-        Problem: as `provide_library`.
-    """
-    return Path(provide_library(f"{kind}-{hdf5}", {"kind": kind, "hdf5": hdf5})["python"])
-
-
-def read_spec(name: str, spec: object) -> Library:
-    """Return the library that a specification describes.
-
-    Raises:
-        Problem: a key is unknown, missing or not text.
-    """
-    if not isinstance(spec, dict) or spec.get("kind") not in KINDS:
-        kind = spec.get("kind") if isinstance(spec, dict) else spec
-        raise Problem(f"library {name}: its kind is {kind!r}; it can be {', '.join(KINDS)}")
-    allowed = ["kind", "hdf5"] + ["from"] * (spec["kind"] == "source")
-    if unknown := sorted(set(spec) - set(allowed)):
-        raise Problem(
-            f"library {name}: {', '.join(unknown)} is unknown; kind {spec['kind']} has the keys {', '.join(allowed)}"
-        )
-    values = {"from": "auto"} | spec
-    for key in allowed:
-        if not isinstance(values.get(key), str):
-            raise Problem(f'library {name}: {key} is {values.get(key)!r}; it must be quoted text, such as "2.0.0"')
-    return Library(name, values["kind"], values["hdf5"], values["from"])
+    return {
+        **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"], "python": str(python)},
+        **facts,
+        "build": build | {"seconds": round(time.monotonic() - start, 1)},
+        "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK),
+    }
 
 
 def lacking() -> list[str]:
@@ -112,42 +71,42 @@ def inspect_python(python: Path) -> dict:
     return json.loads(answer.stdout)
 
 
-def verify(library: Library, facts: dict) -> None:
+def verify(name: str, spec: dict, facts: dict) -> None:
     """Compare what an environment has (`inspect_python`) with what its label promises.
 
     Raises:
         Problem: the HDF5 version differs, or ROS3 was promised and is not there.
     """
-    if facts["hdf5"] != library.hdf5:
-        raise Problem(f"library {library.name}: its label says HDF5 {library.hdf5}, its h5py has {facts['hdf5']}")
-    promised = library.kind != "wheel" or wheel_has_ros3(library.hdf5)
-    if promised and not facts["ros3"]:
-        raise Problem(f"library {library.name}: its HDF5 {library.hdf5} has no ROS3 driver")
+    version = spec["hdf5"]
+    if facts["hdf5"] != version:
+        raise Problem(f"library {name}: its label says HDF5 {version}, its h5py has {facts['hdf5']}")
+    if not facts["ros3"] and (spec["kind"] != "wheel" or pinned()["wheels"][version]["ros3"]):
+        raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
 
 
-def _wheel(library: Library) -> tuple[Path, dict, dict]:
+def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment with a wheel of h5py, its own or a redistribution."""
-    wheels = pinned()["wheels"]
-    if library.hdf5 not in wheels:
+    wheels, version = pinned()["wheels"], spec["hdf5"]
+    if version not in wheels:
         raise Problem(
-            f"library {library.name}: no h5py wheel with HDF5 {library.hdf5} is in envs/sources.yaml"
+            f"library {name}: no h5py wheel with HDF5 {version} is in envs/sources.yaml"
             f" (which has {', '.join(wheels)}); make its kind source"
         )
-    lock = ROOT / wheels[library.hdf5]["lock"]
+    lock = ROOT / wheels[version]["lock"]
 
     def build(folder: Path, workshop: Workshop) -> dict:
         return inspect_python(make_environment(workshop, folder, LOCK, lock))
 
     inputs = {"locks": [file_digest(LOCK), file_digest(lock)], "python": toolchain.python_identity()}
-    piece = provide(Recipe(f"wheel-{library.hdf5}", inputs, build, ("bin/python",)))
-    facts = {"hdf5_source": f"wheel {lock.stem}", "s3_stack": None, "headers": {}}
-    return piece.folder / "bin" / "python", piece.facts, _build_facts(piece) | facts
+    piece = provide(Recipe(f"wheel-{version}", inputs, build, ("bin/python",)))
+    facts = {"compiler": None, "hdf5_source": f"wheel {lock.stem}", "s3_stack": None, "headers": {}}
+    return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
 
 
-def _source(library: Library) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment whose h5py stands on an HDF5 built here."""
+def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
+    """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
     toolchain.header_versions(toolchain.PYTHON)
-    hdf5 = provide_hdf5(library.hdf5, library.source)
+    hdf5 = provide_hdf5(spec["hdf5"], spec.get("from", "auto"))
     tools = toolchain.tools_recipe()
 
     def build(folder: Path, workshop: Workshop) -> dict:
@@ -160,7 +119,7 @@ def _source(library: Library) -> tuple[Path, dict, dict]:
             "CC": toolchain.compiler_path(),
             "CFLAGS": f"{CFLAGS} -fwrapv",
             "HDF5_DIR": str(hdf5.folder),
-            "HDF5_VERSION": library.hdf5,
+            "HDF5_VERSION": spec["hdf5"],
             "H5PY_ROS3": "1",
             "H5PY_DIRECT_VFD": "0",
         }
@@ -179,30 +138,21 @@ def _source(library: Library) -> tuple[Path, dict, dict]:
         "compiler": toolchain.compiler(),
         "tools": tools.key,
     }
-    piece = provide(Recipe(f"source-{library.hdf5}", inputs, build, ("bin/python",)))
+    piece = provide(Recipe(f"source-{spec['hdf5']}", inputs, build, ("bin/python",)))
     facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
-    return piece.folder / "bin" / "python", piece.facts, _build_facts(piece, hdf5) | facts
+    return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
 
 
-def _conda(library: Library) -> tuple[Path, dict, dict]:
+def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of the conda environment whose interpreter runs this program."""
     # Somebody's own activated environment has the variable too.
     if os.path.realpath(os.environ.get("CONDA_PREFIX", "")) != os.path.realpath(sys.prefix):
         raise Problem(
-            f"library {library.name} is of kind conda and needs Snakemake's --sdm conda"
-            f" (its environment is envs/{library.name}.yaml); or make its kind source"
+            f"library {name} is of kind conda and needs Snakemake's --sdm conda"
+            f" (its environment is envs/{name}.yaml); or make its kind source"
         )
-    python = Path(sys.executable)
-    build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
     # There is no lock: what conda chose is read back, but for the package that is under test.
     packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")
-    return python, inspect_python(python), build | {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
-
-
-def _build_facts(piece: Piece, *parts: Piece) -> dict:
-    """Return what an artefact says of the build of `piece` and of the parts it stands on."""
-    pieces = {
-        part.name: {"cached": part.cached, "seconds": part.seconds, "cpu_seconds": part.cpu_seconds}
-        for part in (*parts, piece)
-    }
-    return {"inputs_sha256": piece.key, "cached": piece.cached, "compiler": None, "pieces": pieces}
+    build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
+    build |= {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
+    return Path(sys.executable), inspect_python(Path(sys.executable)), build

@@ -16,18 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVS = ROOT / "envs"
 REACH_SECONDS = 10
 
-_FETCHING_PACKAGE = """\
-[package]
-name = "fetch"
-version = "0.0.0"
-edition = "2021"
-
-[lib]
-path = "lib.rs"
-
-[dependencies]
-{name} = "={version}"
-"""
+_FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
 
 
 class Unreachable(Exception):
@@ -46,11 +35,6 @@ class Archive:
 def pinned() -> dict:
     """Return envs/sources.yaml, read once."""
     return read_yaml(ENVS / "sources.yaml")
-
-
-def wheel_has_ros3(hdf5: str) -> bool:
-    """Return whether the wheel that brings this version of HDF5 has the ROS3 driver; one that is not pinned has not."""
-    return pinned()["wheels"].get(hdf5, {}).get("ros3", False)
 
 
 def hdf5_archives(version: str, source: str) -> list[Archive]:
@@ -88,7 +72,11 @@ def fetch_hdf5(workshop: Workshop, archive: Archive) -> Path:
     kind, _, where = archive.origin.partition(" ")
     fetch = {"tarball": _download, "crate": _fetch_crate, "file": lambda _, path: Path(path)}[kind]
     file = fetch(workshop, where)
-    _check(file, archive)
+    if (digest := file_digest(file)) != archive.sha256:
+        raise Problem(
+            f"{archive.origin}: its sha256 is {digest}, not {archive.sha256} as in envs/sources.yaml;"
+            " nothing was built from it; name another source (from: tarball, crate or a path)"
+        )
     top = _unpack(workshop, file)
     in_crate = top / "ext" / "hdf5"
     return in_crate if in_crate.is_dir() else top
@@ -108,15 +96,6 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
     workshop.run(f"fetch {name} {version}", python, "-m", "pip", "download", *exact, "--dest", folder, "-r", wanted)
     (file,) = folder.iterdir()
     return _unpack(workshop, file)
-
-
-def _check(file: Path, archive: Archive) -> None:
-    digest = file_digest(file)
-    if digest != archive.sha256:
-        raise Problem(
-            f"{archive.origin}: its sha256 is {digest}, not {archive.sha256} as in envs/sources.yaml;"
-            " nothing was built from it; name another source (from: tarball, crate or a path)"
-        )
 
 
 def _unpack(workshop: Workshop, file: Path) -> Path:
@@ -149,7 +128,7 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     name, version = crate.split()
     package = workshop.work / "fetch"
     package.mkdir()
-    (package / "Cargo.toml").write_text(_FETCHING_PACKAGE.format(name=name, version=version), encoding="utf-8")
+    (package / "Cargo.toml").write_text(f'{_FETCHING_PACKAGE}{name} = "={version}"\n', encoding="utf-8")
     (package / "lib.rs").touch()
     try:
         workshop.run(f"fetch the crate {crate}", cargo, "fetch", cwd=package)

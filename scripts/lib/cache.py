@@ -6,23 +6,21 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from scripts.lib import host
+
 COLD_AT_MOST = 0.01
 WARM_AT_LEAST = 0.99
 # A page of a file is a byte of memory for as long as it is asked for.
 _AT_ONCE = 1 << 32
-_MEMORY_FILE_SYSTEMS = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def evict(paths: Iterable[Path | str]) -> None:
     """Drop the pages of `paths` from the page cache; dirty pages are written first, since only clean ones can go."""
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+        with open(path, "rb", buffering=0) as file:
+            os.fdatasync(file)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def load(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
@@ -68,17 +66,8 @@ def _states(path: Path | str, start: int, length: int) -> bytes:
 
 
 def _answerable(path: Path | str) -> bool:
-    return file_system_type(path) not in _MEMORY_FILE_SYSTEMS.values() and (
-        os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
-    )
-
-
-def file_system_type(path: Path | str) -> str | None:
-    """Return "tmpfs" or "ramfs" where `path` lies in memory, else None (statfs(2), f_type)."""
-    buffer = ctypes.create_string_buffer(256)
-    if _libc.statfs(os.fsencode(path), buffer):
-        return None
-    return _MEMORY_FILE_SYSTEMS.get(ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF)
+    ours = os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
+    return ours and host.mount(path)["file_system"] not in host.MEMORY_FILE_SYSTEMS
 
 
 def prepare(state: str, paths: list[Path]) -> dict:

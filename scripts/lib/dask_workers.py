@@ -48,43 +48,39 @@ class Workers:
         Raises:
             Problem: a worker was lost, or `function` raised it.
         """
-        from distributed import KilledWorker, wait
+        from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
+        options = {"pure": False, "retries": 0, "allow_other_workers": False}
         futures = [
-            self._client.submit(
-                counted, function, batch, pure=False, retries=0, workers=[address], allow_other_workers=False
-            )
+            self._client.submit(counted, function, batch, workers=[address], **options)
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
         try:
-            while not self._finished(wait, futures):
-                # A task is bound to its worker, so one whose worker is gone would wait for ever.
-                if gone := set(self.addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"]):
-                    raise Problem(
-                        f"{len(gone)} of {len(self.addresses)} Dask workers were lost while tasks were running"
-                    )
+            self._wait(futures)
             return self._client.gather(futures)
         except (KilledWorker, FutureCancelledError) as error:
             raise Problem("a Dask worker was killed in the middle of its task; its words are in the log") from error
 
-    @staticmethod
-    def _finished(wait: Callable, futures: list) -> bool:
-        try:
-            wait(futures, timeout=_LOOK_S)
-        except TimeoutError:
-            return False
-        return True
+    def _wait(self, futures: list) -> None:
+        """Wait for tasks, each of which is bound to its worker: one whose worker is gone would wait for ever."""
+        from distributed import wait
 
-    def each(self, function: Callable, *arguments: Any) -> list[Any]:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                wait(futures, timeout=_LOOK_S)
+                return
+            if gone := set(self.addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"]):
+                raise Problem(f"{len(gone)} of {len(self.addresses)} Dask workers were lost while tasks were running")
+
+    def each(self, function: Callable) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""
-        answers = self._client.run(function, *arguments)
+        answers = self._client.run(function)
         return [answers[address] for address in self.addresses if address in answers]
 
     def replaced(self) -> list[int]:
         """Return the process ids of the workers that are no longer those that began."""
-        now = set(self._client.run(os.getpid).values())
-        return sorted(set(self.pids.values()) - now)
+        return sorted(set(self.pids.values()) - set(self._client.run(os.getpid).values()))
 
 
 def begin() -> None:

@@ -10,12 +10,12 @@ SPARE = 64 * 2**20
 
 def resident() -> int:
     """Return the bytes of this process that are in memory."""
-    return _status("VmRSS")
+    return _kib("/proc/self/status", "VmRSS")
 
 
 def peak() -> int:
     """Return the most bytes of this process that were in memory since it started, or since `forget_peak`."""
-    return _status("VmHWM")
+    return _kib("/proc/self/status", "VmHWM")
 
 
 def forget_peak() -> None:
@@ -34,10 +34,6 @@ def available() -> int:
             used = int("".join(_lines(group / "memory.current")) or 0) - int(stat.get("inactive_file", 0))
             free = min(free, max(0, int(limit) - used))
     return free
-
-
-def _status(name: str) -> int:
-    return _kib("/proc/self/status", name)
 
 
 def _kib(path: str, name: str) -> int:

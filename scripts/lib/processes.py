@@ -108,7 +108,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: float = 20.0) -> None:
+def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: float = 60.0) -> None:
     """Wait until `process` itself listens on `port`; that somebody else does is no answer.
 
     Raises:

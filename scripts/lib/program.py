@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -126,6 +127,19 @@ def sync(path: Path | str) -> None:
         os.close(descriptor)
 
 
+def file_digest(path: Path | str) -> str:
+    """Return the sha256 of a file.
+
+    Raises:
+        Problem: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+
+
 def read_json(path: Path | str) -> dict:
     """Return the JSON object in `path`.
 
@@ -133,16 +147,11 @@ def read_json(path: Path | str) -> dict:
         Problem: the file is missing or is not a JSON object, or holds NaN or Infinity, which are none.
     """
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=refuse_constant)
+        return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
-    except RecursionError:
-        raise Problem(f"{path} is nested too deeply to be read; remove it and run again") from None
-    if not isinstance(value, dict):
-        raise Problem(f"{path} holds no JSON object; remove it and run again")
-    return value
 
 
 def read_yaml(path: Path | str) -> dict:
@@ -158,16 +167,19 @@ def refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def json_object(text: str) -> dict:
-    """Return the JSON object in an argument of a program (`type=` of argparse).
+def json_object(text: str, name: str = "", remedy: str = "") -> dict:
+    """Return the JSON object in a text, such as an argument of a program (`type=` of argparse).
 
     Raises:
-        Problem: it is none.
+        Problem: it is none; the line begins with `name` or the text, and ends with the remedy.
     """
+    name = name or repr(text[:40])
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=refuse_constant)
     except ValueError as error:
-        raise Problem(f"{text[:40]!r} is not JSON ({error})") from error
+        raise Problem(f"{name} is not JSON ({error}){remedy}") from error
+    except RecursionError:
+        raise Problem(f"{name} is nested too deeply to be read{remedy}") from None
     if not isinstance(value, dict):
-        raise Problem(f"{text[:40]!r} is no JSON object")
+        raise Problem(f"{name} holds no JSON object{remedy}")
     return value

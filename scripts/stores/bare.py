@@ -1,8 +1,8 @@
 """The bare way to a store's bytes: one request over a connection of one's own, read and dropped; no SDK, no MPI.
 
-What many of these reach at once is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand
-(`Store.addresses`), in rank 0, which has loaded it anyway; they go to the program that measures
-the ceiling and nowhere else.
+What many of these reach together is the store's own ceiling (METHOD 20). An SDK only signs the addresses beforehand
+(`Store.addresses`), in rank 0, which has loaded it anyway; they go to the program that measures the ceiling and nowhere
+else. A connection has `connect(name)`, `get(name, offset, length)` and `close()`; `name` is the same until `close`.
 """
 
 import http.client
@@ -23,43 +23,33 @@ VALID_S = 12 * 3600
 Address = tuple[str, dict[str, str]]
 
 
-class _Files:
-    """A file, opened anew where the next request is of another one."""
-
-    def __init__(self, location: dict, direct: bool) -> None:
-        self._folder, self._flags = Path(location["folder"]), os.O_RDONLY | (os.O_DIRECT if direct else 0)
+class _File:
+    def __init__(self, folder: str, direct: bool) -> None:
+        self._folder, self._flags, self._file = Path(folder), os.O_RDONLY | (os.O_DIRECT if direct else 0), None
         self._view = memoryview(mmap.mmap(-1, _BUFFER))
-        self._open: tuple[str, int] | None = None
 
     def connect(self, name: str) -> None:
-        self.close()
-        self._open = name, os.open(self._folder / name, self._flags)
+        self._file = os.open(self._folder / name, self._flags)
 
     def get(self, name: str, offset: int, length: int) -> None:
-        if self._open is None or self._open[0] != name:
-            self.connect(name)
         end = offset + length
         while offset < end:
             # Past the page cache lengths are whole pages; offsets are already.
             wanted = min(_BUFFER, -(-(end - offset) // _PAGE) * _PAGE)
-            count = os.preadv(self._open[1], [self._view[:wanted]], offset)
+            count = os.preadv(self._file, [self._view[:wanted]], offset)
             if not count:
                 raise Problem(f"{self._folder / name} ended before all of it was read")
             offset += count
 
     def close(self) -> None:
-        if self._open:
-            os.close(self._open[1])
-            self._open = None
+        if self._file is not None:
+            os.close(self._file)
 
 
 class _Http:
-    """A connection that is kept from request to request."""
-
     def __init__(self, addresses: dict[str, Address]) -> None:
-        self._addresses = addresses
+        self._addresses, self._connection = addresses, None
         self._buffer = memoryview(bytearray(_BUFFER))
-        self._connection: http.client.HTTPConnection | None = None
 
     def connect(self, name: str) -> None:
         parts = urlsplit(self._addresses[name][0])
@@ -69,10 +59,8 @@ class _Http:
 
     def get(self, name: str, offset: int, length: int) -> None:
         url, headers = self._addresses[name]
-        parts = urlsplit(url)
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        place = f"{name} at {self._connection.host}"
-        done = 0
+        path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+        place, done = f"{name} at {self._connection.host}", 0
         try:
             self._connection.request("GET", path, headers={**headers, "Range": f"bytes={offset}-{offset + length - 1}"})
             answer = self._connection.getresponse()
@@ -92,7 +80,7 @@ class _Http:
             self._connection.close()
 
 
-Getter = _Files | _Http
+Getter = _File | _Http
 
 
 def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
@@ -103,4 +91,4 @@ def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> C
         addresses: the objects' addresses; {} for files.
         direct: past the page cache.
     """
-    return (lambda: _Http(addresses)) if addresses else lambda: _Files(location, direct)
+    return (lambda: _Http(addresses)) if addresses else lambda: _File(location["folder"], direct)

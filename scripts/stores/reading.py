@@ -1,14 +1,15 @@
 """How a process reads objects of a store: each kind has the same reader.
 
 A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` a request and `concurrency`
-requests at once. It verifies that the object is still the one that was identified; nothing is tried again in silence
+requests in flight. It verifies that the object is still the one that was identified; nothing is tried again in silence
 (METHOD 15).
 """
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,9 +21,13 @@ class Changed(Problem):
     """The object is not, or no longer, the one that was identified: what was measured is invalid, not failed."""
 
 
+class Absent(Problem):
+    """The store has no such object."""
+
+
 @dataclass(frozen=True)
 class Access:
-    """How a reader asks: bytes a request, requests at once, past the page cache or not."""
+    """How a reader asks: bytes per request, requests in flight, past the page cache or not."""
 
     chunk_bytes: int
     concurrency: int
@@ -41,15 +46,17 @@ class Reader(ABC):
 
     Attributes:
         client: name and version of what reads.
+        place: what holds the objects, in messages.
         attempts: requests sent until now, those that were tried again included.
         retries: requests that were tried again.
     """
 
     client = ""
+    place = ""
 
-    def __init__(self, access: Access) -> None:
-        """Start no threads yet and send no request."""
-        self.access = access
+    def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
+        """Take a store's entry in the configuration, the place of a dataset in it and credentials; send no request."""
+        self.spec, self.location, self.access = spec, location, access
         self.attempts = self.retries = 0
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -59,7 +66,8 @@ class Reader(ABC):
         """Ask the store what the object is now.
 
         Raises:
-            Problem: it cannot be asked, or has no such object; one line.
+            Absent: the store has no such object.
+            Problem: it cannot be asked; one line.
         """
 
     @abstractmethod
@@ -71,47 +79,62 @@ class Reader(ABC):
             Problem: it cannot be read; one line.
         """
 
+    def where(self, name: str) -> str:
+        """Return what an object is called in messages."""
+        return f"{self.location['key']}/{name} in {self.place}"
+
+    def changed(self, name: str) -> Changed:
+        """Return what is raised where an object is not the one identified."""
+        return Changed(f"{self.where(name)} was replaced or truncated while it was measured")
+
+    def count(self, attempts: int, retries: int = 0) -> None:
+        """Count requests, from any thread."""
+        with self._lock:
+            self.attempts += attempts
+            self.retries += retries
+
     def close(self) -> None:
         """Let go of connections and threads."""
         if self._pool:
             self._pool.shutdown()
 
-    def chunks(self, extents: Iterable[tuple[int, int]], view: memoryview) -> list[tuple[int, memoryview]]:
-        """Cut extents into requests: (offset, the part of `view` that it fills)."""
-        pieces, at = [], 0
+    def chunks(
+        self, extents: Iterable[tuple[int, int]], view: memoryview, most: int = 0
+    ) -> list[tuple[int, memoryview]]:
+        """Cut extents into requests of `most` bytes, those of a chunk: (offset, the part of `view` that it fills)."""
+        pieces, at, most = [], 0, most or self.access.chunk_bytes
         for offset, length in extents:
-            for begin in range(0, length, self.access.chunk_bytes):
-                count = min(self.access.chunk_bytes, length - begin)
+            for begin in range(0, length, most):
+                count = min(most, length - begin)
                 pieces.append((offset + begin, view[at + begin : at + begin + count]))
             at += length
         return pieces
 
     def each(self, pieces: list[tuple], fetch: Callable[..., None]) -> None:
-        """Call `fetch` for all pieces, `concurrency` at once; the first error ends it and is raised."""
-        threads = min(self.access.concurrency, len(pieces))
-        if threads <= 1:
-            for piece in pieces:
-                fetch(*piece)
-            return
+        """Call `fetch` for all pieces, `concurrency` of them in flight; the first error ends it and is raised."""
         queue = deque(pieces)
 
         def work() -> None:
-            while piece := _next(queue):
+            for piece in _taken(queue):
                 try:
                     fetch(*piece)
                 except BaseException:
                     queue.clear()
                     raise
 
+        threads = min(self.access.concurrency, len(pieces))
+        if threads <= 1:
+            return work()
         self._pool = self._pool or ThreadPoolExecutor(self.access.concurrency)
         running = [self._pool.submit(work) for _ in range(threads)]
         wait(running)
-        for one in running:
-            one.result()
+        for future in running:
+            future.result()
 
 
-def _next(queue: deque[tuple]) -> tuple | None:
+def _taken(queue: deque[tuple]) -> Iterator[tuple]:
     try:
-        return queue.popleft()
+        while True:
+            yield queue.popleft()
     except IndexError:
-        return None
+        return

@@ -1,58 +1,238 @@
-"""What a server that a step owns is to all that speaks to it, and the network before it: toxiproxy."""
+"""Embedded servers: how one is started, the emulated network before it (toxiproxy), and the requests that reach it.
+
+Requests are counted from the server's access log, or from the StatsD packets that it sends.
+"""
 
 import contextlib
+import itertools
 import json
+import re
+import select
+import socket
+import subprocess
+import threading
 import time
-import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
-from scripts.lib.processes import connections, started
+from scripts.lib.processes import PATIENCE_S, connections, started
 from scripts.lib.program import Problem
-from scripts.stores.counting import OPENER, Requests
 
-_NAME = "store"
+# Asks no proxy of the environment: what it talks to is on the loopback.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# The common log format: host - user [time] "method target protocol" status length
+_LINE = re.compile(r'"([A-Z]+) (\S+) HTTP/[0-9.]+" (\d+|-) (\d+|-)$')
+_MARK_LIMIT_S = 30
+# Influx flavour: name,tag=value,…:number|c
+_METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
+_QUIET_S = 0.1
 _CLOSING_S = 5.0
 
 
-class Proxy:
-    """A proxy before a server on the loopback, with the toxics of a network.
+class Requests(ABC):
+    """Counts requests by HTTP method from one `reset` to the next (METHOD 11).
+
+    A subclass hears of the requests in its own way, in a thread of its own.
 
     Attributes:
-        endpoint: URL to give to clients.
-        process: the proxy's.
+        output: where the server's standard output goes; None: to the log.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, binaries: dict, endpoint: str, network: dict, log: IO[str]) -> None:
-        """Start the proxy and set its toxics.
+    output: int | None = None
 
-        Args:
-            stack: owns the proxy.
-            binaries: the artefact of `scripts.build_servers`.
-            endpoint: URL of the server.
-            network: {"latency_ms", "jitter_ms", "bandwidth_mib_s"}; empty for the bare proxy.
-            log: an open file that gets the proxy's words.
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was counted: a window opens."""
+        with self._lock:
+            self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, method: str, **numbers: int) -> None:
+        """Add requests of a method, `count` and `failed`, and the `bytes_offered` in the bodies of their answers."""
+        with self._lock:
+            self._counts.setdefault(method, Counter(count=0, failed=0, bytes_offered=0)).update(numbers)
+
+    def read(self) -> dict[str, dict[str, int | None]]:
+        """Return {method: {"count", "failed", "bytes_offered"}} since the last reset; `count` includes the failed."""
+        with self._lock:
+            return {method: dict(numbers) for method, numbers in sorted(self._counts.items()) if numbers["count"]}
+
+    def listen(self, process: Popen, url: str, log: IO[str]) -> None:
+        """Begin to listen to a server that was started; `log` gets its other words."""
+        return
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Wait until all requests that were answered before this call are counted.
 
         Raises:
-            Problem: it does not start, or refuses the network.
+            Problem: not all of them can be counted.
         """
 
+    @abstractmethod
+    def close(self) -> None:
+        """Stop counting; the server has ended."""
+
+
+class AccessLog(Requests):
+    """Reads a server's standard output to its end; what is no line of the access log is passed on to the step's log.
+
+    The lines themselves are kept nowhere: an address may be signed.
+    """
+
+    output = subprocess.PIPE
+
+    def __init__(self) -> None:
+        """Begin without a server."""
+        super().__init__()
+        self._marks, self._seen, self._news = itertools.count(1), 0, threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def listen(self, process: Popen, url: str, log: IO[str]) -> None:
+        """Read the server's output in a thread; it is asked for marks that its log then shows."""
+        self._url = url
+        self._thread = threading.Thread(target=self._listen, args=(process.stdout, log), daemon=True)
+        self._thread.start()
+
+    def settle(self) -> None:
+        """Make a request of one's own and wait for its line: those of the answers before it have come then."""
+        mark = next(self._marks)
+        with contextlib.suppress(OSError):
+            _OPENER.open(f"{self._url}/mark-{mark}", timeout=_MARK_LIMIT_S).close()
+        with self._news:
+            if not self._news.wait_for(lambda: self._seen >= mark, _MARK_LIMIT_S):
+                raise Problem("the server does not write its log any more: the requests cannot be counted")
+
+    def close(self) -> None:
+        """Wait for the end of the server's words."""
+        if self._thread:
+            self._thread.join(timeout=2)
+
+    def _listen(self, output: IO[bytes], log: IO[str]) -> None:
+        # Either end may be closed before the last line.
+        with contextlib.suppress(ValueError):
+            for raw in output:
+                line = raw.decode("utf-8", "replace").rstrip()
+                if match := _LINE.search(line):
+                    self._count(*match.groups())
+                else:
+                    print(line, file=log, flush=True)
+
+    def _count(self, method: str, target: str, status: str, length: str) -> None:
+        if target.startswith("/mark-"):
+            with self._news:
+                self._seen = int(target.removeprefix("/mark-"))
+                self._news.notify_all()
+            return
+        # Status "-": the reader was gone before the answer began.
+        failed = not status.isdigit() or int(status) >= 400
+        offered = int(length) if not failed and method == "GET" and length.isdigit() else 0
+        self.add(method, count=1, failed=failed, bytes_offered=offered)
+
+
+class StatsD(Requests):
+    """Receives a server's StatsD packets at `address`, a loopback port, from its construction until `close`."""
+
+    def __init__(self) -> None:
+        """Bind a free port of 127.0.0.1 and listen."""
+        super().__init__()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._last = time.monotonic()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def settle(self) -> None:
+        """Wait until no packet has come for a while from now on: UDP packets trail their requests."""
+        called = time.monotonic()
+        # A packet may have come that the thread has not taken yet: it may get no core for a while.
+        while time.monotonic() - max(called, self._last) < _QUIET_S or select.select([self._socket], [], [], 0)[0]:
+            time.sleep(0.005)
+        if lost := self.dropped():
+            raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
+
+    def dropped(self) -> int:
+        """Return how many packets the kernel has dropped since this counter was made (proc(5), net/udp, drops)."""
+        port = f":{int(self.address.rpartition(':')[2]):04X}"
+        rows = (line.split() for line in Path("/proc/self/net/udp").read_text(encoding="utf-8").splitlines()[1:])
+        return sum(int(row[-1]) for row in rows if row[1].endswith(port))
+
+    def close(self) -> None:
+        """Stop listening."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(timeout=2)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            while packet := self._socket.recv(65536):
+                self._last = time.monotonic()
+                for match in map(_METRIC.match, packet.decode("utf-8", "replace").split("\n")):
+                    if match:
+                        self._count(*match.groups())
+
+    def _count(self, name: str, tags: str, number: str) -> None:
+        method = dict(tag.split("=", 1) for tag in tags.split(",")[1:]).get("method", "?")
+        kind, value = name.rpartition(".")[2], int(float(number))
+        if kind in ("success_count", "failed_count"):
+            self.add(method, count=value, failed=value * (kind == "failed_count"))
+        elif kind == "bytes_read":
+            self.add(method, bytes_offered=value)
+
+
+@dataclass(frozen=True)
+class Server:
+    """How the server of a kind of store is started.
+
+    Attributes:
+        name: what it is called in messages.
+        command: returns the command that starts it on a port of 127.0.0.1.
+        counter: counts its requests.
+        env: its environment, beside PATH, HOME and TMPDIR.
+        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"); the key is made
+            for this start and written nowhere.
+    """
+
+    name: str
+    command: Callable[[int], list[str]]
+    counter: Requests
+    env: dict[str, str] = field(default_factory=dict)
+    credentials: dict[str, str] = field(default_factory=dict)
+
+
+class Proxy:
+    """toxiproxy before a server on the loopback, with the toxics of a network; `process` is its own."""
+
+    def __init__(self, stack: contextlib.ExitStack, program: str, endpoint: str, network: dict, log: IO[str]) -> None:
+        """Start it, owned by `stack`, and set its toxics: {"latency_ms", "jitter_ms", "bandwidth_mib_s"}, or none."""
+
         def command(port: int) -> list[str]:
-            return [binaries["toxiproxy"], "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
+            return [program, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
 
         self.process, control = started(stack, "toxiproxy", log, command, {"LOG_LEVEL": "error"})
         self._api = f"http://127.0.0.1:{control}"
-        upstream = endpoint.removeprefix("http://")
         # Port 0: the kernel gives it one that nobody else can have taken.
-        made = _post(f"{self._api}/proxies", {"name": _NAME, "listen": "127.0.0.1:0", "upstream": upstream})
-        self._listen = int(made["listen"].rpartition(":")[2])
-        for kind, attributes in _toxics(network):
-            toxic = {"type": kind, "stream": "downstream", "attributes": attributes}
-            _post(f"{self._api}/proxies/{_NAME}/toxics", toxic)
-        self.endpoint = f"http://127.0.0.1:{self._listen}"
+        upstream = {"name": "store", "listen": "127.0.0.1:0", "upstream": endpoint.removeprefix("http://")}
+        self._port = int(json.loads(self._ask("proxies", upstream))["listen"].rpartition(":")[2])
+        self.endpoint = f"http://127.0.0.1:{self._port}"
+        latency = {"latency": network.get("latency_ms", 0), "jitter": network.get("jitter_ms", 0)}
+        # toxiproxy's unit is kB/s of 1,000 bytes.
+        bandwidth = {"rate": round(network.get("bandwidth_mib_s", 0) * 2**20 / 1000)}
+        for kind, attributes in (("latency", latency), ("bandwidth", bandwidth)):
+            if any(attributes.values()):
+                self._ask("proxies/store/toxics", {"type": kind, "stream": "downstream", "attributes": attributes})
 
     def delivered(self) -> int | None:
         """Return the bytes that the proxy has sent downstream, by its own count; None where a connection stays open.
@@ -60,7 +240,7 @@ class Proxy:
         The proxy adds a connection up as it closes it, which is a moment after the reader has.
         """
         deadline = time.monotonic() + _CLOSING_S
-        while connections(self._listen):
+        while connections(self._port):
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.005)
@@ -68,34 +248,17 @@ class Proxy:
 
     def sent(self) -> int:
         """Return the bytes that the proxy has sent downstream over connections that it has closed."""
-        with OPENER.open(f"{self._api}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
         return sum(
             int(float(line.rsplit(" ", 1)[1]))
-            for line in lines
+            for line in self._ask("metrics").splitlines()
             if line.startswith("toxiproxy_proxy_sent_bytes_total{") and 'direction="downstream"' in line
         )
 
-
-def _toxics(network: dict) -> list[tuple[str, dict]]:
-    toxics = []
-    if network.get("latency_ms") or network.get("jitter_ms"):
-        toxics.append(("latency", {"latency": network.get("latency_ms", 0), "jitter": network.get("jitter_ms", 0)}))
-    if network.get("bandwidth_mib_s"):
-        # toxiproxy's unit is kB/s of 1,000 bytes.
-        toxics.append(("bandwidth", {"rate": round(network["bandwidth_mib_s"] * 2**20 / 1000)}))
-    return toxics
-
-
-def _post(url: str, body: dict) -> dict:
-    """Tell toxiproxy something; returns its answer."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with OPENER.open(request, timeout=10) as answer:
-            return json.load(answer)
-    except urllib.error.URLError as error:
-        detail = error.read().decode() if isinstance(error, urllib.error.HTTPError) else error.reason
-        raise Problem(f"toxiproxy refused {body}: {detail}") from error
+    def _ask(self, path: str, body: dict | None = None) -> str:
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._api}/{path}", content, {"Content-Type": "application/json"})
+        with _OPENER.open(request, timeout=10) as answer:
+            return answer.read().decode()
 
 
 @dataclass
@@ -104,10 +267,11 @@ class Served:
 
     Attributes:
         endpoint: URL to give to clients; the proxy's where a network is emulated.
-        credentials: the account and its key ("access_key" and "secret_key", or "account" and "key"); the key is made
-            anew for each start and written nowhere.
+        credentials: as in `Server`.
         folder: the server's files, whose pages are this machine's page cache.
+        counter: counts the requests.
         processes: what must still be alive when the work is done, by name.
+        proxy: what is between the clients and the server.
     """
 
     endpoint: str
@@ -115,29 +279,27 @@ class Served:
     folder: Path
     counter: Requests
     processes: dict[str, Popen]
-    _proxy: Proxy | None = None
+    proxy: Proxy | None = None
     _sent_at_open: int = field(default=0, repr=False)
 
     def open_window(self) -> None:
         """From here on requests count."""
         self.counter.settle()
         self.counter.reset()
-        self._sent_at_open = self._proxy.sent() if self._proxy else 0
+        self._sent_at_open = self.proxy.sent() if self.proxy else 0
 
     def close_window(self) -> dict[str, dict[str, int | None]]:
         """Return the requests since the window opened, by method (METHOD 11).
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy stands between, or a reader is still connected through it.
+        reader, headers included; None where no proxy is between, or a reader is still connected through it.
 
         Raises:
             Problem: not all requests could be counted.
         """
         self.counter.settle()
-        if lost := self.counter.dropped():
-            raise Problem(f"{lost} of the server's reports of its requests were lost: the requests cannot be counted")
-        requests: dict[str, dict[str, int | None]] = {**self.counter.read()}
-        delivered = self._proxy.delivered() if self._proxy else None
+        requests = self.counter.read()
+        delivered = self.proxy.delivered() if self.proxy else None
         if delivered is not None:
             delivered -= self._sent_at_open
         for method in requests:
@@ -148,7 +310,21 @@ class Served:
         """Return the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]
 
-    def behind(self, proxy: Proxy) -> None:
-        """Put a proxy between the clients and the server."""
-        self.endpoint, self._proxy = proxy.endpoint, proxy
-        self.processes["toxiproxy"] = proxy.process
+
+@contextlib.contextmanager
+def serve(
+    server: Server, folder: Path, network: dict | None, proxy: str, log: IO[str], patience_s: float = PATIENCE_S
+) -> Iterator[Served]:
+    """Serve the objects in `folder` for the length of a `with` block; see `Store.serve`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.counter.close)
+        options = {"stdout": server.counter.output or log, "patience_s": patience_s}
+        process, port = started(stack, server.name, log, server.command, server.env, **options)
+        endpoint = f"http://127.0.0.1:{port}"
+        server.counter.listen(process, endpoint, log)
+        served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
+        if network is not None:
+            served.proxy = Proxy(stack, proxy, endpoint, network, log)
+            served.endpoint, served.processes["toxiproxy"] = served.proxy.endpoint, served.proxy.process
+        yield served

@@ -1,4 +1,4 @@
-"""A store of the configuration. What differs between kinds of stores stands in the folder of the kind, nowhere else.
+"""A store of the configuration. What differs between kinds of stores is in the folder of the kind, nowhere else.
 
 A folder's `store` module imports no SDK at its top: that takes longer than many a cell.
 """
@@ -6,37 +6,25 @@ A folder's `store` module imports no SDK at its top: that takes longer than many
 import contextlib
 import importlib
 import os
+import shutil
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from types import ModuleType
 from typing import IO
 
+from scripts.lib.processes import PATIENCE_S
 from scripts.lib.program import Problem, read_json
+from scripts.stores import servers, transfer
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
-from scripts.stores.servers import Served
-from scripts.stores.transfer import File, Say
-
-
-@dataclass(frozen=True)
-class Place:
-    """What of this machine takes part when data are put into a store.
-
-    Attributes:
-        generated: folder in which the dataset was generated.
-        folder: where an embedded server keeps its files.
-        binaries: the artefact of the servers' build, for an embedded server.
-    """
-
-    generated: Path
-    folder: Path
-    binaries: Path | None
+from scripts.stores.servers import Served, Server
+from scripts.stores.transfer import File, Say, Target
 
 
 class Store(ABC):
-    """A store.
+    """A store; `reader` of its folder has the `Reader` that reads it.
 
     Attributes:
         files: its objects are files of this machine's file systems.
@@ -71,8 +59,15 @@ class Store(ABC):
         return not self.files and not self.embedded
 
     @abstractmethod
-    def provide(self, dataset: str, files: list[File], place: Place, say: Say) -> dict:
+    def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
         """Bring a dataset into the store and verify it there.
+
+        Args:
+            dataset: its id.
+            files: what it consists of.
+            folder: the workflow's own for this store, for what is kept nowhere else.
+            binaries: the artefact of the servers' build, for an embedded server.
+            say: gets a line for each object.
 
         Returns:
             {"location", "local_files"} for the artefact, and what else the store says of it.
@@ -81,21 +76,27 @@ class Store(ABC):
             Problem: one line that names the place or the object and what to do.
         """
 
+    def own_server(self, binaries: dict, folder: Path) -> Server:
+        """Return how the embedded server of the objects in `folder` is started."""
+        raise NotImplementedError
+
     def serve(
-        self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
+        self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
     ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the objects in `folder` on the loopback for the length of a `with` block, as `server` of the kind does.
+        """Serve the objects in `folder` on the loopback for the length of a `with` block.
 
         Args:
             binaries: the artefact of the servers' build.
             folder: the server's own; made if missing.
             network: {"latency_ms", "jitter_ms", "bandwidth_mib_s"} to emulate, None for no proxy at all.
             log: an open file that gets the servers' words.
+            patience_s: how long the server may take to end by itself.
 
         Raises:
             Problem: a server does not start, even on another port.
         """
-        return self._module("server").serve(binaries, folder, network, log)
+        server = self.own_server(binaries, folder)
+        return servers.serve(server, folder, network, binaries.get("toxiproxy", ""), log, patience_s)
 
     @abstractmethod
     def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
@@ -105,9 +106,9 @@ class Store(ABC):
             Problem: there are no credentials, or they are of another account than the data.
         """
 
-    @abstractmethod
-    def reader(self, location: dict, access: Access) -> Reader:
-        """Return what reads objects of a dataset at a location; nothing is sent."""
+    def reader(self, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> Reader:
+        """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
+        return self._module("reader").Reader(self.spec, location, access, env)
 
     def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
         """Return the signed URL of each object, and what a bare request says beside it; {} for files.
@@ -131,19 +132,71 @@ class Store(ABC):
 
 
 class ObjectStore(Store):
-    """A store that is asked over HTTP, by the modules of its folder that import its SDK.
+    """A store that is asked over HTTP.
 
-    `client` says where credentials for a service elsewhere are taken from, without asking it (`credentials(spec)`),
-    asks the service for what holds the objects and says where that was found (`reachable(spec)`), and signs addresses
-    (`addresses(spec, key, names)`); `reader` has the `Reader(spec, location, access)`.
+    `client` of its folder imports its SDK. It says where credentials for a service elsewhere are taken from, without
+    asking it (`credentials(spec)`), asks the service for what holds the objects and says where that was found
+    (`reachable(spec)`), signs addresses (`addresses(spec, key, names)`), and has the class `target` that uploads.
 
     Attributes:
         holder: what holds its objects, in words, and the key of its name in the configuration.
+        target: name of the class in `client` that uploads a dataset.
         emulated: what the embedded server is, in words, and what its figures say nothing about.
+        saves_s: how long the embedded server may take to save what was put into it.
     """
 
     holder = ""
+    target = "Target"
     emulated = ("", "")
+    saves_s = PATIENCE_S
+
+    def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
+        """Upload objects through the API: HDF5 2.x refuses those that were put into a server's folder by hand."""
+        artefact = {"location": {"dataset": dataset}, "local_files": [], "folder": None}
+        if not self.embedded:
+            url, env = self.address(None, dict(os.environ))
+            return artefact | transfer.provide(*self._ends(dataset, env), files, say) | self.account(url)
+        # A folder for each dataset, whose files are of this one alone.
+        folder /= dataset
+        if folder.exists():
+            with self._own(dataset, folder, binaries) as ends:
+                lacking = transfer.lacking(*ends, files)
+            if lacking:
+                # What a server keeps for a while of replaced objects would count as files that are read.
+                shutil.rmtree(folder, ignore_errors=True)
+        with self._own(dataset, folder, binaries) as ends:
+            artefact |= transfer.provide(*ends, files, say)
+        names = [f"{self.key(dataset)}/{entry['name']}" for entry, _ in files]
+        return artefact | {"local_files": list(map(str, self.files_in(folder, names))), "folder": str(folder)}
+
+    def _ends(self, dataset: str, env: dict[str, str]) -> tuple[Target, Reader]:
+        key = self.key(dataset)
+        target = getattr(self._module("client"), self.target)(self.spec, env, key)
+        return target, self.reader({"key": key}, transfer.ACCESS, env)
+
+    @contextlib.contextmanager
+    def _own(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
+        """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends.
+
+        Raises:
+            Problem: it could not be saved.
+        """
+        with self.serve(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
+            _, env = self.address(served, dict(os.environ))
+            target, reader = self._ends(dataset, env)
+            with contextlib.closing(reader), target.explained():
+                target.make_holder()
+                yield target, reader
+        if status := served.processes[self.served_by].returncode:
+            raise Problem(f"{self.served_by} ended with status {status} before it had saved its files; run again")
+
+    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+        """Return the files of the embedded server that hold the bytes of objects."""
+        raise NotImplementedError
+
+    def account(self, url: str) -> dict[str, str]:
+        """Return {"account_url"} of what holds the objects where the environment, not the configuration, names it."""
+        return {}
 
     @abstractmethod
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -166,10 +219,6 @@ class ObjectStore(Store):
         key = self.key(provision["location"]["dataset"])
         return {"url": f"{url}/{key}", "key": key}, env
 
-    def reader(self, location: dict, access: Access) -> Reader:
-        """Return what reads objects with the SDK."""
-        return self._module("reader").Reader(self.spec, location, access)
-
     def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
         """Return signed addresses; see `Store.addresses`."""
         return self._module("client").addresses(self.spec, location["key"], names)
@@ -187,19 +236,15 @@ class ObjectStore(Store):
         if not self.embedded:
             return "the service's own caches and its other users are not controlled"
         server, others = self.emulated
+        emulated, network = "no network at all", self.spec.get("network")
+        if network is not None:
+            jitter, rate = network["jitter_ms"], network["bandwidth_mib_s"]
+            emulated = f"an emulated network: {network['latency_ms']} ms" + (f" ± {jitter} ms" if jitter else "")
+            emulated += f", {rate:g} MiB/s per connection" if rate else ""
         return (
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
-            f"{_emulated(self.spec.get('network'))}, no TLS; not a verdict on {others}"
+            f"{emulated}, no TLS; not a verdict on {others}"
         )
-
-
-def _emulated(network: dict | None) -> str:
-    if network is None:
-        return "no network at all"
-    latency, jitter, rate = network["latency_ms"], network["jitter_ms"], network["bandwidth_mib_s"]
-    varying = f" ± {jitter} ms" if jitter else ""
-    limit = f", {rate:g} MiB/s per connection" if rate else ""
-    return f"an emulated network: {latency} ms{varying}{limit}"
 
 
 def with_own(env: dict[str, str], cloud: str) -> dict[str, str]:

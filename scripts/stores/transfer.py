@@ -1,37 +1,34 @@
 """Brings a dataset into an object store: what is not there as generated is uploaded by the SDK and read back.
 
-Objects come from files or are made as they are sent (`scripts.lib.objects`); at most as
-many parts are in memory as requests are in flight.
+Objects come from files or are made as they are sent (`scripts.lib.objects`); at most as many parts are in memory as
+requests are in flight.
 """
 
 import contextlib
 import hashlib
-import itertools
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 from scripts.lib import objects
 from scripts.lib.program import Problem
+from scripts.stores.reading import Absent, Access, Changed, Reader
 
 MIB = 2**20
-READ_BYTES = 16 * MIB
 _LEAST_PART = 16 * MIB
 # Requests in flight.
 THREADS = 4
-_CUTS = 2
-_SAY_EVERY_S = 10.0
+# How objects are read back.
+ACCESS = Access(16 * MIB, THREADS)
 
 File = tuple[dict, Path | None]
 Say = Callable[[str], None]
 
 
 class Target(ABC):
-    """A dataset's place in an object store.
+    """Where a dataset is put in an object store.
 
     Attributes:
         where: the place in messages.
@@ -44,43 +41,40 @@ class Target(ABC):
     writable = True
     most_parts = sys.maxsize
 
-    def __init__(self, where: str, folder: str) -> None:
-        """Say where: `folder` is what the keys of the dataset's objects begin with."""
-        self.where, self._folder = where, folder
+    def __init__(self, where: str, key: str) -> None:
+        """Say where: `key` is what the keys of the dataset's objects begin with."""
+        self.where, self._key = where, key
 
     def key(self, name: str) -> str:
         """Return the object's full name in the store."""
-        return f"{self._folder}/{name}"
+        return f"{self._key}/{name}"
 
     @abstractmethod
     def explained(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into `Problem`."""
 
-    @abstractmethod
-    def size(self, name: str) -> int | None:
-        """Return the bytes of an object, None where there is none."""
-
-    @abstractmethod
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """Return a range of an object."""
+    def make_holder(self) -> None:
+        """Make the bucket or container of an embedded server, if it is not there."""
+        raise NotImplementedError
 
     def part_bytes(self, name: str) -> int | None:
         """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
         return None
 
     @abstractmethod
-    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
-        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
+    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
+        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes."""
 
 
-def provide(target: Target, files: list[File], say: Say) -> dict:
-    """Bring files into a store; those that are there with the right bytes are left alone.
+def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
+    """Bring files into the store; those that are there with the right bytes are left alone.
 
     Args:
         target: the place.
+        reader: reads what is there.
         files: (entry of the manifest, local path or None where the entry says how its content is made); an entry may
             say the `part_bytes` that it is to have.
-        say: gets a line for each object, and for a large one from time to time.
+        say: gets a line for each object that is uploaded.
 
     Returns:
         {"upload": {"uploaded", "found", "retries"}, "part_bytes"}: objects, objects, and what the SDK tried again;
@@ -89,44 +83,38 @@ def provide(target: Target, files: list[File], say: Say) -> dict:
     Raises:
         Problem: one line that names the place or the object and what to do.
     """
-    absent = lacking(target, files, say)
-    for entry, path in absent:
-        _upload(target, entry, path, say)
-    largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
     with target.explained():
+        absent = lacking(target, reader, files)
+        for entry, path in absent:
+            _upload(target, reader, entry, path, say)
+        largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
         part = target.part_bytes(largest["name"])
-    done = {"uploaded": len(absent), "found": len(files) - len(absent), "retries": target.retries}
+    retries = target.retries + reader.retries
+    done = {"uploaded": len(absent), "found": len(files) - len(absent), "retries": retries}
     return {"upload": done, "part_bytes": part}
 
 
-def lacking(target: Target, files: Iterable[File], say: Say) -> list[File]:
+def lacking(target: Target, reader: Reader, files: Iterable[File]) -> list[File]:
     """Return the files that are not in the store with the bytes of the manifest."""
-    with target.explained():
-        return [(entry, path) for entry, path in files if not _holds(target, entry, say)]
+    return [(entry, path) for entry, path in files if not _holds(target, reader, entry)]
 
 
-def _upload(target: Target, entry: dict, path: Path | None, say: Say) -> None:
-    """Upload a file and verify it by reading it back.
-
-    Raises:
-        Problem: the store is read only, something cannot be uploaded, or reads back differently.
-    """
+def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
+    """Upload a file and verify it by reading it back."""
     name, size = entry["name"], entry["bytes"]
-    key = target.key(name)
+    key, part = target.key(name), part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
     if not target.writable:
         raise Problem(f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous")
     say(f"uploading {key} ({size} bytes)")
-    with target.explained():
-        part = part_bytes(size, target.most_parts, entry.get("part_bytes", 0))
-        with opened(entry, path) as source:
-            target.upload(name, source, size, part, Progress(f"uploading {key}", size, say))
-        if not _in_parts(target, entry):
-            raise Problem(
-                f"{key} was to have parts of {part} bytes, and has {target.part_bytes(name)} in {target.where};"
-                " choose another part_size"
-            )
-        if not _holds(target, entry, say):
-            raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
+    with opened(entry, path) as source:
+        target.upload(name, source, size, part)
+    if not _in_parts(target, entry):
+        raise Problem(
+            f"{key} was to have parts of {part} bytes, and has {target.part_bytes(name)} in {target.where};"
+            " choose another part_size"
+        )
+    if not _holds(target, reader, entry):
+        raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
 
 
 def opened(entry: dict, path: Path | None) -> BinaryIO:
@@ -153,50 +141,25 @@ def _in_parts(target: Target, entry: dict) -> bool:
     return not requested or target.part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
 
 
-def _holds(target: Target, entry: dict, say: Say) -> bool:
+def _holds(target: Target, reader: Reader, entry: dict) -> bool:
     """Say whether the object is there with the size, the parts and the sha256 of the manifest."""
     name, size = entry["name"], entry["bytes"]
-    if target.size(name) != size or not _in_parts(target, entry):
+    try:
+        identity = reader.identify(name)
+    except (Absent, Changed):
         return False
-    hashed, progress = hashlib.sha256(), Progress(f"reading {target.key(name)}", size, say)
-
-    def read(offset: int) -> bytes:
-        return _read(target, name, offset, min(READ_BYTES, size - offset))
-
-    offsets = iter(range(0, size, READ_BYTES))
-    with ThreadPoolExecutor(THREADS) as pool:
-        # So many at once and no more are asked for, whatever the object's size: they are held in memory.
-        while some := [*itertools.islice(offsets, THREADS)]:
-            for part in pool.map(read, some):
-                hashed.update(part)
-                progress.add(len(part))
+    if identity.size != size or not _in_parts(target, entry):
+        return False
+    hashed = hashlib.sha256()
+    # As much and no more is held in memory, whatever the object's size.
+    buffer = memoryview(bytearray(min(size, ACCESS.chunk_bytes * ACCESS.concurrency)))
+    for offset in range(0, size, len(buffer)):
+        view = buffer[: size - offset]
+        try:
+            reader.read(name, [(offset, len(view))], view, identity)
+        except Problem:
+            # Not every SDK asks again for an answer that was cut.
+            target.retries += 1
+            reader.read(name, [(offset, len(view))], view, identity)
+        hashed.update(view)
     return hashed.hexdigest() == entry["sha256"]
-
-
-def _read(target: Target, name: str, offset: int, length: int) -> bytes:
-    """Return a range of an object; an answer that was cut is asked for again, which not every SDK does by itself."""
-    for _ in range(_CUTS):
-        with contextlib.suppress(Problem), target.explained():
-            return target.read(name, offset, length)
-        target.retries += 1
-    return target.read(name, offset, length)
-
-
-class Progress:
-    """Says from time to time how far a large object has come."""
-
-    def __init__(self, what: str, size: int, say: Say) -> None:
-        """Begin with none of `size` bytes done."""
-        self._what, self._size, self._say = what, size, say
-        self._done, self._said = 0, time.monotonic()
-
-    def add(self, count: int) -> None:
-        """Tell of so many bytes more."""
-        self.at(self._done + count)
-
-    def at(self, done: int) -> None:
-        """Tell how many bytes are done."""
-        self._done = done
-        if time.monotonic() - self._said > _SAY_EVERY_S:
-            self._said = time.monotonic()
-            self._say(f"{self._what}: {self._done / 2**30:.1f} of {self._size / 2**30:.1f} GiB")

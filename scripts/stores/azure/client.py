@@ -1,4 +1,4 @@
-"""Azure Storage as a client sees it: whose credentials, which container or share, and its errors in one line.
+"""Azure Storage as a client sees it: credentials, addresses, errors in one line, and putting a dataset there.
 
 A function imports the SDK of its own service: a process that reads one of them holds nothing of the other.
 """
@@ -6,18 +6,29 @@ A function imports the SDK of its own service: a process that reads one of them 
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
 from urllib.parse import parse_qs, urlsplit
 
 from azure.core.credentials import AzureSasCredential
-from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ServiceRequestError
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
 from azure.core.pipeline import PipelineResponse
 
 from scripts.lib.program import Problem
+from scripts.stores import transfer
 from scripts.stores.azure import CONNECTION, SAS
 from scripts.stores.bare import VALID_S, Address
+from scripts.stores.reading import Absent
 
 # Unlike the SDK's own, which wait for minutes before they say that nobody answers.
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
@@ -25,6 +36,7 @@ PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "init
 _AUDIENCE = "https://storage.azure.com/.default"
 _KEY = f"check the key in {CONNECTION}, or the rights and dates of the SAS token"
 _RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
+_GONE = "is gone: remove the provision's artefact and run again"
 _REMEDIES = {
     "AuthenticationFailed": _KEY,
     "AuthorizationFailure": _KEY,
@@ -38,41 +50,34 @@ _REMEDIES = {
     "InsufficientAccountPermissions": _RIGHTS,
     "ContainerNotFound": "make the container, or correct its name in the configuration",
     "ShareNotFound": "make the share, or correct its name in the configuration",
-    "BlobNotFound": "the object is gone: remove the provision's artefact and run again",
-    "ResourceNotFound": "the object is gone: remove the provision's artefact and run again",
-    "ParentNotFound": "the folder is gone: remove the provision's artefact and run again",
+    "BlobNotFound": f"the object {_GONE}",
+    "ResourceNotFound": f"the object {_GONE}",
+    "ParentNotFound": f"the folder {_GONE}",
     "ConditionNotMet": "the object was replaced while it was read",
     "ServerBusy": "the account's limits are reached: read less at once, or later",
     "OperationTimedOut": "the service was too slow: run again, or later",
 }
+_NO_HOLDER = ("ContainerNotFound", "ShareNotFound")
 
 
-class Object(NamedTuple):
-    """A blob or a file: its client, and two of its calls, which the SDKs name differently."""
-
-    client: Any
-    properties: Callable
-    download: Callable
-
-
-def holder(store: dict, connection: str | None = None, **options: object):
+def holder(store: dict, env: Mapping[str, str] = os.environ, **options: object):
     """Return the ContainerClient of an azure-blob store, or the ShareClient of an azure-files store.
 
     Args:
         store: its entry in the configuration: container or share, account_url, server.
-        connection: a connection string; without it the environment's, its SAS token, or azure-identity's chain.
+        env: has a connection string or a SAS token; without either it is azure-identity's chain.
         options: for the SDK.
 
     Raises:
         Problem: the connection string is none, is another account's, or no account is named.
     """
-    options = PATIENCE | {"raw_response_hook": _expect_storage(place(store))} | options
-    text, url = connection or os.environ.get(CONNECTION), store.get("account_url")
+    options = PATIENCE | {"raw_response_hook": partial(_expect_storage, place(store))} | options
+    text, url = env.get(CONNECTION), store.get("account_url")
     if "share" in store:
         from azure.storage.fileshare import ShareClient as Client
 
         name, argument = store["share"], "share_name"
-        if not (text or os.environ.get(SAS)):
+        if not (text or env.get(SAS)):
             # Needed with azure-identity, whose tokens see the files past their access lists.
             options["token_intent"] = "backup"
     else:
@@ -85,24 +90,15 @@ def holder(store: dict, connection: str | None = None, **options: object):
     # The SDK's own words about what it refuses may repeat it, and it may be secret.
     try:
         if not text:
-            return Client(url, name, credential=_credential(url), **options)
+            return Client(url, name, credential=_credential(url, env), **options)
         client = Client.from_connection_string(text, **{argument: name}, **options)
-        ours = not url or _account(client.url) == _account(f"{url}/{name}")
+        ours = not url or urlsplit(client.url)[1:3] == urlsplit(f"{url}/{name}")[1:3]
     except ValueError as error:
         which = f"{CONNECTION} is no connection string" if text else "the store's account_url is no URL of an account"
         raise Problem(f"{which} of Azure Storage; copy it anew, and a SAS token into {SAS} alone") from error
     if not ours:
         raise Problem(f"{CONNECTION} is of another account than the store's account_url {url}; correct one of them")
     return client
-
-
-def object_in(holder, path: str) -> Object:
-    """Return an object of a container or share; nothing is sent."""
-    if hasattr(holder, "get_file_client"):
-        file = holder.get_file_client(path)
-        return Object(file, file.get_file_properties, file.download_file)
-    blob = holder.get_blob_client(path)
-    return Object(blob, blob.get_blob_properties, blob.download_blob)
 
 
 def credentials(store: dict) -> str:
@@ -115,8 +111,7 @@ def credentials(store: dict) -> str:
         raise Problem(expired)
     if os.environ.get(CONNECTION):
         return CONNECTION
-    if "account_url" not in store:
-        raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
+    _expect_account(store.get("account_url"))
     return SAS if os.environ.get(SAS) else "azure-identity's chain (environment, managed identity, az login)"
 
 
@@ -156,42 +151,44 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except AzureError as error:
-        raise Problem(_explain(error, where)) from error
+        absent = isinstance(error, ResourceNotFoundError) and error.error_code not in _NO_HOLDER
+        raise (Absent if absent else Problem)(_explain(error, where)) from error
 
 
 def _explain(error: AzureError, where: str) -> str:
+    name = type(error).__name__
     if isinstance(error, ClientAuthenticationError) and error.response is None:
-        if type(error).__name__ == "AzureSigningError":
+        if name == "AzureSigningError":
             return f"{where}: the account's key is no key; correct it in {CONNECTION}"
         return f"no Azure credentials for {where}: set {CONNECTION} or {SAS}, or log in (az login)"
     if isinstance(error, HttpResponseError) and (error.status_code or 0) >= 400:
-        code = str(getattr(getattr(error, "error_code", None), "value", getattr(error, "error_code", None)) or "")
+        code = getattr(error, "error_code", None)
+        code = str(getattr(code, "value", code) or "")
         remedy = _REMEDIES.get(code, "see the service's documentation of this code")
-        if error.status_code in (401, 403) and (expired := _expiry()):
-            remedy = expired
+        if error.status_code in (401, 403):
+            remedy = _expiry() or remedy
         return f"{where} answers {error.status_code} {code or error.reason}; {remedy}"
     if isinstance(error, ServiceRequestError):
-        name = type(error).__name__
         return f"{where} cannot be reached ({name}); check account_url or {CONNECTION}, and the network"
-    return f"{where}: the answer was cut or did not come ({type(error).__name__}); check the network and run again"
+    return f"{where}: the answer was cut or did not come ({name}); check the network and run again"
 
 
-def _expect_storage(where: str) -> Callable[[PipelineResponse], None]:
-    """Return what sees that an answer is of Azure Storage, which names its version in each."""
-
-    def look(response: PipelineResponse) -> None:
-        answer = response.http_response
-        if answer.status_code < 400 and "x-ms-version" not in answer.headers:
-            raise Problem(f"{where} answers, but not as Azure Storage does; check account_url or {CONNECTION}")
-
-    return look
+def _expect_storage(where: str, response: PipelineResponse) -> None:
+    """See that an answer is of Azure Storage, which names its version in each."""
+    answer = response.http_response
+    if answer.status_code < 400 and "x-ms-version" not in answer.headers:
+        raise Problem(f"{where} answers, but not as Azure Storage does; check account_url or {CONNECTION}")
 
 
-def _credential(url: str | None):
-    """Return what a client without a connection string shows the service."""
+def _expect_account(url: str | None) -> None:
     if not url:
         raise Problem(f"no Azure account: set {CONNECTION}, or name the store's account_url")
-    if token := os.environ.get(SAS):
+
+
+def _credential(url: str | None, env: Mapping[str, str]):
+    """Return what a client without a connection string shows the service."""
+    _expect_account(url)
+    if token := env.get(SAS):
         return AzureSasCredential(token.lstrip("?"))
     if not url.startswith("https:"):
         raise Problem(f"account_url {url} is not https, over which alone azure-identity sends its tokens; set {SAS}")
@@ -200,11 +197,6 @@ def _credential(url: str | None):
     # It tells at length what it tried; the one line of `explained` says what to do.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return DefaultAzureCredential()
-
-
-def _account(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.netloc, parts.path
 
 
 def _expiry() -> str | None:
@@ -225,8 +217,9 @@ def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]
     Raises:
         Problem: there are no credentials to sign with.
     """
-    with holder(store) as client:
-        return {name: _address(store, object_in(client, f"{key}/{name}").client, f"{key}/{name}") for name in names}
+    with holder(store) as there:
+        of = there.get_file_client if "share" in store else there.get_blob_client
+        return {name: _address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
 
 
 def _address(store: dict, client: Any, path: str) -> Address:
@@ -254,3 +247,56 @@ def _signature(store: dict, path: str, credential) -> str:
     from azure.storage.blob import generate_blob_sas
 
     return generate_blob_sas(container_name=store["container"], blob_name=path, **account, **options)
+
+
+class Target(transfer.Target):
+    """A dataset's place in a share, whose files have no parts; counts what the SDK sends again."""
+
+    def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
+        """Make the client; nothing is sent."""
+        super().__init__(place(store), key)
+        self._connect = partial(holder, store, env, raw_request_hook=self._seen)
+        self.client = self._connect()
+
+    def explained(self) -> contextlib.AbstractContextManager:
+        """Turn the SDK's errors into one line."""
+        return explained(self.where)
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
+        """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
+        for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
+            with contextlib.suppress(ResourceExistsError):
+                self.client.create_directory(str(folder))
+        self.client.get_file_client(self.key(name)).upload_file(source, length=size, max_concurrency=transfer.THREADS)
+
+    def _seen(self, request) -> None:
+        """A request keeps its context when it is tried once more."""
+        self.retries += "sent_before" in request.context
+        request.context["sent_before"] = True
+
+
+class Container(Target):
+    """A dataset's place in a container."""
+
+    most_parts = 50_000
+
+    def make_holder(self) -> None:
+        """Make the container."""
+        with contextlib.suppress(ResourceExistsError):
+            self.client.create_container()
+
+    def part_bytes(self, name: str) -> int | None:
+        """Return the bytes of a blob's first block, of all of it where it has none; None where it is no block blob."""
+        blob = self.client.get_blob_client(self.key(name))
+        try:
+            blocks, _ = blob.get_block_list("committed")
+        except HttpResponseError:
+            return None
+        return blocks[0].size if blocks else blob.get_blob_properties().size
+
+    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
+        """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
+        # With checksums, which the service compares; without them Azurite works out others, at half the speed.
+        options = {"length": size, "overwrite": True, "validate_content": True, "max_concurrency": transfer.THREADS}
+        with self._connect(max_block_size=part, max_single_put_size=part) as container:
+            container.upload_blob(self.key(name), source, **options)

@@ -6,9 +6,10 @@ ETag is the one that was identified; of files the service knows no condition, so
 the SDK does by itself.
 """
 
-import io
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
+from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceModifiedError
@@ -17,7 +18,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from scripts.lib.program import Problem
 from scripts.stores import reading
 from scripts.stores.azure import client as azure
-from scripts.stores.reading import Access, Changed, Identity
+from scripts.stores.reading import Access, Identity
 
 _CHANGED = (412, 416)
 # What the clients of Storage give the transport that they make themselves.
@@ -27,35 +28,52 @@ _BLOCK = 256 * 1024
 class Reader(reading.Reader):
     """Reads through clients of its own, one per object."""
 
-    def __init__(self, store: dict, location: dict, access: Access) -> None:
+    def __init__(self, spec: dict, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> None:
         """Make the client of the container or share; nothing is sent."""
-        super().__init__(access)
-        package = "azure-storage-file-share" if "share" in store else "azure-storage-blob"
-        self.client, self._conditional = f"{package} {version(package)}", "share" not in store
-        self._prefix, self._place = location["key"], azure.place(store)
+        super().__init__(spec, location, access, env)
+        self._files = "share" in spec
+        package = "azure-storage-file-share" if self._files else "azure-storage-blob"
+        self.client, self.place = f"{package} {version(package)}", azure.place(spec)
         options = {name: azure.PATIENCE[name] for name in ("connection_timeout", "read_timeout")}
-        options["connection_data_block_size"] = _BLOCK
-        options["use_env_settings"] = store.get("server") != "embedded"
-        self._transport = _Transport(self._count, access.concurrency, **options)
+        options |= {"connection_data_block_size": _BLOCK, "use_env_settings": spec.get("server") != "embedded"}
+        self._transport = RequestsTransport(**options)
+        self._transport.open()
+        # A connection for each of the SDK's threads.
+        for adapter in self._transport.session.adapters.values():
+            adapter.init_poolmanager(access.concurrency, access.concurrency)
         chunk = {"max_single_get_size": access.chunk_bytes, "max_chunk_get_size": access.chunk_bytes}
-        with azure.explained(self._place):
-            self._holder = azure.holder(store, transport=self._transport, **chunk)
-        self._objects: dict[str, azure.Object] = {}
+        with azure.explained(self.place):
+            options = {"transport": self._transport, "raw_request_hook": lambda _: self.count(1), **chunk}
+            self._holder = azure.holder(spec, env, **options)
+        self._objects: dict[str, Any] = {}
 
     def identify(self, name: str) -> Identity:
         """Return size and ETag."""
-        attributes = self._explained(name, 1, self._object(name).properties)
+        client = self._object(name)
+        ask = client.get_file_properties if self._files else client.get_blob_properties
+        attributes = self._explained(name, 1, ask)
         return Identity(attributes.size, attributes.etag)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Let the SDK fill `view`, if the object is still the same."""
-        parts, at = [], 0
-        for offset, length in extents:
-            parts.append((offset, view[at : at + length]))
-            at += length
+        parts = self.chunks(extents, view, len(view))
         needed = sum(-(-len(part) // self.access.chunk_bytes) for _, part in parts)
-        concurrency = self.access.concurrency if len(parts) == 1 else 1
-        self._explained(name, needed, lambda: self.each(parts, self._into(name, concurrency, identity)))
+        options = {"max_concurrency": self.access.concurrency if len(parts) == 1 else 1}
+        client = self._object(name)
+        if not self._files:
+            options |= {"etag": identity.version, "match_condition": MatchConditions.IfNotModified}
+
+        def fetch(offset: int, part: memoryview) -> None:
+            download = client.download_file if self._files else client.download_blob
+            stream = download(offset, len(part), **options)
+            if stream.properties.etag != identity.version or stream.size != len(part):
+                raise self.changed(name)
+            into = _Into(part)
+            stream.readinto(into)
+            if into.written != len(part):
+                raise Problem(f"{self.where(name)}: {into.written} of {len(part)} bytes came; run again")
+
+        self._explained(name, needed, lambda: self.each(parts, fetch))
 
     def close(self) -> None:
         """Close connections and threads."""
@@ -63,71 +81,31 @@ class Reader(reading.Reader):
         self._holder.close()
         self._transport.close()
 
-    def _into(self, name: str, concurrency: int, identity: Identity) -> Callable[[int, memoryview], None]:
-        options = {"max_concurrency": concurrency}
-        if self._conditional:
-            options |= {"etag": identity.version, "match_condition": MatchConditions.IfNotModified}
-
-        def fetch(offset: int, part: memoryview) -> None:
-            stream = self._object(name).download(offset, len(part), **options)
-            if stream.properties.etag != identity.version or stream.size != len(part):
-                raise Changed(f"{self._where(name)} was replaced or truncated while it was measured")
-            into = _Into(part)
-            stream.readinto(into)
-            if into.written != len(part):
-                raise Problem(f"{self._where(name)}: {into.written} of {len(part)} bytes came; run again")
-
-        return fetch
-
-    def _object(self, name: str) -> azure.Object:
+    def _object(self, name: str) -> Any:
         if name not in self._objects:
-            self._objects[name] = azure.object_in(self._holder, f"{self._prefix}/{name}")
+            of = self._holder.get_file_client if self._files else self._holder.get_blob_client
+            self._objects[name] = of(f"{self.location['key']}/{name}")
         return self._objects[name]
 
     def _explained(self, name: str, needed: int, ask: Callable[[], object]) -> object:
         """Ask, count what was sent beyond the `needed` requests, and turn errors into one line."""
         before = self.attempts
-        with azure.explained(self._where(name)):
+        with azure.explained(self.where(name)):
             try:
                 return ask()
             except HttpResponseError as error:
                 if isinstance(error, ResourceModifiedError) or error.status_code in _CHANGED:
-                    raise Changed(f"{self._where(name)} was replaced or truncated while it was measured") from error
+                    raise self.changed(name) from error
                 raise
             finally:
                 self.retries += max(0, self.attempts - before - needed)
 
-    def _where(self, name: str) -> str:
-        return f"{self._prefix}/{name} in {self._place}"
 
-    def _count(self) -> None:
-        with self._lock:
-            self.attempts += 1
-
-
-class _Transport(RequestsTransport):
-    """The SDK's transport, with a connection for each of its threads, and every request counted."""
-
-    def __init__(self, count: Callable[[], None], connections: int, **options: object) -> None:
-        super().__init__(**options)
-        self._count = count
-        self.open()
-        for adapter in self.session.adapters.values():
-            adapter.init_poolmanager(connections, connections)
-
-    def send(self, request, **options: object):
-        self._count()
-        return super().send(request, **options)
-
-
-class _Into(io.RawIOBase):
+class _Into:
     """A process's buffer as the file that the SDK writes to, chunk by chunk in any order."""
 
     def __init__(self, view: memoryview) -> None:
         self._view, self._at, self.written = view, 0, 0
-
-    def writable(self) -> bool:
-        return True
 
     def seekable(self) -> bool:
         return True
@@ -135,9 +113,8 @@ class _Into(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._view)}[whence]
-        return self._at
+    def seek(self, offset: int) -> None:
+        self._at = offset
 
     def write(self, content: bytes) -> int:
         self._view[self._at : self._at + len(content)] = content

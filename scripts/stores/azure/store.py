@@ -1,20 +1,24 @@
 """A container of Azure Blob, or of the workflow's own Azurite, and a share of Azure Files."""
 
-import contextlib
-import shutil
-import sys
-from collections.abc import Iterator
+import base64
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from scripts.lib.program import Problem, read_json
-from scripts.stores import transfer
-from scripts.stores.azure import CONNECTION, server
-from scripts.stores.servers import Served
-from scripts.stores.store import ObjectStore, Place, with_own
+from scripts.stores.azure import CONNECTION
+from scripts.stores.servers import AccessLog, Served, Server
+from scripts.stores.store import ObjectStore, with_own
 
-if TYPE_CHECKING:
-    from scripts.stores.azure.target import Container
+# Azurite's account here; its keys are made for each start.
+ACCOUNT = "benchmark"
+
+
+def connection_string(endpoint: str, credentials: dict[str, str]) -> str:
+    """Return the connection string of a server's account at an endpoint, {"account", "key"}."""
+    protocol, account = endpoint.partition(":")[0], credentials["account"]
+    return (
+        f"DefaultEndpointsProtocol={protocol};AccountName={account};AccountKey={credentials['key']};"
+        f"BlobEndpoint={endpoint}/{account}"
+    )
 
 
 class _Azure(ObjectStore):
@@ -22,15 +26,9 @@ class _Azure(ObjectStore):
 
     copies = True
 
-    def provide(self, dataset: str, files: list[transfer.File], place: Place, say: transfer.Say) -> dict:
-        """Upload objects to a service elsewhere, and say to which account."""
-        from scripts.stores.azure import client, target
-
-        client.credentials(self.spec)
-        kind = {"share": target.Share, "container": target.Container}[self.holder]
-        done = transfer.provide(kind(self.spec, self.key(dataset)), files, say)
-        account = client.base_url(self.spec).rpartition("/")[0]
-        return done | {"location": {"dataset": dataset}, "local_files": [], "folder": None, "account_url": account}
+    def account(self, url: str) -> dict[str, str]:
+        """Return the account that the connection string may have named."""
+        return {"account_url": url.rpartition("/")[0]}
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the container or share, and the environment with the user's own credentials."""
@@ -53,48 +51,44 @@ class Blob(_Azure):
     served_by = "azurite"
     holder, service, server = "container", "Azure Blob", "Azurite"
     emulated = ("Azurite, Microsoft's emulator of Azure Storage,", "Azure")
+    target = "Container"
+    # Azurite saves its metadata when it is asked to end: they grow with the number of blocks.
+    saves_s = 60.0
 
-    def provide(self, dataset: str, files: list[transfer.File], place: Place, say: transfer.Say) -> dict:
-        """Upload objects into the container."""
-        if not self.embedded:
-            return super().provide(dataset, files, place, say)
-        # A folder for each dataset: only one server at a time may work in it, and its extents are of this one alone.
-        folder = place.folder / dataset
-        if folder.exists():
-            with self._azurite(dataset, folder, place.binaries) as container:
-                lacking = transfer.lacking(container, files, say)
-            if lacking:
-                # Extents of what was replaced stay for a while, and would count as files that are read.
-                shutil.rmtree(folder, ignore_errors=True)
-        with self._azurite(dataset, folder, place.binaries) as container:
-            done = transfer.provide(container, files, say)
-        local = [str(path) for path in server.extents(folder)]
-        return done | {"location": {"dataset": dataset}, "local_files": local, "folder": str(folder)}
+    def own_server(self, binaries: dict, folder: Path) -> Server:
+        """Return how Azurite serves the containers in `folder` over Azure's REST.
 
-    @contextlib.contextmanager
-    def _azurite(self, dataset: str, folder: Path, binaries: Path) -> Iterator["Container"]:
-        """Serve the container of a folder for the length of a `with` block; it is saved when that ends.
-
-        Raises:
-            Problem: it could not be saved.
+        Two servers on one folder would overwrite each other's metadata.
         """
-        from scripts.stores.azure import target
+        credentials = {"account": ACCOUNT, "key": base64.b64encode(secrets.token_bytes(32)).decode()}
 
-        with server.serve(read_json(binaries), folder, None, sys.stdout, patience_s=server.SAVE_S) as served:
-            connection = server.connection_string(served.endpoint, served.credentials)
-            container = target.Container(self.spec, self.key(dataset), connection)
-            container.ensure()
-            yield container
-        if status := served.processes["azurite"].returncode:
-            raise Problem(f"Azurite ended with status {status} before it had saved its metadata; run again")
+        def command(port: int) -> list[str]:
+            return [
+                *(binaries["node"], binaries["azurite"], "--location", str(folder)),
+                *("--blobHost", "127.0.0.1", "--blobPort", str(port)),
+                # It refuses versions of the API that are younger than itself, as those of the SDKs are.
+                *("--skipApiVersionCheck", "--disableTelemetry"),
+            ]
+
+        env = {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{credentials['key']}"}
+        return Server("azurite", command, AccessLog(), env, credentials)
+
+    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+        """Return the files of Azurite that hold the bytes of all its objects."""
+        return extents(folder)
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the container and the environment, with the server's credentials or the user's own."""
         if not served:
             return super().address(served, env)
-        connection = server.connection_string(served.endpoint, served.credentials)
+        connection = connection_string(served.endpoint, served.credentials)
         url = f"{served.endpoint}/{served.credentials['account']}/{self.spec['container']}"
         return url, env | {CONNECTION: connection}
+
+
+def extents(folder: Path) -> list[Path]:
+    """Return the files of an Azurite's folder that hold the bytes of its objects."""
+    return sorted(path for path in (folder / "__blobstorage__").glob("*") if path.stat().st_size)
 
 
 KINDS = {"azure-blob": Blob, "azure-files": Files}

@@ -1,17 +1,18 @@
 """Reads files: unbuffered binary reads into the process's own buffer, past the page cache if asked (O_DIRECT)."""
 
+import contextlib
 import ctypes
 import errno
 import mmap
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scripts.lib import cache
+from scripts.lib import host
 from scripts.lib.program import Problem
 from scripts.stores import reading
-from scripts.stores.reading import Access, Changed, Identity
+from scripts.stores.reading import Changed, Identity
 
 # What O_DIRECT wants of offsets, lengths and addresses: no device has larger logical blocks.
 _ALIGNED = 4096
@@ -20,11 +21,11 @@ _ALIGNED = 4096
 class Reader(reading.Reader):
     """Reads files of a folder; `retries` stays 0, since nothing tries again."""
 
-    def __init__(self, location: dict, access: Access) -> None:
-        """Take the folder of the dataset."""
-        super().__init__(access)
-        self._folder = Path(location["folder"])
-        self.client = f"preadv of Linux {platform.release()}"
+    client = f"preadv of Linux {platform.release()}"
+
+    def __init__(self, *arguments: object) -> None:
+        """See `reading.Reader`."""
+        super().__init__(*arguments)
         self._open: dict[str, int] = {}
 
     def identify(self, name: str) -> Identity:
@@ -35,11 +36,18 @@ class Reader(reading.Reader):
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Fill `view`; the file stays open, but its path must lead to it before and after.
 
-        Opened anew for each operation, the kernel would begin to read ahead anew each time.
+        Opened again for each operation, the kernel would begin to read ahead anew each time.
         """
-        file = self._file(name)
+        file, fill = self._file(name), _direct if self.access.direct else _buffered
+
+        def fetch(offset: int, part: memoryview) -> None:
+            self.count(1)
+            if not fill(file, offset, part):
+                raise Changed(f"{self.path(name)} ended before all of it was read")
+
         self._confirm(name, identity)
-        self.each(self.chunks(extents, view), lambda offset, part: self._fetch(file, name, offset, part))
+        with self._explained(name, "read"):
+            self.each(self.chunks(extents, view), fetch)
         self._confirm(name, identity)
 
     def close(self) -> None:
@@ -50,21 +58,16 @@ class Reader(reading.Reader):
 
     def path(self, name: str) -> Path:
         """Return where an object is."""
-        return self._folder / name
+        return Path(self.location["folder"], name)
 
     def _file(self, name: str) -> int:
-        if name in self._open:
-            return self._open[name]
-        path = self.path(name)
-        if self.access.direct and cache.file_system_type(path):
-            # Newer kernels open files in memory with O_DIRECT and read them as ever.
-            raise _no_direct(path)
-        try:
-            self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if self.access.direct else 0))
-        except OSError as error:
-            if error.errno == errno.EINVAL and self.access.direct:
-                raise _no_direct(path) from error
-            raise Problem(f"{path} cannot be opened: {error.strerror}") from error
+        if name not in self._open:
+            path, direct = self.path(name), self.access.direct
+            with self._explained(name, "opened"):
+                if direct and host.mount(path)["file_system"] in host.MEMORY_FILE_SYSTEMS:
+                    # Newer kernels open files in memory with O_DIRECT and read them as ever.
+                    raise OSError(errno.EINVAL, "no O_DIRECT")
+                self._open[name] = os.open(path, os.O_RDONLY | (os.O_DIRECT if direct else 0))
         return self._open[name]
 
     def _identity(self, name: str) -> Identity:
@@ -78,17 +81,22 @@ class Reader(reading.Reader):
         if self._identity(name) != identity:
             raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
 
-    def _fetch(self, file: int, name: str, offset: int, part: memoryview) -> None:
-        with self._lock:
-            self.attempts += 1
+    @contextlib.contextmanager
+    def _explained(self, name: str, done: str) -> Iterator[None]:
+        path = self.path(name)
         try:
-            whole = _direct(file, offset, part) if self.access.direct else _fill(file, offset, part, len(part))
+            yield
         except OSError as error:
-            if error.errno == errno.EINVAL and self.access.direct:
-                raise _no_direct(self.path(name)) from error
-            raise Problem(f"{self.path(name)} cannot be read: {error.strerror}") from error
-        if not whole:
-            raise Changed(f"{self.path(name)} ended before all of it was read")
+            if error.errno != errno.EINVAL or not self.access.direct:
+                raise Problem(f"{path} cannot be {done}: {error.strerror}") from error
+            kind = host.mount(path)["file_system"]
+            raise Problem(
+                f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store"
+            ) from error
+
+
+def _buffered(file: int, offset: int, part: memoryview) -> bool:
+    return _fill(file, offset, part, len(part))
 
 
 def _fill(file: int, offset: int, view: memoryview, needed: int, unit: int = 1) -> bool:
@@ -118,8 +126,3 @@ def _direct(file: int, offset: int, part: memoryview) -> bool:
         whole = _fill(file, offset - before, view, end, _ALIGNED)
         rest[:] = view[before:end]
     return whole
-
-
-def _no_direct(path: Path) -> Problem:
-    kind = cache.file_system_type(path) or "its file system"
-    return Problem(f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store")

@@ -2,9 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO
-from urllib.parse import urlsplit
 
 import boto3
 from boto3.exceptions import Boto3Error
@@ -24,7 +23,8 @@ from botocore.parsers import ResponseParserError
 from scripts.lib.program import Problem
 from scripts.stores import transfer
 from scripts.stores.bare import VALID_S, Address
-from scripts.stores.s3 import ENDPOINT
+from scripts.stores.reading import Absent
+from scripts.stores.s3 import ENDPOINT, KEYS
 
 _CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _NO_CREDENTIALS = (
@@ -51,20 +51,20 @@ _REMEDIES = {
 }
 
 
-def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None, **config: object):
+def client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
     """Return a boto3 client for a store of the configuration.
 
     Args:
-        store: its entry: region, anonymous.
-        endpoint: URL of the service, None for AWS.
-        credentials: {"access_key", "secret_key"} of an embedded server; None takes the environment's or AWS's chain.
+        store: its entry: region, anonymous, server.
+        env: has the endpoint of a service that is not AWS, and the keys of an embedded server; other keys are those of
+            AWS's chain.
         config: for botocore's Config.
 
     Raises:
         Problem: AWS's variables or files are amiss, or name an endpoint where the store has none.
     """
-    if not endpoint:
-        _expect_no_endpoint_elsewhere()
+    endpoint = env.get(ENDPOINT)
+    _expect_no_endpoint_elsewhere(endpoint)
     # Named one by one, so that a file of the user's own settings changes none of them.
     options: dict = {
         "connect_timeout": 5,
@@ -77,10 +77,10 @@ def client(store: dict, endpoint: str | None, credentials: dict[str, str] | None
     if store["anonymous"]:
         options["signature_version"] = UNSIGNED
     keys = {}
-    if credentials:
+    if store.get("server") == "embedded":
         options["proxies"] = {}
-        keys = {"aws_access_key_id": credentials["access_key"], "aws_secret_access_key": credentials["secret_key"]}
-    with _settings_explained():
+        keys = {name.lower(): env[name] for name in KEYS}
+    with explained():
         made = boto3.client("s3", endpoint_url=endpoint, region_name=store["region"], config=Config(**options), **keys)
     made.meta.events.register_first("needs-retry.s3", _expect_region(store))
     return made
@@ -104,11 +104,6 @@ def _expect_region(store: dict) -> Callable[..., None]:
     return look
 
 
-def cell_client(store: dict, **config: object):
-    """Return a cell's client: endpoint and credentials are those that the step has put into its environment."""
-    return client(store, os.environ.get(ENDPOINT), None, **config)
-
-
 def environment_credentials(store: dict) -> dict[str, str]:
     """Return the variables that give HDF5 the credentials of AWS's chain; HDF5 1.14 knows no chain of its own.
 
@@ -116,66 +111,43 @@ def environment_credentials(store: dict) -> dict[str, str]:
         Problem: the store is not anonymous and the chain finds nothing, or stumbles over the user's settings; or these
             name an endpoint where the store has none.
     """
-    if not store.get("endpoint"):
-        _expect_no_endpoint_elsewhere()
+    _expect_no_endpoint_elsewhere(store.get("endpoint"))
     if store["anonymous"]:
         return {}
-    with _settings_explained():
+    with explained():
         credentials = boto3.Session().get_credentials()
         frozen = credentials and credentials.get_frozen_credentials()
     if not frozen:
         raise Problem(_NO_CREDENTIALS)
-    variables = {"AWS_ACCESS_KEY_ID": frozen.access_key, "AWS_SECRET_ACCESS_KEY": frozen.secret_key}
+    variables = dict(zip(KEYS, (frozen.access_key, frozen.secret_key), strict=True))
     return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
 
 
-def _expect_no_endpoint_elsewhere() -> None:
+def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
     """See that no variable sends to another service what the configuration sends to AWS."""
     for name in (f"{ENDPOINT}_S3", ENDPOINT):
-        if os.environ.get(name):
+        if os.environ.get(name) and not endpoint:
             raise Problem(f"{name} is set, but the store has no endpoint; name it as the store's endpoint, or unset it")
 
 
-def ensure_bucket(s3, store: dict) -> None:
-    """Make the bucket of an embedded server."""
-    with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
-        s3.create_bucket(Bucket=store["bucket"])
-
-
-class Bucket(transfer.Target):
+class Target(transfer.Target):
     """A dataset's place in a bucket."""
 
     most_parts = 10_000
 
-    def __init__(self, s3, store: dict, folder: str) -> None:
-        """Say where: `folder` is what the keys of the dataset's objects begin with."""
-        super().__init__(place_of(s3, store), folder)
-        self._s3, self._bucket, self.writable = s3, store["bucket"], not store["anonymous"]
-        s3.meta.events.register("after-call", self._count_retries)
+    def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
+        """Make the client; nothing is sent."""
+        self._s3, self._bucket, self.writable = client(store, env), store["bucket"], not store["anonymous"]
+        super().__init__(place_of(self._s3, store), key)
 
     def explained(self) -> contextlib.AbstractContextManager:
         """Turn the SDK's errors into one line."""
-        return explained(self._s3, self.where)
+        return explained(self.where)
 
-    def size(self, name: str) -> int | None:
-        """Return the bytes of an object, None where there is none; asked by GET, since HEAD gives no reasons."""
-        try:
-            answer = self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range="bytes=0-0")
-        except ClientError as error:
-            if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
-                return None
-            if error.response["Error"]["Code"] in ("InvalidRange", "416"):
-                return 0
-            raise
-        answer["Body"].close()
-        return object_size(answer, self.where)
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """Return a range of an object."""
-        part = f"bytes={offset}-{offset + length - 1}"
-        answer = self._s3.get_object(Bucket=self._bucket, Key=self.key(name), Range=part)
-        with contextlib.closing(answer["Body"]) as body:
-            return body.read()
+    def make_holder(self) -> None:
+        """Make the bucket."""
+        with contextlib.suppress(self._s3.exceptions.BucketAlreadyOwnedByYou):
+            self._s3.create_bucket(Bucket=self._bucket)
 
     def part_bytes(self, name: str) -> int | None:
         """Return the bytes of an object's first part; None where the service knows none of an object that has some."""
@@ -186,16 +158,13 @@ class Bucket(transfer.Target):
         # The ETag of an object that was uploaded in parts ends with their number.
         return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer["ETag"] else None
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
+    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
         """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
         parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
         config = TransferConfig(**parts, preferred_transfer_client="classic")
         # Parts that wait are in memory, too.
         config.max_in_memory_upload_chunks = transfer.THREADS
-        self._s3.upload_fileobj(source, self._bucket, self.key(name), Callback=progress.add, Config=config)
-
-    def _count_retries(self, parsed: dict, **_: object) -> None:
-        self.retries += parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+        self._s3.upload_fileobj(source, self._bucket, self.key(name), Config=config)
 
 
 def credentials(store: dict) -> str:
@@ -209,9 +178,9 @@ def reachable(store: dict) -> str:
     Raises:
         Problem: the service, the credentials or the bucket are not as the configuration says.
     """
-    s3 = client(store, store.get("endpoint"), None)
+    s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
     place = place_of(s3, store)
-    with explained(s3, place):
+    with explained(place):
         answer = s3.list_objects_v2(Bucket=store["bucket"], Prefix=store["prefix"], MaxKeys=1)
     if "Name" not in answer:
         raise Problem(_no_s3(place))
@@ -220,12 +189,14 @@ def reachable(store: dict) -> str:
 
 def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]:
     """Return the presigned URL of each object under a key."""
-    s3, signed = cell_client(store, signature_version="s3v4"), {}
-    with explained(s3, f"bucket {store['bucket']}"):
-        for name in names:
-            wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}"}
-            signed[name] = s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S), {}
-    return signed
+    s3 = client(store, signature_version="s3v4")
+
+    def signed(name: str) -> str:
+        wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}"}
+        return s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S)
+
+    with explained():
+        return {name: (signed(name), {}) for name in names}
 
 
 def object_size(answer: dict, place: str) -> int:
@@ -245,41 +216,29 @@ def place_of(s3, store: dict) -> str:
 
 
 @contextlib.contextmanager
-def explained(s3, place: str) -> Iterator[None]:
-    """Turn the SDK's errors into one line that names the place `place`."""
+def explained(place: str = "") -> Iterator[None]:
+    """Turn the SDK's errors into one line that names the place, or what is amiss in settings before one is asked."""
     try:
         yield
     except ClientError as error:
-        raise Problem(_explain(error, place)) from error
+        absent = error.response["Error"].get("Code") in ("NoSuchKey", "404")
+        raise (Absent if absent else Problem)(_explain(error, place)) from error
     except (ConnectionError, HTTPClientError, IncompleteReadError, Boto3Error) as error:
-        host = urlsplit(s3.meta.endpoint_url).netloc
         raise Problem(
-            f"{host} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network"
+            f"{place} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network"
         ) from error
     except ResponseParserError as error:
         raise Problem(_no_s3(place)) from error
-    except BotoCoreError as error:
-        raise Problem(_explain_settings(error)) from error
+    except NoCredentialsError as error:
+        raise Problem(_NO_CREDENTIALS) from error
+    except (BotoCoreError, ValueError) as error:
+        remedy = _REMEDIES.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
+        words = " ".join(str(error).split()).rstrip(".")
+        raise Problem(f"the S3 client refuses its settings: {words}; {remedy}") from error
 
 
 def _no_s3(place: str) -> str:
     return f"{place} answers, but not as S3 does; check the endpoint"
-
-
-@contextlib.contextmanager
-def _settings_explained() -> Iterator[None]:
-    """Turn what the SDK says of the user's settings, before anything is sent, into one line."""
-    try:
-        yield
-    except (BotoCoreError, ValueError) as error:
-        raise Problem(_explain_settings(error)) from error
-
-
-def _explain_settings(error: Exception) -> str:
-    if isinstance(error, NoCredentialsError):
-        return _NO_CREDENTIALS
-    remedy = _REMEDIES.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
-    return f"the S3 client refuses its settings: {' '.join(str(error).split()).rstrip('.')}; {remedy}"
 
 
 def _explain(error: ClientError, place: str) -> str:

@@ -1,13 +1,11 @@
-"""A bucket of an S3 service, or of the workflow's own server."""
+"""A bucket of an S3 service, or of the workflow's own server, versitygw."""
 
-import contextlib
-import sys
+import secrets
+from pathlib import Path
 
-from scripts.lib.program import read_json
-from scripts.stores import transfer
-from scripts.stores.s3 import ENDPOINT
-from scripts.stores.servers import Served
-from scripts.stores.store import ObjectStore, Place
+from scripts.stores.s3 import ENDPOINT, KEYS
+from scripts.stores.servers import Served, Server, StatsD
+from scripts.stores.store import ObjectStore
 
 
 class S3(ObjectStore):
@@ -18,29 +16,29 @@ class S3(ObjectStore):
     holder = "bucket"
     emulated = ("an S3 server", "AWS or another service")
 
-    def provide(self, dataset: str, files: list[transfer.File], place: Place, say: transfer.Say) -> dict:
-        """Upload objects through the API: HDF5 2.x refuses those that were put into a server's folder by hand."""
-        from scripts.stores.s3 import client
+    def own_server(self, binaries: dict, folder: Path) -> Server:
+        """Return how versitygw serves the buckets that are folders in `folder`."""
+        keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}
+        counter = StatsD()
 
-        key, local, folder = self.key(dataset), [], None
-        with contextlib.ExitStack() as stack:
-            if self.embedded:
-                served = stack.enter_context(self.serve(read_json(place.binaries), place.folder, None, sys.stdout))
-                s3 = client.client(self.spec, served.endpoint, served.credentials)
-                client.ensure_bucket(s3, self.spec)
-                local = [str(place.folder / self.spec["bucket"] / key / entry["name"]) for entry, _ in files]
-                folder = str(place.folder)
-            else:
-                client.environment_credentials(self.spec)
-                s3 = client.client(self.spec, self.spec.get("endpoint"), None)
-            done = transfer.provide(client.Bucket(s3, self.spec, key), files, say)
-        return done | {"location": {"dataset": dataset}, "local_files": local, "folder": folder}
+        def command(port: int) -> list[str]:
+            return [
+                *(binaries["versitygw"], "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"),
+                *("--metrics-statsd-servers", counter.address, "--metrics-service-name", "store"),
+                *("posix", str(folder)),
+            ]
+
+        env = {"ROOT_ACCESS_KEY": keys["access_key"], "ROOT_SECRET_KEY": keys["secret_key"]}
+        return Server("versitygw", command, counter, env, keys)
+
+    def files_in(self, folder: Path, names: list[str]) -> list[Path]:
+        """Return the objects' files, one for each."""
+        return [folder / self.spec["bucket"] / name for name in names]
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the bucket and the environment with the credentials."""
         if served:
-            endpoint, keys = served.endpoint, served.credentials
-            variables = {"AWS_ACCESS_KEY_ID": keys["access_key"], "AWS_SECRET_ACCESS_KEY": keys["secret_key"]}
+            endpoint, variables = served.endpoint, dict(zip(KEYS, served.credentials.values(), strict=True))
         else:
             from scripts.stores.s3 import client
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from scripts.lib.program import Problem
 from scripts.stores import reading
-from scripts.stores.reading import Access, Changed, Identity
+from scripts.stores.reading import Changed, Identity
 
 
 class Reader(reading.Reader):
@@ -15,10 +15,10 @@ class Reader(reading.Reader):
 
     client = f"urllib of Python {platform.python_version()}"
 
-    def __init__(self, location: dict, access: Access) -> None:
+    def __init__(self, *arguments: object) -> None:
         """Take the URL of the dataset."""
-        super().__init__(access)
-        self._url = location["url"]
+        super().__init__(*arguments)
+        self._url = self.location["url"]
 
     def identify(self, name: str) -> Identity:
         """Return size and ETag, asked of the first byte."""
@@ -35,8 +35,7 @@ class Reader(reading.Reader):
                 raise Changed(f"{self._url}/{name} was replaced or truncated while it was measured")
 
     def _get(self, name: str, offset: int, length: int):
-        with self._lock:
-            self.attempts += 1
+        self.count(1)
         asked = {"Range": f"bytes={offset}-{offset + length - 1}"}
         try:
             return urllib.request.urlopen(urllib.request.Request(f"{self._url}/{name}", headers=asked))

@@ -1,30 +1,8 @@
 """The server: ranges of the files in a folder, and a line of the common log format for each request."""
 
-import contextlib
-import subprocess
 import sys
-from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO
-
-from scripts.lib.processes import started
-from scripts.stores.counting import AccessLog
-from scripts.stores.servers import Served
-
-
-@contextlib.contextmanager
-def serve(folder: Path, log: IO[str]) -> Iterator[Served]:
-    """Serve a folder for the length of a `with` block; see `Store.serve`."""
-    counter = AccessLog(log)
-    command = [sys.executable, "-sE", "-m", __name__, str(folder)]
-    with contextlib.ExitStack() as stack:
-        stack.callback(counter.close)
-        options = {"stdout": subprocess.PIPE}
-        process, port = started(stack, "the HTTP server", log, lambda port: [*command, str(port)], {}, **options)
-        url = f"http://127.0.0.1:{port}"
-        counter.listen(process.stdout, url)
-        yield Served(url, {}, folder, counter, {"the HTTP server": process})
 
 
 class _Handler(SimpleHTTPRequestHandler):

@@ -1,19 +1,16 @@
 """A folder, and the server that gives its files away."""
 
-import contextlib
 import hashlib
 import shutil
+import sys
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import IO
 
 from scripts.lib.program import Problem
 from scripts.stores import transfer
 from scripts.stores.bare import Address
-from scripts.stores.httpd import server
-from scripts.stores.reading import Access, Reader
-from scripts.stores.servers import Served
-from scripts.stores.store import Place, Store
+from scripts.stores.servers import AccessLog, Served, Server
+from scripts.stores.store import Store
 
 
 class Httpd(Store):
@@ -21,9 +18,11 @@ class Httpd(Store):
 
     service = server = "HTTP"
 
-    def provide(self, dataset: str, files: list[transfer.File], place: Place, say: transfer.Say) -> dict:
+    def provide(
+        self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
+    ) -> dict:
         """Put files into the folder, or make them there."""
-        folder = place.folder / dataset
+        whole, folder = folder, folder / dataset
         folder.mkdir(parents=True, exist_ok=True)
         for entry, path in files:
             target = folder / entry["name"]
@@ -34,23 +33,16 @@ class Httpd(Store):
                     raise Problem(f"{target} reads back differently than it was written")
             say(f"put {target}")
         local = [str(folder / entry["name"]) for entry, _ in files]
-        return {"location": {"dataset": dataset}, "local_files": local, "folder": str(place.folder)}
+        return {"location": {"dataset": dataset}, "local_files": local, "folder": str(whole)}
 
-    def serve(
-        self, binaries: dict, folder: Path, network: dict | None, log: IO[str]
-    ) -> contextlib.AbstractContextManager[Served]:
-        """Serve the datasets that are folders in `folder`."""
-        return server.serve(folder, log)
+    def own_server(self, binaries: dict, folder: Path) -> Server:
+        """Return how the datasets that are folders in `folder` are served."""
+        command = [sys.executable, "-sE", "-m", "scripts.stores.httpd.server", str(folder)]
+        return Server("the HTTP server", lambda port: [*command, str(port)], AccessLog())
 
     def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
         """Return the URL of the dataset; nobody asks for credentials."""
         return {"url": f"{served.endpoint}/{provision['location']['dataset']}"}, env
-
-    def reader(self, location: dict, access: Access) -> Reader:
-        """Return what reads ranges of objects."""
-        from scripts.stores.httpd import reader
-
-        return reader.Reader(location, access)
 
     def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
         """Return the URLs, which need no signature."""
