@@ -24,12 +24,11 @@ rule gather:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=python_of,
         config=study_config,
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.gather --config {params.config:q} --study {wildcards.study}"
+        "program gather --config {params.config:q} --study {wildcards.study}"
         " --results results/{wildcards.run} --imported {input.imported} 2> {log}"
 
 
@@ -52,12 +51,10 @@ rule report:
     retries: 1
     conda:
         "../envs/workflow.yaml"
-    params:
-        python=python_of,
     message:
         "report {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
+        "program report --notebook {input.notebook} --study {wildcards.study}"
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
@@ -75,12 +72,10 @@ rule index:
     retries: 1
     conda:
         "../envs/workflow.yaml"
-    params:
-        python=python_of,
     message:
         "write the first page"
     shell:
-        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+        "program report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
 
 
 rule check:
@@ -93,9 +88,7 @@ rule check:
         "results/{run}/logs/check.log",
     conda:
         "../envs/workflow.yaml"
-    params:
-        python=python_of,
     message:
         "look for failures"
     shell:
-        "exec {params.python} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"
+        "program check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"

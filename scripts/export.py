@@ -113,7 +113,7 @@ def _levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
 
 
 def _is_count(items: dict) -> bool:
-    return any(one.get("type") == "integer" for one in (items, *items.get("anyOf", ())))
+    return any(one.get("type") == "integer" for one in (items, *items.get("oneOf", ())))
 
 
 def _sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     """Print the plan; then become Snakemake, unless only the plan was asked."""
     arguments = _parser().parse_args(argv)
     config = configuration.load(arguments.configfile, {"run": _run_name(arguments.run)} if arguments.run else {})
-    matrix.check(config, [arguments.configfile])
+    matrix.expand_all(config, [arguments.configfile])
     only, repeated, imports = _words(arguments.only), _words(arguments.again), paths(arguments.imports)
     importing = [study for study, section in config["studies"].items() if "imports" in section]
     if imports:
