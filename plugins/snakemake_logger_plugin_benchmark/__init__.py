@@ -22,21 +22,10 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left
 
-SILENT_EVENTS = {
-    LogEvent.WORKFLOW_STARTED,
-    LogEvent.RESOURCES_INFO,
-    LogEvent.JOB_STARTED,
-    LogEvent.GROUP_INFO,
-    LogEvent.PROGRESS,
-}
+SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info", "progress")
 SILENT_MESSAGES = (
-    "Assuming unrestricted shared filesystem",
-    "host: ",
-    "Using shell: ",
-    "Select jobs to execute",
-    "Conda environments: ignored",
-    "Group jobs: inactive",
-    "Elapsed time: ",
+    *("Assuming unrestricted shared filesystem", "host: ", "Using shell: ", "Select jobs to execute"),
+    *("Conda environments: ignored", "Group jobs: inactive", "Elapsed time: "),
 )
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold red"}
@@ -110,21 +99,17 @@ class LogHandler(LogHandlerBase):
         if self.screen:
             self.screen.stop()
         if not self.quiet("progress"):
-            self.answers()
-            told = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
-            told += [f"report: {self.page}"] if self.page else []
-            if told:
-                self.say("; ".join(told))
+            # The sentence that opens each study's page, once the page of all studies is there.
+            for sentence, path in sentences(Path(self.page).parent) if self.page.endswith(INDEX) else ():
+                width = self.screen.console.width if self.screen else sys.maxsize
+                self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
+                self.say(f"    page: {path}")
+            last = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
+            last += [f"report: {self.page}"] if self.page else []
+            if last:
+                self.say("; ".join(last))
         self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
-
-    def answers(self) -> None:
-        """Show the sentence that opens each study's page, once the page of all studies is there."""
-        page = Path(self.page)
-        for sentence, path in sentences(page.parent) if page.name == INDEX else ():
-            width = self.screen.console.width if self.screen else sys.maxsize
-            self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
-            self.say(f"    page: {path}")
 
     def on_run_info(self, record: LogRecord) -> None:
         """Take the number of jobs of each rule, before the first job starts."""
@@ -150,9 +135,13 @@ class LogHandler(LogHandlerBase):
             rule.ended -= 1
         self.running[record.jobid] = job
         rule.start(record.jobid, record.created)
-        if self.screen:
-            self.screen.draw()
-        elif not self.quiet("rules") and not (job.rule in NEED_ALL and self.lacking & set(map(plain, record.input))):
+        if self.screen and self.screen.is_started:
+            self.screen.refresh()
+        elif (
+            not self.screen
+            and not self.quiet("rules")
+            and not (job.rule in NEED_ALL and self.lacking & set(map(plain, record.input)))
+        ):
             self.say(f"started  {job.text}{self.aside()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
@@ -177,7 +166,7 @@ class LogHandler(LogHandlerBase):
         text = self.formatter.format(record)
         if text == NOTHING_TO_BE_DONE_MSG and self.settings and self.settings.reports:
             self.page = f"{self.settings.reports}/{INDEX}"
-        routine = getattr(record, "event", None) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
+        routine = str(getattr(record, "event", "")) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
         if record.levelno >= WARNING:
             self.say(text, "red" if record.levelno >= ERROR else "yellow")
         elif text not in ("", "None") and self.wanted.filter(record) and (self.common_settings.verbose or not routine):
@@ -192,33 +181,27 @@ class LogHandler(LogHandlerBase):
         self.rules[job.rule].end(number, now, counts=status in ("done", "invalid"))
         if status in ("FAILED", "skipped"):
             self.lacking |= set(map(plain, job.outputs))
-        if status == "skipped":
-            return self.skipped(reason)
+        # One cause, such as data that could not be made, fails many jobs, and a study's every cell may be skipped.
+        repeated = reason in self.reasons
+        self.reasons |= {reason} - {""}
         page = next((name for name in job.outputs if name.endswith(".html")), "") if status == "done" else ""
         self.page = page or self.page
-        if status != "done" or not self.quiet("rules"):
-            # One cause, such as data that could not be made, fails many jobs: it is told once.
-            known = status == "FAILED" and reason in self.reasons
-            words = "as above" if known else reason
+        if status == "skipped":
+            if not repeated:
+                self.say(f"skipped  all that needs {reason}, which failed", STYLES[status])
+        elif status != "done" or not self.quiet("rules"):
+            words = "as above" if repeated and status == "FAILED" else reason
             line = f"{status:7}  {job.text}  in {clock(now - job.started)}{': ' * bool(reason)}{words}"
             line += "" if self.screen else self.aside()
             # A job that broke shows its log itself.
-            logs = job.logs if status == "FAILED" and reason and not known else []
-            self.reasons |= {reason} - {""}
-            told = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
-            self.say("\n".join([line, *told]), STYLES[status])
-
-    def skipped(self, cause: str) -> None:
-        """Say once that what needs `cause` is skipped: that may be a study's every cell."""
-        if cause not in self.reasons:
-            self.reasons.add(cause)
-            self.say(f"skipped  all that needs {cause}, which failed", STYLES["skipped"])
+            logs = job.logs if status == "FAILED" and reason and not repeated else []
+            below = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
+            self.say("\n".join([line, *below]), STYLES[status])
 
     def so_far(self) -> str:
         """Return how many jobs have ended, and how."""
-        state = [
-            f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "invalid") if self.counts[name]
-        ]
+        state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "invalid")]
+        state = [words for words in state if not words.startswith("0 ")]
         return ", ".join([f"{sum(self.counts.values())} of {self.total()} jobs", *state])
 
     def total(self) -> int:
