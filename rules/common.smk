@@ -78,14 +78,11 @@ DATA = matrix.datasets(cell for cells in CELLS.values() for cell in cells.values
 OF_CONDA = [
     name for name, spec in CONFIG["libraries"].items() if spec["kind"] == "conda"
 ]
+PARTS = {"libraries": CONFIG["libraries"], "stores": CONFIG["stores"], "data": DATA}
 # What programs are told of a library, a store or a dataset, as JSON.
 SPECS = {
     part: {name: json.dumps(spec) for name, spec in specs.items()}
-    for part, specs in (
-        ("libraries", CONFIG["libraries"]),
-        ("stores", CONFIG["stores"]),
-        ("data", DATA),
-    )
+    for part, specs in PARTS.items()
 }
 
 
@@ -100,17 +97,19 @@ wildcard_constraints:
 
 
 @cache
-def positions_of(study: str) -> dict:
-    """Return the position at which each (cell, repeat) of a study is measured."""
-    return matrix.order(CONFIG, study, list(CELLS[study].values()))
+def positions() -> dict:
+    """Return the position, from 1, at which each (study, cell, repeat) is measured, study after study."""
+    orders = {
+        study: matrix.order(CONFIG, study, list(CELLS[study].values()))
+        for study in STUDIES
+    }
+    places = [(study, *place) for study, order in orders.items() for place in order]
+    return {place: number for number, place in enumerate(places, 1)}
 
 
 def cell_priority(wildcards, attempt=None) -> int:
-    """Later positions have lower priority, study after study; all are below that of provisioning, which is 0."""
-    before = STUDIES[: STUDIES.index(wildcards.study)]
-    first = sum(len(positions_of(study)) for study in before)
-    position = positions_of(wildcards.study)[wildcards.cell, int(wildcards.repeat)]
-    return -1 - first - position
+    """Later positions have lower priority; all are below that of provisioning, which is 0."""
+    return -positions()[wildcards.study, wildcards.cell, int(wildcards.repeat)]
 
 
 def cells_concerned(wildcards) -> list:

@@ -35,12 +35,10 @@ rule gather:
 rule report:
     """Execute a study's notebook on its tables; one page of HTML, the same as Markdown."""
     input:
+        *rules.gather.output,
         notebook="notebooks/{study}.ipynb",
-        samples="results/{run}/{study}/samples.csv",
-        cells="results/{run}/{study}/cells.csv",
-        verdicts="results/{run}/{study}/verdicts.csv",
         matrix="results/{run}/{study}/matrix.csv",
-        facts="results/{run}/{study}/facts.json",
+        facts=rules.gather.output.facts,
     output:
         html="reports/{run}/{study}.html",
         markdown="reports/{run}/{study}.md",

@@ -32,15 +32,10 @@ STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job that runs: its rule, what it does in words, when it started (seconds since the epoch), its files."""
-
-    rule: str
-    text: str
-    started: float
-    outputs: list[str]
-    logs: list[str]
+def words(job: LogRecord) -> str:
+    """Return what a job does: its rule's message, else the names of rule and wildcards."""
+    named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
+    return job.rule_msg or "  ".join(named)
 
 
 @dataclass
@@ -69,7 +64,7 @@ class LogHandler(LogHandlerBase):
         self.wanted = DefaultFilter(asked.quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
         self.snakemakes = ColorizingTextHandler(asked.nocolor, self.stream, self.formatter, self.wanted)
         self.rules: dict[str, Rule] = {}
-        self.running: dict[int, Job] = {}
+        self.running: dict[int, LogRecord] = {}
         self.broken: set[int] = set()
         self.counts = {"done": 0, "invalid": 0, "FAILED": 0, "skipped": 0}
         self.lacking: set[str] = set()
@@ -125,29 +120,23 @@ class LogHandler(LogHandlerBase):
 
     def on_job_info(self, record: LogRecord) -> None:
         """Note a job that starts."""
-        words = [record.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in record.wildcards.items())]
-        text = record.rule_msg or "  ".join(words)
-        job = Job(record.rule_name, text, record.created, list(record.output), list(record.log))
-        rule = self.rules.setdefault(job.rule, Rule())
+        rule = self.rules.setdefault(record.rule_name, Rule())
         if record.jobid in self.broken:
             self.broken.remove(record.jobid)
             self.counts["FAILED"] -= 1
             rule.ended -= 1
-        self.running[record.jobid] = job
+        self.running[record.jobid] = record
         rule.start(record.jobid, record.created)
+        skipped = record.rule_name in NEED_ALL and self.lacking & set(map(plain, record.input))
         if self.screen and self.screen.is_started:
             self.screen.refresh()
-        elif (
-            not self.screen
-            and not self.quiet("rules")
-            and not (job.rule in NEED_ALL and self.lacking & set(map(plain, record.input)))
-        ):
-            self.say(f"started  {job.text}{self.aside()}")
+        elif not self.screen and not self.quiet("rules") and not skipped:
+            self.say(f"started  {words(record)}{self.aside()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
         """Show how a job ended, which its artefact tells."""
         job = self.running.get(record.job_id)
-        self.ended(record.job_id, record.created, *outcome(job.outputs if job else []))
+        self.ended(record.job_id, record.created, *outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
         """Show a job that broke, with its message and logs."""
@@ -178,23 +167,23 @@ class LogHandler(LogHandlerBase):
         if job is None:
             return
         self.counts[status] += 1
-        self.rules[job.rule].end(number, now, counts=status in ("done", "invalid"))
+        self.rules[job.rule_name].end(number, now, counts=status in ("done", "invalid"))
         if status in ("FAILED", "skipped"):
-            self.lacking |= set(map(plain, job.outputs))
+            self.lacking |= set(map(plain, job.output))
         # One cause, such as data that could not be made, fails many jobs, and a study's every cell may be skipped.
         repeated = reason in self.reasons
         self.reasons |= {reason} - {""}
-        page = next((name for name in job.outputs if name.endswith(".html")), "") if status == "done" else ""
+        page = next((name for name in job.output if name.endswith(".html")), "") if status == "done" else ""
         self.page = page or self.page
         if status == "skipped":
             if not repeated:
                 self.say(f"skipped  all that needs {reason}, which failed", STYLES[status])
         elif status != "done" or not self.quiet("rules"):
-            words = "as above" if repeated and status == "FAILED" else reason
-            line = f"{status:7}  {job.text}  in {clock(now - job.started)}{': ' * bool(reason)}{words}"
+            why = "as above" if repeated and status == "FAILED" else reason
+            line = f"{status:7}  {words(job)}  in {clock(now - job.created)}{': ' * bool(reason)}{why}"
             line += "" if self.screen else self.aside()
             # A job that broke shows its log itself.
-            logs = job.logs if status == "FAILED" and reason and not repeated else []
+            logs = job.log if status == "FAILED" and reason and not repeated else []
             below = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
             self.say("\n".join([line, *below]), STYLES[status])
 
@@ -218,7 +207,7 @@ class LogHandler(LogHandlerBase):
         from .terminal import State
 
         now = time.time()
-        running = [(job.text, job.started) for job in list(self.running.values())]
+        running = [(words(job), job.created) for job in list(self.running.values())]
         status = f"{self.so_far()}, {time_left(list(self.rules.values()), now)}, running for {clock(now - self.began)}"
         return State(running, sum(self.counts.values()), self.total(), status)
 
