@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     changes: dict = {"run": _run_name(arguments.run)} if arguments.run else {}
     config = configuration.load(arguments.configfile, changes)
     only, repeated = _words(arguments.only), _words(arguments.again)
+    only += [f"study={arguments.study}"] * bool(arguments.study)
     if imports := list(map(os.path.abspath, paths(arguments.imports))):
         changes["studies"] = {name: {"imports": imports} for name, own in config["studies"].items() if "imports" in own}
         if not changes["studies"]:
@@ -61,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         for study, section in changes["studies"].items():
             config["studies"][study] |= section
         configuration.expect_plain(config, "the command line")
-    if chosen := _chosen(config, arguments.study, only):
+    if chosen := _chosen(config, only):
         changes["only"] = config["only"] = chosen
     expanded = matrix.expand_all(config, [arguments.configfile])
     cells = {
@@ -149,15 +150,13 @@ def paths(texts: list[str]) -> list[str]:
     return [path for text in texts for path in ([text] if Path(text).exists() else _words([text]))]
 
 
-def _chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
-    """Return `only` of the configuration with what the command line adds: --study, --only library=a,b workers=1.
+def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
+    """Return `only` of the configuration with what the command line adds: library=a,b workers=1.
 
     Raises:
         Problem: there is no such study, factor or level in the configuration.
     """
     only = dict(config["only"])
-    if study:
-        only["study"] = [study]
     for word in words:
         factor, equals, levels = word.partition("=")
         if not equals or not levels:

@@ -139,6 +139,7 @@ def test_every_key_of_the_schema_is_described():
             lambda c: volumes(c)["matrix"].update(background=["none", "other"]),
             "studies.volumes.other: name the store for the background load: disk, s3",
         ),
+        (lambda c: volumes(c).update(other="x"), "studies.volumes.other: 'x' is not among stores: disk, s3"),
         (lambda c: volumes(c).update(background_job="x"), "background_job: there is no config/fio/x.fio"),
         (lambda c: volumes(c).pop("matrix"), "studies.volumes"),
         (

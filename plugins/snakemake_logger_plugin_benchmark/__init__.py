@@ -95,7 +95,7 @@ class LogHandler(LogHandlerBase):
             self.screen.stop()
         if not self.quiet("progress"):
             # The sentence that opens each study's page, once the page of all studies is there.
-            for sentence, path in sentences(Path(self.page).parent) if self.page.endswith(INDEX) else ():
+            for sentence, path in sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
                 width = self.screen.console.width if self.screen else sys.maxsize
                 self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
                 self.say(f"    page: {path}")

@@ -3,76 +3,26 @@
 import datetime
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-import yaml
-
-from scripts.benchmarks.common import TREE, Row, Say, copy_tree, snakemake, used
+from scripts.benchmarks.common import TREE, Row, Say
 from scripts.frame import study as studies
 
 # What `make test` leaves behind.
 TIMES = Path(".pytest_cache/tests.xml")
 _FIRST_PAGE = Path("tests/__snapshots__/test_pages/test_index_of_all_studies_is_as_it_was.md")
 _CODE = (".py", ".sh", ".smk", ".ipynb", ".js", ".css", ".j2")
-_LINES, _REPORT_LINES, _WORDS, _FILES, _MINUTES = 20_000, 350, 500, 25, 15
-# Appended to the package that every process of a run imports, in a copy: it notes the files whose functions are called.
-# Only functions called by functions count (CO_OPTIMIZED): what happens while a module is imported tells nothing.
-_WITNESS = """
-import sys, threading
-
-def _witness(frame, event, _, seen=set(), root={root!r}, notes={notes!r}):
-    file, caller = frame.f_code.co_filename, frame.f_back
-    if file.startswith(root) and file not in seen and caller and frame.f_code.co_flags & caller.f_code.co_flags & 1:
-        seen.add(file)
-        with open(notes, "a") as out:
-            out.write(file[len(root):] + "\\t" + " ".join(sys.orig_argv).replace("\\n", " ") + "\\n")
-
-threading.settrace(_witness)
-sys.settrace(_witness)
-"""
-_CELL = {
-    "run": "bench",
-    "repeats": 1,
-    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
-    "stores": {"disk": {"kind": "posix"}},
-    "studies": {
-        "shots": {
-            "data": {"shots": 2, "signals": 4},
-            "control_cells": 0,
-            "matrix": {
-                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
-                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset", "0"], "cache": ["any"]},
-            },
-            "compare": [{"factor": "page_buffer", "baseline": "0"}],
-        }
-    },
-}
-_FINDINGS = """
-from scripts.report import pages
-from scripts.studies.shots.report import results
-def sentences():
-    assert any(pages.of_run(results.load("results/bench/shots", "results/bench/shots/facts.json")))
-sentences()
-"""
-# What a cell passes through, and a word of the commands that do it: the step, the measuring program and its workers …
-_WAY = {
-    "from the cell to its record": ("scripts.step measure", "scripts.studies.shots.measure", "multiprocessing.spawn"),
-    "from the record to tables": ("scripts.gather",),
-    "from tables to sentences": ("pages.of_run",),
-}
+_LINES, _REPORT_LINES, _WORDS, _MINUTES = 20_000, 350, 500, 15
 
 
 def rows(folder: Path, say: Say) -> Iterator[Row]:
-    """Count lines, words and files of the project, and sum up the time of its tests by file."""
+    """Count lines and words of the project, and sum up the time of its tests by file."""
     yield from lines()
     words = len(re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", _FIRST_PAGE.read_text(encoding="utf-8")).split())
     yield Row("words of the first page of the synthetic runs", f"{words}", "", "", f"≤ {_WORDS}", words <= _WORDS)
-    say("one cell on its way")
-    yield from _way(folder)
     yield from times()
 
 
@@ -108,36 +58,6 @@ def _folder(path: Path) -> str:
     parts = path.parts[:-1]
     depth = 3 if parts[:2] == ("scripts", "studies") else 2 if parts[:1] == ("scripts",) else 1
     return "/".join(parts[:depth]) or "."
-
-
-def _way(folder: Path) -> Iterator[Row]:
-    """Count the files that one cell of `shots` passes through on its way to a sentence: all, and part by part.
-
-    A file counts if one of its functions is called, other than by a module that is imported, in a process that measures
-    the cell, that gathers its record, or that makes findings of the tables; what such a process does for every cell
-    alike, such as reading the facts of the machine, counts too. Making library and data, planning, Snakemake and its
-    display, and what draws and lays out the page are not on the way.
-    """
-    tree, notes = copy_tree(folder), folder / "files"
-    config, package = folder / "cell.yaml", tree / "scripts/__init__.py"
-    config.write_text(yaml.safe_dump(_CELL), encoding="utf-8")
-    used(snakemake(config, "--until", "ready"), tree)
-    witness = _WITNESS.format(root=f"{tree}/", notes=str(notes))
-    package.write_text(package.read_text(encoding="utf-8") + witness, encoding="utf-8")
-    used(snakemake(config, "--until", "gather"), tree)
-    used([sys.executable, "-sE", "-c", _FINDINGS], tree)
-    called = [line.split("\t") for line in notes.read_text(encoding="utf-8").splitlines()]
-    parts = {
-        part: sorted({Path(file) for file, command in called if any(word in command for word in words)})
-        for part, words in _WAY.items()
-    }
-    files = sorted(set().union(*parts.values()))
-    by_folder = ", ".join(f"{name} {count}" for name, count in Counter(map(_folder, files)).most_common())
-    what = "files on the way of one cell of shots to a sentence"
-    yield Row(what, f"{len(files)}", by_folder, "", f"≤ {_FILES}", len(files) <= _FILES)
-    for part, of_part in parts.items():
-        names = " ".join(str(file.relative_to("scripts").with_suffix("")) for file in of_part)
-        yield Row(f"  {part}", f"{len(of_part)}", names)
 
 
 def times() -> Iterator[Row]:

@@ -71,13 +71,12 @@ def _overlapping(measured: Sequence[dict]) -> int | None:
     """How many records began before another one on the same machine had ended; starts are known to the second."""
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
-    many = 0
-    ends: dict[str, float] = {}
-    for record in sorted(measured, key=lambda record: record["started_utc"]):
-        node, start = record["host"].get("node", ""), datetime.fromisoformat(record["started_utc"]).timestamp()
-        many += start + 1 < ends.get(node, 0.0)
-        ends[node] = max(ends.get(node, 0.0), start + record["step_seconds"])
-    return many
+    starts = pd.Series([datetime.fromisoformat(record["started_utc"]).timestamp() for record in measured])
+    ends = starts + [record["step_seconds"] for record in measured]
+    nodes = [record["host"].get("node", "") for record in measured]
+    steps = pd.DataFrame({"node": nodes, "start": starts, "end": ends}).sort_values("start", kind="stable")
+    last_end = steps.groupby("node")["end"].transform(lambda ends: ends.cummax().shift())
+    return int((steps["start"] + 1 < last_end).sum())
 
 
 def failed_attempts(results: Path) -> list[dict]:
