@@ -57,7 +57,7 @@ def begin(results: Path) -> None:
 
 PYTHON = interpreter()
 # No parameter of a rule, so that with another interpreter nothing that is done is done again.
-shell.prefix(f'program() {{{{ exec {PYTHON} -sE -m scripts."$@"; }}}}; ')
+shell.prefix('program() {{ exec {PYTHON} -sE -m scripts."$@"; }}; ')
 FILES = workflow.config_settings.configfiles or ["config/config.yaml"]
 try:
     CONFIG = configuration.resolve(dict(config), FILES)
