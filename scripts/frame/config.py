@@ -186,10 +186,12 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
 
 
 def _fits(validator: Any, variant: dict, value: Any) -> bool:
-    """Return whether a variant is that of the value's kind, its constant, or of its type."""
+    """Return whether a variant is that of the value's kind or type; one without either, whether the value obeys it."""
     if kind := variant.get("properties", {}).get("kind"):
         return isinstance(value, dict) and value.get("kind") == kind["const"]
-    return value == variant["const"] if "const" in variant else validator.is_type(value, variant["type"])
+    if "type" in variant:
+        return validator.is_type(value, variant["type"])
+    return validator.evolve(schema=variant).is_valid(value)
 
 
 def _listed(value: object) -> list:
