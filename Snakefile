@@ -30,4 +30,4 @@ rule all:
         # what is made from them is there.
         "reports/{run}/index.html".format(run=RUN),
         expand("reports/{run}/{study}.html", run=RUN, study=STUDIES),
-        all_records,
+        records_of,

@@ -21,12 +21,11 @@ rule environment:
     resources:
         attempt=attempt_of,
     params:
-        python=python_of,
-        spec=library_spec,
+        spec=lookup(dpath="libraries/{library}", within=SPECS),
     message:
         "build library {wildcards.library}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} build_library -- --library {wildcards.library} --spec {params.spec:q}"
 
 
 rule servers:
@@ -45,9 +44,8 @@ rule servers:
     resources:
         attempt=attempt_of,
     params:
-        python=python_of,
         need=stores.needed(CONFIG["stores"].values()),
     message:
         "build servers"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} build_servers -- --need {params.need}"

@@ -16,12 +16,11 @@ rule plan:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=python_of,
         config=study_config,
     message:
         "plan {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
+        "program plan --config {params.config:q} --study {wildcards.study} --matrix {output.matrix} --out {output.plan} 2> {log}"
 
 
 rule measure:
@@ -44,10 +43,9 @@ rule measure:
     resources:
         attempt=attempt_of,
     params:
-        python=python_of,
         repeats=repeats_of,
     message:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{params.repeats}"
     shell:
-        "exec {params.python} -sE -m scripts.step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
+        "program step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
         " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"

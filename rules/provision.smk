@@ -17,13 +17,12 @@ rule data:
     resources:
         attempt=attempt_of,
     params:
-        python=python_of,
         study=study_of_data,
-        settings=data_settings,
+        settings=lookup(dpath="data/{dataset}", within=SPECS),
     message:
         "make data {wildcards.dataset}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} studies.{params.study}.make -- --dataset {wildcards.dataset} --settings {params.settings:q}"
 
 
 rule provision:
@@ -41,12 +40,11 @@ rule provision:
     resources:
         attempt=attempt_of,
     params:
-        python=python_of,
-        store=store_spec,
+        store=lookup(dpath="stores/{store}", within=SPECS),
     message:
         "put {wildcards.dataset} into {wildcards.store}"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
 
 
@@ -65,9 +63,7 @@ rule ready:
         "../envs/workflow.yaml"
     resources:
         attempt=attempt_of,
-    params:
-        python=python_of,
     message:
         "read all data of {wildcards.study} once"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} ready -- --provisions {input.provisions}"

@@ -24,24 +24,21 @@ rule gather:
     conda:
         "../envs/workflow.yaml"
     params:
-        python=python_of,
         config=study_config,
     message:
         "merge and judge {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.gather --config {params.config:q} --study {wildcards.study}"
+        "program gather --config {params.config:q} --study {wildcards.study}"
         " --results results/{wildcards.run} --imported {input.imported} 2> {log}"
 
 
 rule report:
     """Execute a study's notebook on its tables; one page of HTML, the same as Markdown."""
     input:
+        *rules.gather.output,
         notebook="notebooks/{study}.ipynb",
-        samples="results/{run}/{study}/samples.csv",
-        cells="results/{run}/{study}/cells.csv",
-        verdicts="results/{run}/{study}/verdicts.csv",
         matrix="results/{run}/{study}/matrix.csv",
-        facts="results/{run}/{study}/facts.json",
+        facts=rules.gather.output.facts,
     output:
         html="reports/{run}/{study}.html",
         markdown="reports/{run}/{study}.md",
@@ -52,12 +49,10 @@ rule report:
     retries: 1
     conda:
         "../envs/workflow.yaml"
-    params:
-        python=python_of,
     message:
         "report {wildcards.study}"
     shell:
-        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --study {wildcards.study}"
+        "program report --notebook {input.notebook} --study {wildcards.study}"
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
@@ -75,12 +70,10 @@ rule index:
     retries: 1
     conda:
         "../envs/workflow.yaml"
-    params:
-        python=python_of,
     message:
         "write the first page"
     shell:
-        "exec {params.python} -sE -m scripts.report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+        "program report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
 
 
 rule check:
@@ -93,9 +86,7 @@ rule check:
         "results/{run}/logs/check.log",
     conda:
         "../envs/workflow.yaml"
-    params:
-        python=python_of,
     message:
         "look for failures"
     shell:
-        "exec {params.python} -sE -m scripts.check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"
+        "program check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"

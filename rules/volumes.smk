@@ -19,9 +19,8 @@ rule import_fio:
     resources:
         attempt=attempt_of,
     params:
-        python=python_of,
-        imports=imports_of("volumes"),
+        imports=json.dumps(CONFIG["studies"].get("volumes", {}).get("imports", [])),
     message:
         "import results of fio"
     shell:
-        "exec {params.python} -sE -m scripts.step run --out {output} --log {log} --attempt {resources.attempt} studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"
+        "program step run --out {output} --log {log} --attempt {resources.attempt} studies.volumes.import_fio -- --imports {params.imports:q} --run {wildcards.run}"

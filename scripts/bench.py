@@ -61,20 +61,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--smallest", action="store_true", help="see that they run: once, of as little as they can")
     arguments = parser.parse_args(argv)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
-    rows: list[Row] = []
-    broken = False
-    try:
-        for name in arguments.only:
-            try:
-                rows += _rows(name, BENCHMARKS[name].smallest if arguments.smallest else {}, console)
-            except Exception as error:
-                # What is measured after it has nothing to do with it.
-                broken = True
-                words = str(error) if isinstance(error, Problem) else f"{type(error).__name__}: {error}"
-                rows.append(Row(BENCHMARKS[name].about, f"not run: {words.splitlines()[0]}", within=False))
-    except KeyboardInterrupt:
-        console.print("interrupted; what was measured until then:")
-        broken = True
+    rows, broken = [], False
+    for name in arguments.only:
+        try:
+            rows += _rows(name, BENCHMARKS[name].smallest if arguments.smallest else {}, console)
+        except KeyboardInterrupt:
+            console.print("interrupted; what was measured until then:")
+            broken = True
+            break
+        except Exception as error:
+            # What is measured after it has nothing to do with it.
+            broken = True
+            words = str(error) if isinstance(error, Problem) else f"{type(error).__name__}: {error}"
+            rows.append(Row(BENCHMARKS[name].about, f"not run: {words.splitlines()[0]}", within=False))
     console.print(_table(rows))
     return int(broken)
 
@@ -84,13 +83,7 @@ def _rows(name: str, settings: dict[str, object], console: Console) -> list[Row]
     console.print(f"{name}: {BENCHMARKS[name].about}")
     _FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=_FOLDER) as folder, console.status("") as status:
-
-        def say(words: str) -> None:
-            if console.is_terminal:
-                status.update(words)
-            else:
-                console.print(f"  {words}")
-
+        say = status.update if console.is_terminal else lambda words: console.print(f"  {words}")
         return list(BENCHMARKS[name].rows(Path(folder).resolve(), say, **settings))
 
 

@@ -64,10 +64,10 @@ def left_behind(results: Path) -> Iterable[Path]:
     return failures(results, filter(may_have_failed, artefacts(results)))
 
 
-def move_aside(results: Path, failed: Iterable[Path]) -> Path:
-    """Move failed artefacts to `results`/failed/<now>/…, so that what made them is done again; return that folder."""
-    attempt = results / "failed" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    for path in failed:
+def move_aside(results: Path, paths: Iterable[Path], aside: str = "failed") -> Path:
+    """Move artefacts, or folders of them, to `results`/`aside`/<now>/…, so that they are made again; return that."""
+    attempt = results / aside / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    for path in paths:
         target = attempt / path.relative_to(results)
         expect_room(target)
         path.rename(target)

@@ -38,13 +38,12 @@ def main(argv: list[str] | None = None) -> int:
     table = observations(results)
     if table.empty:
         raise Problem(f"{results} has no records; measure first (make run), or name another run: make export RUN=…")
-    folder = results / "export"
-    with replacing(folder / f"{name}.parquet") as part:
-        table.to_parquet(part, index=False)
-    with replacing(folder / f"{name}.csv") as part:
-        table.to_csv(part, index=False, lineterminator="\n")
+    file = results / "export" / name
+    with replacing(f"{file}.parquet") as parquet, replacing(f"{file}.csv") as csv:
+        table.to_parquet(parquet, index=False)
+        table.to_csv(csv, index=False, lineterminator="\n")
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
-    print(f"{folder}/{name}.parquet and .csv: {summary}; docs/results.md says how to read them")
+    print(f"{file}.parquet and .csv: {summary}; docs/results.md says how to read them")
     return 0
 
 
@@ -95,8 +94,8 @@ def _about(study: str, kept: records.Kept) -> dict[str, Any]:
     reasons = records.faults(record) if kept.record else [kept.problem]
     texts = {key: value for key, value in record.items() if isinstance(value, str) and key not in ("name", "digest")}
     settings = {key: value for key, value in (record.get("settings") or {}).items() if key not in ("study", "cell")}
-    flat = {part: (record.get(part) or {}).items() for part in _CIRCUMSTANCES}
-    flat = {part: {key: value for key, value in items if not isinstance(value, dict)} for part, items in flat.items()}
+    flat = {part: record.get(part) or {} for part in _CIRCUMSTANCES}
+    flat = {part: {k: v for k, v in values.items() if not isinstance(v, dict)} for part, values in flat.items()}
     place = {"cell": kept.cell, **_levels(study, kept), "repeat": kept.repeat}
     verdict = {"valid": not reasons, "reasons": "; ".join(map(str, reasons))}
     return texts | place | verdict | dict(_leaves({"settings": settings, **flat}, "_"))
@@ -105,30 +104,28 @@ def _about(study: str, kept: records.Kept) -> dict[str, Any]:
 def _levels(study: str, kept: records.Kept) -> dict[str, str | int | None]:
     """Return the levels of a record, counts as numbers; one such as "2x" is what it was on that machine."""
     in_force = (kept.record or {}).get("effective") or {}
-    counts = {name for name, factor in configuration.factors(study).items() if _is_count(factor["items"])}
+    items = {name: factor["items"] for name, factor in configuration.factors(study).items()}
+    counts = {
+        name
+        for name, item in items.items()
+        if any(one.get("type") == "integer" for one in (item, *item.get("oneOf", ())))
+    }
     return {
         name: level if name not in counts else int(level) if level.isdecimal() else in_force.get(name)
         for name, level in kept.levels.items()
     }
 
 
-def _is_count(items: dict) -> bool:
-    return any(one.get("type") == "integer" for one in (items, *items.get("anyOf", ())))
-
-
 def _sizes(levels: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the factors with levels such as "64MiB" in bytes; a level that is no size, such as "unset", is missing."""
-    return {
-        f"{name}_bytes": column.map(_bytes)
-        for name, column in levels.items()
-        if column.astype("string").str.fullmatch(r"\d+[KMGT]iB").any()
-    }
 
+    def in_bytes(level: Any) -> int | None:
+        with contextlib.suppress(Problem, TypeError):
+            return sizes.in_bytes(level)
 
-def _bytes(level: Any) -> int | None:
-    with contextlib.suppress(Problem, TypeError):
-        return sizes.in_bytes(level)
-    return None
+    texts = {name: column.astype("string") for name, column in levels.items()}
+    sized = [name for name, column in texts.items() if column.str.fullmatch(r"\d+[KMGT]iB").any()]
+    return {f"{name}_bytes": levels[name].map(in_bytes) for name in sized}
 
 
 def _observed(of: list[dict]) -> pd.DataFrame:

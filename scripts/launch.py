@@ -13,13 +13,15 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 from rich.console import Console
 
-from scripts import preflight
+from scripts import check, preflight
 from scripts.building.cache import COMPLETE, cache_folder
 from scripts.frame import config as configuration
 from scripts.frame import matrix, records
@@ -38,27 +40,41 @@ _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "servers": 90, "azurite": 
 _DRY_RUN = re.compile(r"-[A-Za-z]*n[A-Za-z]*|--dry.*")
 
 
+class _Cost(NamedTuple):
+    """What a study has still to measure: (cell, records to do, seconds each, what these come from), and the sums."""
+
+    cells: list[tuple[Cell, int, float, str]]
+    omitted: list[matrix.Omitted]
+    totals: Counter
+
+
 def main(argv: list[str] | None = None) -> int:
     """Print the plan; then become Snakemake, unless only the plan was asked."""
     arguments = _parser().parse_args(argv)
-    config = configuration.load(arguments.configfile, {"run": _run_name(arguments.run)} if arguments.run else {})
-    matrix.check(config, [arguments.configfile])
-    only, repeated, imports = _words(arguments.only), _words(arguments.again), paths(arguments.imports)
-    importing = [study for study, section in config["studies"].items() if "imports" in section]
-    if imports:
-        if not importing:
+    changes: dict = {"run": _run_name(arguments.run)} if arguments.run else {}
+    config = configuration.load(arguments.configfile, changes)
+    only, repeated = _words(arguments.only), _words(arguments.again)
+    only += [f"study={arguments.study}"] * bool(arguments.study)
+    if imports := list(map(os.path.abspath, paths(arguments.imports))):
+        changes["studies"] = {name: {"imports": imports} for name, own in config["studies"].items() if "imports" in own}
+        if not changes["studies"]:
             raise Problem(f"{arguments.configfile} has no study that imports results; name another configuration")
-        for study in importing:
-            config["studies"][study]["imports"] = list(map(os.path.abspath, imports))
+        for study, section in changes["studies"].items():
+            config["studies"][study] |= section
         configuration.expect_plain(config, "the command line")
-    config["only"] = _chosen(config, arguments.study, only)
-    chosen_studies = config["only"].get("study", list(config["studies"]))
-    again = _to_repeat(config, chosen_studies, repeated)
-    costs = {study: _cost(config, study, again) for study in chosen_studies}
+    if chosen := _chosen(config, only):
+        changes["only"] = config["only"] = chosen
+    expanded = matrix.expand_all(config, [arguments.configfile])
+    cells = {
+        study: matrix.selected(expanded[study][0], config["only"])
+        for study in config["only"].get("study", config["studies"])
+    }
+    again = _to_repeat(config, [cell for of_study in cells.values() for cell in of_study], repeated)
+    costs = {study: _cost(config, study, cells[study], expanded[study][1], again) for study in cells}
     if arguments.plan:
         for what, fine, detail in preflight.inputs(config):
             print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
-    _show(config, costs, cells=arguments.plan)
+    _show(config, costs, listed=arguments.plan)
     if arguments.plan:
         return 0
     expect_folders(config["run"])
@@ -71,16 +87,13 @@ def main(argv: list[str] | None = None) -> int:
         *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
     ]
     _free_folder(command)
-    for study in chosen_studies:
+    for study in cells:
         studies.of(study).sources(config)
-    changed = {"run": arguments.run} if arguments.run else {}
-    changed |= {"only": config["only"]} if config["only"] else {}
-    if imports:
-        changed["studies"] = {study: {"imports": config["studies"][study]["imports"]} for study in importing}
-    if changed:
-        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changed.items())]
-    if not any(map(_DRY_RUN.fullmatch, arguments.snakemake)):
-        _move_aside(again)
+    if changes:
+        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changes.items())]
+    if again and not any(map(_DRY_RUN.fullmatch, arguments.snakemake)):
+        moved = check.move_aside(Path("results", config["run"]), sorted(again), "again")
+        print(f"moved records of {len(again)} cell{'s' * (len(again) > 1)} to {moved}", file=sys.stderr)
     os.execv(command[0], [*command, *arguments.snakemake])
 
 
@@ -137,15 +150,13 @@ def paths(texts: list[str]) -> list[str]:
     return [path for text in texts for path in ([text] if Path(text).exists() else _words([text]))]
 
 
-def _chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
-    """Return `only` of the configuration with what the command line adds: --study, --only library=a,b workers=1.
+def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
+    """Return `only` of the configuration with what the command line adds: library=a,b workers=1.
 
     Raises:
         Problem: there is no such study, factor or level in the configuration.
     """
     only = dict(config["only"])
-    if study:
-        only["study"] = [study]
     for word in words:
         factor, equals, levels = word.partition("=")
         if not equals or not levels:
@@ -155,39 +166,29 @@ def _chosen(config: dict, study: str, words: list[str]) -> dict[str, list[str]]:
     return only
 
 
-def _cost(config: dict, study: str, again: set[Path]) -> dict:
-    """Estimate what a study still has to measure; `again` are folders of cells whose records are measured again.
-
-    Returns:
-        {"cells": [(cell, records to do, seconds each, basis)], "omitted", "records", "seconds", "bytes", "requests",
-        "disk_bytes"}; `basis` says in words what the seconds come from.
-    """
-    program = studies.of(study)
-    everything, omitted = matrix.expand(config, study)
-    cells = matrix.selected(everything, config["only"])
-    before = _seconds_before(study)
-    rows, totals = [], {"records": 0, "seconds": 0.0, "bytes": 0.0, "requests": 0.0}
+def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], again: set[Path]) -> _Cost:
+    """Estimate what a study still has to measure; `again` are folders of cells whose records are measured again."""
+    program, repeats, before = studies.of(study), matrix.repeats(config, study), _seconds_before(study)
+    rows, totals = [], Counter()
     for cell in cells:
-        folder, repeats = _folder(config, cell), matrix.repeats(config, study)
-        done = [record for n in repeats if (record := _done(folder / f"repeat={n}.json", config["run"], study))]
-        to_do = len(repeats) - (0 if folder in again else len(done))
+        folder = _folder(config, cell)
+        kept = () if folder in again else [folder / f"repeat={n}.json" for n in repeats]
+        to_do = len(repeats) - sum(_done(path, config["run"], study) for path in kept)
         guess = program.estimate(cell.settings)
-        own = [took for record in done if (took := _took_here(record))]
-        if own := own or before.get(cell.name):
+        if own := before.get(cell.name):
             seconds, basis = statistics.median(own), "as before"
         elif alike := before.get(matrix.digest(cell.settings["store"])):
             seconds, basis = statistics.median(alike), f"as cells on {cell.levels['store']} before"
         else:
             seconds, basis = guess["seconds"] + _CELL_OVERHEAD_S, "estimated"
         rows.append((cell, to_do, seconds, basis))
-        totals["records"] += to_do
-        totals["seconds"] += seconds * to_do
-        totals["bytes"] += guess["bytes"] * to_do
-        totals["requests"] += guess["requests"] * to_do * stores.of(cell.settings["store"]).elsewhere
-    datasets = matrix.datasets(cells)
-    absent = [name for name in datasets if not Path("results", config["run"], "data", name, "manifest.json").exists()]
-    disk = sum(program.data_bytes(datasets[name]) for name in absent)
-    return {"cells": rows, "omitted": omitted, "disk_bytes": disk, **totals}
+        requests = guess["requests"] * stores.of(cell.settings["store"]).elsewhere
+        each = {"records": 1, "seconds": seconds, "bytes": guess["bytes"], "requests": requests}
+        totals.update({name: amount * to_do for name, amount in each.items()})
+    for name, data in matrix.datasets(cells).items():
+        if not Path("results", config["run"], "data", name, "manifest.json").exists():
+            totals["disk_bytes"] += program.data_bytes(data)
+    return _Cost(rows, omitted, totals)
 
 
 def _seconds_before(study: str) -> dict[str, list[float]]:
@@ -196,22 +197,17 @@ def _seconds_before(study: str) -> dict[str, list[float]]:
     They are those of the last session in which there were any. Of each cell in results/ one record is read: a plan may
     have thousands.
     """
-    sessions: dict[str, dict[str, list[float]]] = {}
+    sessions: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):
             with contextlib.suppress(Problem):
                 record = read_json(path)
-                if took := _took_here(record):
-                    store = (record.get("settings") or {}).get("store")
-                    for place in (cell.name, matrix.digest(store)):
-                        sessions.setdefault(place, {}).setdefault(record.get("session", ""), []).append(took)
+                here = record.get("host", {}).get("node") == platform.node()
+                if here and (took := record.get("step_seconds")):
+                    for place in (cell.name, matrix.digest((record.get("settings") or {}).get("store"))):
+                        sessions[place][record.get("session", "")].append(took)
                     break
     return {place: seconds[max(seconds)] for place, seconds in sessions.items()}
-
-
-def _took_here(record: dict) -> float | None:
-    """Return the seconds that the step of a record took; None where it was not on this machine, or is not known."""
-    return record.get("step_seconds") if record.get("host", {}).get("node") == platform.node() else None
 
 
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
@@ -226,51 +222,48 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 
 
-def _done(path: Path, run_name: str, study: str) -> dict | None:
-    """Return a record that stays; None where there is none, or one that failed or cannot be used: it is done again."""
+def _done(path: Path, run_name: str, study: str) -> bool:
+    """Return whether a record stays: one that failed or cannot be used is measured again."""
     with contextlib.suppress(Problem):
-        record = records.read(path, run_name, study)
-        return record if record["status"] == "done" else None
+        return records.read(path, run_name, study)["status"] == "done"
+    return False
 
 
-def _show(config: dict, costs: dict[str, dict], cells: bool) -> None:
-    console = Console(stderr=not cells, highlight=False, markup=False, emoji=False)
-    for study, one in costs.items():
+def _show(config: dict, costs: dict[str, _Cost], listed: bool) -> None:
+    """Print the cost of each study and of all; before it, where asked, each cell and what is left out."""
+    console = Console(stderr=not listed, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for study, cost in costs.items():
+        width = max((len(cell.name) for cell, *_ in cost.cells), default=0)
+        for cell, to_do, seconds, basis in cost.cells if listed else ():
+            console.print(f"{cell.name:{width}}  {to_do:3} to do  {seconds:5.1f} s each ({basis})")
+        for left_out in cost.omitted if listed else ():
+            console.print(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
         exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
-        if cells:
-            width = max((len(cell.name) for cell, *_ in one["cells"]), default=0)
-            for cell, to_do, seconds, basis in one["cells"]:
-                each = f"{seconds:5.1f} s each ({basis})"
-                console.print(f"{cell.name:{width}}  {to_do:3} to do  {each}", soft_wrap=True)
-            for left_out in one["omitted"]:
-                levels = " ".join(filter(None, left_out.levels.values()))
-                console.print(f"left out: {levels}: {left_out.reason}", soft_wrap=True)
+        totals = cost.totals
         console.print(
-            f"{config['run']}/{study}: {len(one['cells'])} cells, {len(one['omitted'])} left out, "
-            f"{one['records']} records to measure: about {_duration(one['seconds'])}, "
-            f"{one['bytes'] / 2**30:.2f} GiB to read or write, {one['requests']:.0f} requests to stores elsewhere, "
-            f"{one['disk_bytes'] / 2**30:.2f} GiB of data to generate"
-            + ("; exploratory: too few repeats for a verdict" if exploratory else ""),
-            soft_wrap=True,
+            f"{config['run']}/{study}: {len(cost.cells)} cells, {len(cost.omitted)} left out, "
+            f"{totals['records']} records to measure: about {_duration(totals['seconds'])}, "
+            f"{totals['bytes'] / 2**30:.2f} GiB to read or write, "
+            f"{totals['requests']:.0f} requests to stores elsewhere, "
+            f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
+            + ("; exploratory: too few repeats for a verdict" if exploratory else "")
         )
-    all_cells = [cell for one in costs.values() for cell, *_ in one["cells"]]
-    built = _builds(config, all_cells)
-    building, totals = sum(built.values()), _totals(costs)
+    cells, totals = [cell for cost in costs.values() for cell, *_ in cost.cells], _totals(costs)
+    built = _builds(config, cells)
+    building = sum(built.values())
     console.print(
-        f"in all: {len(all_cells)} cells, {totals['records']} records: "
+        f"in all: {len(cells)} cells, {totals['records']} records: "
         f"about {_duration(totals['seconds'] + building)}, "
         + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
-        + f"; report: reports/{config['run']}/index.html",
-        soft_wrap=True,
+        + f"; report: reports/{config['run']}/index.html"
     )
 
 
-def _totals(costs: dict[str, dict]) -> dict[str, float]:
-    keys = ("records", "seconds", "bytes", "requests", "disk_bytes")
-    return {key: sum(one[key] for one in costs.values()) for key in keys}
+def _totals(costs: dict[str, _Cost]) -> Counter:
+    return sum((cost.totals for cost in costs.values()), Counter())
 
 
-def _ask(config: dict, costs: dict[str, dict], yes: bool) -> None:
+def _ask(config: dict, costs: dict[str, _Cost], yes: bool) -> None:
     """Ask before something dear.
 
     Raises:
@@ -293,15 +286,12 @@ def _folder(config: dict, cell: Cell) -> Path:
     return Path("results", config["run"], cell.study, "records", cell.name)
 
 
-def _to_repeat(config: dict, names: list[str], words: list[str]) -> set[Path]:
-    """Return the folders of the measured cells that are asked for and whose names begin with one of the words.
+def _to_repeat(config: dict, cells: Iterable[Cell], words: list[str]) -> set[Path]:
+    """Return the folders of measured cells whose names begin with one of the words.
 
     Raises:
         Problem: there is none for a word.
     """
-    if not words:
-        return set()
-    cells = [cell for study in names for cell in matrix.selected(matrix.expand(config, study)[0], config["only"])]
     measured = {cell.name: folder for cell in cells if (folder := _folder(config, cell)).is_dir()}
     for word in words:
         if not any(name.startswith(word) for name in measured):
@@ -309,17 +299,6 @@ def _to_repeat(config: dict, names: list[str], words: list[str]) -> set[Path]:
             base = Path("results", config["run"])
             raise Problem(f"no measured cell of {base} begins with {word!r}{among}; make plan lists the names")
     return {folder for name, folder in measured.items() if name.startswith(tuple(words))}
-
-
-def _move_aside(folders: set[Path]) -> None:
-    """Move the records of cells aside, from results/<run>/… to results/<run>/again/<now>/…."""
-    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    for folder in sorted(folders):
-        base = Path(*folder.parts[:2])
-        target = base / "again" / now / folder.relative_to(base)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
-        print(f"moved {folder} to {target}", file=sys.stderr)
 
 
 def _free_folder(command: list[str]) -> None:

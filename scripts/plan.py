@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     config, study = arguments.config, arguments.study
     cells, omitted = matrix.expand(config, study)
-    write_text(arguments.matrix, matrix_csv([*configuration.factors(study), "control"], cells, omitted))
+    write_text(arguments.matrix, matrix_csv(study, cells, omitted))
     write_json(arguments.out, plan(config, study, cells))
     return 0
 
@@ -45,13 +45,14 @@ def plan(config: dict, study: str, cells: list[Cell]) -> dict:
     }
 
 
-def matrix_csv(factors: list[str], cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
+def matrix_csv(study: str, cells: list[Cell], omitted: list[matrix.Omitted]) -> str:
     """Return the matrix as CSV: cell, factors, omitted (the reason), twin_of."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, ["cell", *factors, "omitted", "twin_of"], lineterminator="\n")
+    columns = ["cell", *configuration.factors(study), "control", "omitted", "twin_of"]
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"cell": cell.name, **cell.levels, "omitted": "", "twin_of": cell.twin_of} for cell in cells)
-    writer.writerows({"cell": "", **one.levels, "omitted": one.reason, "twin_of": ""} for one in omitted)
+    writer.writerows({"cell": cell.name, **cell.levels, "twin_of": cell.twin_of} for cell in cells)
+    writer.writerows({**one.levels, "omitted": one.reason} for one in omitted)
     return text.getvalue()
 
 

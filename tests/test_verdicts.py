@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from scripts import gather as gather_program
-from scripts.lib.program import Problem
 from scripts.statistics import tables, verdicts
 from tests.records import COMPARE, FEW, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
 
@@ -99,20 +98,6 @@ def test_blocks_measured_by_new_code_in_both_arms_are_comparable(tmp_path):
 
     judged = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), ratio=newer_is(2), change=change))[2]
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
-
-
-@pytest.mark.parametrize(
-    "compare, told",
-    [
-        ({"factor": "libary", "baseline": "hdf5-1.14.6"}, "compare: libary is no factor"),
-        ({"factor": "library", "baseline": "hdf5-9"}, "compare: no cell has the baseline library hdf5-9"),
-    ],
-)
-def test_a_comparison_that_cannot_be_made_is_one_line(tmp_path, compare, told):
-    run = write_synthetic_run(tmp_path, synthetic_cells(**FEW), repeats=1)
-    with pytest.raises(Problem, match=told):
-        gather(run, compare=[compare])
-    assert not (run / "out").exists()
 
 
 def scaling(tmp_path, ratios, repeats=6):

@@ -22,36 +22,20 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left
 
-SILENT_EVENTS = {
-    LogEvent.WORKFLOW_STARTED,
-    LogEvent.RESOURCES_INFO,
-    LogEvent.JOB_STARTED,
-    LogEvent.GROUP_INFO,
-    LogEvent.PROGRESS,
-}
+SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info", "progress")
 SILENT_MESSAGES = (
-    "Assuming unrestricted shared filesystem",
-    "host: ",
-    "Using shell: ",
-    "Select jobs to execute",
-    "Conda environments: ignored",
-    "Group jobs: inactive",
-    "Elapsed time: ",
+    *("Assuming unrestricted shared filesystem", "host: ", "Using shell: ", "Select jobs to execute"),
+    *("Conda environments: ignored", "Group jobs: inactive", "Elapsed time: "),
 )
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold red"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job that runs: its rule, what it does in words, when it started (seconds since the epoch), its files."""
-
-    rule: str
-    text: str
-    started: float
-    outputs: list[str]
-    logs: list[str]
+def words(job: LogRecord) -> str:
+    """Return what a job does: its rule's message, else the names of rule and wildcards."""
+    named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
+    return job.rule_msg or "  ".join(named)
 
 
 @dataclass
@@ -80,7 +64,7 @@ class LogHandler(LogHandlerBase):
         self.wanted = DefaultFilter(asked.quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
         self.snakemakes = ColorizingTextHandler(asked.nocolor, self.stream, self.formatter, self.wanted)
         self.rules: dict[str, Rule] = {}
-        self.running: dict[int, Job] = {}
+        self.running: dict[int, LogRecord] = {}
         self.broken: set[int] = set()
         self.counts = {"done": 0, "invalid": 0, "FAILED": 0, "skipped": 0}
         self.lacking: set[str] = set()
@@ -110,21 +94,17 @@ class LogHandler(LogHandlerBase):
         if self.screen:
             self.screen.stop()
         if not self.quiet("progress"):
-            self.answers()
-            told = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
-            told += [f"report: {self.page}"] if self.page else []
-            if told:
-                self.say("; ".join(told))
+            # The sentence that opens each study's page, once the page of all studies is there.
+            for sentence, path in sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
+                width = self.screen.console.width if self.screen else sys.maxsize
+                self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
+                self.say(f"    page: {path}")
+            last = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
+            last += [f"report: {self.page}"] if self.page else []
+            if last:
+                self.say("; ".join(last))
         self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
-
-    def answers(self) -> None:
-        """Show the sentence that opens each study's page, once the page of all studies is there."""
-        page = Path(self.page)
-        for sentence, path in sentences(page.parent) if page.name == INDEX else ():
-            width = self.screen.console.width if self.screen else sys.maxsize
-            self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
-            self.say(f"    page: {path}")
 
     def on_run_info(self, record: LogRecord) -> None:
         """Take the number of jobs of each rule, before the first job starts."""
@@ -140,25 +120,23 @@ class LogHandler(LogHandlerBase):
 
     def on_job_info(self, record: LogRecord) -> None:
         """Note a job that starts."""
-        words = [record.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in record.wildcards.items())]
-        text = record.rule_msg or "  ".join(words)
-        job = Job(record.rule_name, text, record.created, list(record.output), list(record.log))
-        rule = self.rules.setdefault(job.rule, Rule())
+        rule = self.rules.setdefault(record.rule_name, Rule())
         if record.jobid in self.broken:
             self.broken.remove(record.jobid)
             self.counts["FAILED"] -= 1
             rule.ended -= 1
-        self.running[record.jobid] = job
+        self.running[record.jobid] = record
         rule.start(record.jobid, record.created)
-        if self.screen:
-            self.screen.draw()
-        elif not self.quiet("rules") and not (job.rule in NEED_ALL and self.lacking & set(map(plain, record.input))):
-            self.say(f"started  {job.text}{self.aside()}")
+        skipped = record.rule_name in NEED_ALL and self.lacking & set(map(plain, record.input))
+        if self.screen and self.screen.is_started:
+            self.screen.refresh()
+        elif not self.screen and not self.quiet("rules") and not skipped:
+            self.say(f"started  {words(record)}{self.aside()}")
 
     def on_job_finished(self, record: LogRecord) -> None:
         """Show how a job ended, which its artefact tells."""
         job = self.running.get(record.job_id)
-        self.ended(record.job_id, record.created, *outcome(job.outputs if job else []))
+        self.ended(record.job_id, record.created, *outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
         """Show a job that broke, with its message and logs."""
@@ -177,7 +155,7 @@ class LogHandler(LogHandlerBase):
         text = self.formatter.format(record)
         if text == NOTHING_TO_BE_DONE_MSG and self.settings and self.settings.reports:
             self.page = f"{self.settings.reports}/{INDEX}"
-        routine = getattr(record, "event", None) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
+        routine = str(getattr(record, "event", "")) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
         if record.levelno >= WARNING:
             self.say(text, "red" if record.levelno >= ERROR else "yellow")
         elif text not in ("", "None") and self.wanted.filter(record) and (self.common_settings.verbose or not routine):
@@ -189,36 +167,30 @@ class LogHandler(LogHandlerBase):
         if job is None:
             return
         self.counts[status] += 1
-        self.rules[job.rule].end(number, now, counts=status in ("done", "invalid"))
+        self.rules[job.rule_name].end(number, now, counts=status in ("done", "invalid"))
         if status in ("FAILED", "skipped"):
-            self.lacking |= set(map(plain, job.outputs))
-        if status == "skipped":
-            return self.skipped(reason)
-        page = next((name for name in job.outputs if name.endswith(".html")), "") if status == "done" else ""
+            self.lacking |= set(map(plain, job.output))
+        # One cause, such as data that could not be made, fails many jobs, and a study's every cell may be skipped.
+        repeated = reason in self.reasons
+        self.reasons |= {reason} - {""}
+        page = next((name for name in job.output if name.endswith(".html")), "") if status == "done" else ""
         self.page = page or self.page
-        if status != "done" or not self.quiet("rules"):
-            # One cause, such as data that could not be made, fails many jobs: it is told once.
-            known = status == "FAILED" and reason in self.reasons
-            words = "as above" if known else reason
-            line = f"{status:7}  {job.text}  in {clock(now - job.started)}{': ' * bool(reason)}{words}"
+        if status == "skipped":
+            if not repeated:
+                self.say(f"skipped  all that needs {reason}, which failed", STYLES[status])
+        elif status != "done" or not self.quiet("rules"):
+            why = "as above" if repeated and status == "FAILED" else reason
+            line = f"{status:7}  {words(job)}  in {clock(now - job.created)}{': ' * bool(reason)}{why}"
             line += "" if self.screen else self.aside()
             # A job that broke shows its log itself.
-            logs = job.logs if status == "FAILED" and reason and not known else []
-            self.reasons |= {reason} - {""}
-            told = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
-            self.say("\n".join([line, *told]), STYLES[status])
-
-    def skipped(self, cause: str) -> None:
-        """Say once that what needs `cause` is skipped: that may be a study's every cell."""
-        if cause not in self.reasons:
-            self.reasons.add(cause)
-            self.say(f"skipped  all that needs {cause}, which failed", STYLES["skipped"])
+            logs = job.log if status == "FAILED" and reason and not repeated else []
+            below = [f"    page: {page}"] if page else [f"    log: {log}" for log in logs]
+            self.say("\n".join([line, *below]), STYLES[status])
 
     def so_far(self) -> str:
         """Return how many jobs have ended, and how."""
-        state = [
-            f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "invalid") if self.counts[name]
-        ]
+        state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "invalid")]
+        state = [words for words in state if not words.startswith("0 ")]
         return ", ".join([f"{sum(self.counts.values())} of {self.total()} jobs", *state])
 
     def total(self) -> int:
@@ -235,7 +207,7 @@ class LogHandler(LogHandlerBase):
         from .terminal import State
 
         now = time.time()
-        running = [(job.text, job.started) for job in list(self.running.values())]
+        running = [(words(job), job.created) for job in list(self.running.values())]
         status = f"{self.so_far()}, {time_left(list(self.rules.values()), now)}, running for {clock(now - self.began)}"
         return State(running, sum(self.counts.values()), self.total(), status)
 

@@ -33,22 +33,18 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     the name of that for its reason. Returns `("FAILED" | "skipped" | "invalid" | "done", reason)`; what cannot be read
     is taken as done.
     """
-    names = map(plain, outputs)
-    path = next((Path(name) for name in names if name.endswith(".json")), None)
-    try:
-        if path is None or path.stat().st_size > LARGEST_ARTEFACT:
-            return "done", ""
-        data = path.read_bytes()
-        artefact = json.loads(data) if b'"failed"' in data or b"false" in data else None
-    except (OSError, ValueError):
-        return "done", ""
+    artefact = None
+    if path := next((Path(name) for name in map(plain, outputs) if name.endswith(".json")), None):
+        with contextlib.suppress(OSError, ValueError):
+            small = path.stat().st_size <= LARGEST_ARTEFACT
+            data = path.read_bytes() if small else b""
+            artefact = json.loads(data) if b'"failed"' in data or b"false" in data else None
     if not isinstance(artefact, dict):
         return "done", ""
     reasons = artefact.get("reasons")
     reason = str(reasons[0]) if isinstance(reasons, list) and reasons else "no reason given"
     if artefact.get("status") == "failed":
-        cause = artefact.get("cause")
-        return ("skipped", str(cause)) if cause else ("FAILED", reason)
+        return ("skipped", str(artefact["cause"])) if artefact.get("cause") else ("FAILED", reason)
     return ("invalid", reason) if artefact.get("valid") is False else ("done", "")
 
 
@@ -85,31 +81,24 @@ def one_line(text: str, exception: str) -> str:
 
 @dataclass
 class Rule:
-    """How many jobs of one rule are to do, how long they take, and how many run at once."""
+    """How many jobs of one rule there are and have ended, how long they take, and how many run at once at the most."""
 
     jobs: int = 0
     ended: int = 0
-    timed: int = 0
-    seconds: float = 0.0
-    busy: float = 0.0
-    busy_since: float = 0.0
+    durations: list[float] = field(default_factory=list)
     running: dict[int, float] = field(default_factory=dict)
+    at_once: int = 1
 
     def start(self, job: int, now: float) -> None:
         """Count job number `job` as running since `now`."""
-        if not self.running:
-            self.busy_since = now
         self.running[job] = now
+        self.at_once = max(self.at_once, len(self.running))
 
     def end(self, job: int, now: float, counts: bool) -> None:
         """Count job number `job` as ended; `counts` says whether its time tells how long others will take."""
         self.ended += 1
         started = self.running.pop(job, now)
-        if counts:
-            self.timed += 1
-            self.seconds += now - started
-        if not self.running:
-            self.busy += now - self.busy_since
+        self.durations += [now - started] * counts
 
     def to_do(self) -> int:
         """Return the number of jobs that have not ended."""
@@ -118,16 +107,14 @@ class Rule:
     def left(self, now: float) -> float | None:
         """Return the seconds until the rule's last job ends, None before one was timed.
 
-        The sum of what is to do is the number of jobs times their mean (a median is far off where half of the cells
-        are slow), divided by how many ran at once.
+        The sum of what is to do is the number of jobs times their mean: a median is far off where half of the cells are
+        slow.
         """
-        if not self.timed:
+        if not self.durations:
             return None
-        mean = self.seconds / self.timed
-        ages = [now - started for started in self.running.values()]
-        work = (self.to_do() - len(ages)) * mean + sum(max(mean - age, 0.0) for age in ages)
-        busy = self.busy + (now - self.busy_since if ages else 0.0)
-        return work / max((self.seconds + sum(ages)) / busy, 1.0) if busy else work
+        mean = sum(self.durations) / len(self.durations)
+        begun = [max(mean - (now - started), 0.0) for started in self.running.values()]
+        return ((self.to_do() - len(begun)) * mean + sum(begun)) / self.at_once
 
 
 def time_left(rules: Iterable[Rule], now: float) -> str:

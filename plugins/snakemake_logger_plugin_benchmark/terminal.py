@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,8 +15,7 @@ from .progress import clock
 MOST_SHOWN = 8  # running jobs; a cluster may run hundreds
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """What the lines show: the running jobs and when each started, how many jobs have ended, and of how many."""
 
     running: list[tuple[str, float]]
@@ -34,45 +32,30 @@ def shorten(text: str, width: int) -> str:
     return text[: max(width - tail - 1, 0)] + "…" + text[len(text) - tail :]
 
 
-class Screen:
+class Screen(Live):
     """A terminal whose last lines are drawn anew once a second, which costs half a millisecond of processor time.
 
     `state` is called by a thread of its own: it must not wait for a lock that is held while `say` is called.
     """
 
     def __init__(self, stream: TextIO, nocolor: bool, state: Callable[[], State]) -> None:
-        """Prepare the lines; `start` shows them."""
+        """Prepare the lines; `start` shows them, `stop` takes them away."""
         self.state = state
-        self.console = Console(file=stream, no_color=nocolor or None, highlight=False)
+        console = Console(file=stream, no_color=nocolor or None, highlight=False)
         # Standard output may be a pipe, where it must arrive.
-        self.live = Live(
-            get_renderable=self.lines,
-            console=self.console,
-            refresh_per_second=1,
-            transient=True,
-            redirect_stdout=False,
-        )
+        super().__init__(console=console, refresh_per_second=1, transient=True, redirect_stdout=False)
 
-    def start(self) -> None:
+    def start(self, refresh: bool = False) -> None:
         """Show the lines."""
-        self.live.start()
+        super().start(refresh)
         # A run that is killed would leave the terminal without its cursor.
         self.console.show_cursor(True)
-
-    def draw(self) -> None:
-        """Draw the lines now, if they are there, as what they say has changed."""
-        if self.live.is_started:
-            self.live.refresh()
-
-    def stop(self) -> None:
-        """Take the lines away; harmless when they are not there."""
-        self.live.stop()
 
     def say(self, text: str, style: str) -> None:
         """Print `text` for good, above the living lines."""
         self.console.print(text, style=style or None, markup=False, emoji=False, soft_wrap=True)
 
-    def lines(self) -> Group:
+    def get_renderable(self) -> Group:
         """Return the living lines as they are now."""
         state, now, width = self.state(), time.time(), self.console.width
         lines = []

@@ -63,7 +63,7 @@ def importing(folder: Path, say: Say, sizes: tuple[int, ...] = (200, 2_000), rou
         imports, imported = [{"from": str(place / "fio")}], study / "imported.json"
         config = configuration.resolve({"run": "bench", "studies": {"volumes": {"imports": imports}}}, [])
         write_json(study / "plan.json", plan(config, "volumes", []))
-        write_text(study / "matrix.csv", matrix_csv([*configuration.factors("volumes"), "control"], [], []))
+        write_text(study / "matrix.csv", matrix_csv("volumes", [], []))
         arguments = ("--imports", json.dumps(imports), "--run", "bench", "--out", imported)
         steps = {"import": program("scripts.studies.volumes.import_fio", *arguments)}
         steps |= _to_report(place, "volumes", config, "--imported", imported)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import pandas as pd
+
 from scripts.frame import records
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, read_json
@@ -57,46 +59,38 @@ def order(measured: Sequence[dict]) -> dict:
     """
     if not measured or any("position" not in record for record in measured):
         return {}
-    repeats: dict[int, dict[str, int]] = {}
-    for record in measured:
-        repeats.setdefault(record["repeat"], {})[record["name"]] = record["position"]
-    cells = {name for positions in repeats.values() for name in positions}
-    complete = [positions for positions in repeats.values() if positions.keys() == cells]
-    return {
-        "repeats": len(repeats),
-        "complete": len(complete),
-        "orders": len({tuple(sorted(positions, key=positions.__getitem__)) for positions in complete}),
-        "overlapping": _overlapping(measured),
-    }
+    positions = pd.DataFrame([{key: record[key] for key in ("repeat", "name", "position")} for record in measured])
+    positions = positions.pivot_table(index="repeat", columns="name", values="position", aggfunc="last")
+    complete = positions.dropna()
+    orders = complete.rank(axis="columns").drop_duplicates()
+    counts = {"repeats": len(positions), "complete": len(complete), "orders": len(orders)}
+    return counts | {"overlapping": _overlapping(measured)}
 
 
 def _overlapping(measured: Sequence[dict]) -> int | None:
     """How many records began before another one on the same machine had ended; starts are known to the second."""
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
-    many = 0
-    ends: dict[str, float] = {}
-    for record in sorted(measured, key=lambda record: record["started_utc"]):
-        node, start = record["host"].get("node", ""), datetime.fromisoformat(record["started_utc"]).timestamp()
-        many += start + 1 < ends.get(node, 0.0)
-        ends[node] = max(ends.get(node, 0.0), start + record["step_seconds"])
-    return many
+    starts = pd.Series([datetime.fromisoformat(record["started_utc"]).timestamp() for record in measured])
+    ends = starts + [record["step_seconds"] for record in measured]
+    nodes = [record["host"].get("node", "") for record in measured]
+    steps = pd.DataFrame({"node": nodes, "start": starts, "end": ends}).sort_values("start", kind="stable")
+    last_end = steps.groupby("node")["end"].transform(lambda ends: ends.cummax().shift())
+    return int((steps["start"] + 1 < last_end).sum())
 
 
 def failed_attempts(results: Path) -> list[dict]:
     """Return the artefacts of earlier attempts that failed or could not be used, oldest first; not what was skipped."""
-    attempts = []
-    for attempt in sorted((results / "failed").glob("*/")):
-        attempts += [
-            {
-                "attempt": attempt.name,
-                "what": str(path.relative_to(attempt.parent)),
-                "reasons": records.reasons(path, attempt, results.name),
-            }
-            for path in sorted(attempt.glob("**/*.json"))
-            if not records.skipped(path)
-        ]
-    return attempts
+    return [
+        {
+            "attempt": attempt.name,
+            "what": str(path.relative_to(attempt.parent)),
+            "reasons": records.reasons(path, attempt, results.name),
+        }
+        for attempt in sorted((results / "failed").glob("*/"))
+        for path in sorted(attempt.glob("**/*.json"))
+        if not records.skipped(path)
+    ]
 
 
 def hosts_of(record: dict) -> list[dict]:
@@ -110,13 +104,10 @@ def hosts_of(record: dict) -> list[dict]:
 
 def unsealed(measured: list[dict]) -> list[str]:
     """Return how many records are from before there were digests."""
-    count = sum(not records.sealed(record) for record in measured)
-    if not count:
-        return []
-    return [
-        f"{count} of {len(measured)} records are from before records had a digest: whether they were edited since they "
-        "were written is not known, and they count"
-    ]
+    count = sum("digest" not in record for record in measured)
+    words = "were edited since they were written is not known, and they count"
+    line = f"{count} of {len(measured)} records are from before records had a digest: whether they {words}"
+    return [line] if count else []
 
 
 def _library(path: Path) -> dict:
@@ -128,32 +119,26 @@ def _data(path: Path) -> dict:
     if not path.exists():
         return {}
     manifest = read_json(path)
-    return {
-        "status": manifest["status"],
-        "layout": manifest.get("layout"),
-        "bytes": sum(file["bytes"] for file in manifest.get("files", [])),
-    }
+    size = sum(file["bytes"] for file in manifest.get("files", []))
+    return {"status": manifest["status"], "layout": manifest.get("layout"), "bytes": size}
 
 
 def not_provided(datasets: set[str], folder: Path) -> list[str]:
     """Return a line for each dataset that could not be made or put into a store: its cells were not measured."""
     lines = []
     for name in sorted(datasets):
-        made = _whole(folder / name / "manifest.json") or {}
-        if made.get("status") == "failed":
-            lines.append(f"{name} could not be made: {'; '.join(made['reasons'])}")
-            continue
+        failed = {}
         for path in sorted(folder.glob(f"{name}/*.json")):
-            put = _whole(path) or {}
-            if put.get("status") == "failed":
-                lines.append(f"{name} could not be put into {path.stem}: {'; '.join(put['reasons'])}")
+            # What is broken is named where it is used.
+            with contextlib.suppress(Problem):
+                artefact = read_json(path)
+                if artefact.get("status") == "failed":
+                    failed[path.stem] = "; ".join(artefact["reasons"])
+        if "manifest" in failed:
+            lines.append(f"{name} could not be made: {failed['manifest']}")
+        else:
+            lines += [f"{name} could not be put into {store}: {reasons}" for store, reasons in failed.items()]
     return lines
-
-
-def _whole(path: Path) -> dict | None:
-    """Return an artefact, or None where there is none, or it is broken."""
-    with contextlib.suppress(Problem):
-        return read_json(path)
 
 
 def _datasets(plan: dict) -> set[str]:

@@ -7,8 +7,8 @@ import math
 import random
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
@@ -21,8 +21,7 @@ _NOT_SETTINGS = ("question", "matrix", "compare", "control_cells", "data", "time
 _MOST_RECORDS = 100_000
 
 
-@dataclass(frozen=True)
-class Omitted:
+class Omitted(NamedTuple):
     """A combination of levels that is left out, and why."""
 
     levels: dict[str, str]
@@ -35,10 +34,16 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     Cells are in the order of the matrix, then the A/A twins; each combination is there once, however often it is named.
 
     Raises:
-        Problem: nothing is left of the matrix, or of the baseline of a comparison.
+        Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
     """
-    section = config["studies"][study]
-    factors, mappings = configuration.factors(study), studies.mappings(section)
+    section, factors = config["studies"][study], configuration.factors(study)
+    mappings, times = studies.mappings(section), len(repeats(config, study))
+    # So many cells cannot even be listed: they are counted, not made.
+    if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
+        raise Problem(
+            f"studies.{study}.matrix: {many:,} combinations, {times:,} times each, are more than"
+            f" {_MOST_RECORDS:,} records; take fewer levels or repeats"
+        )
     cells: dict[str, Cell] = {}
     omitted: dict[str, Omitted] = {}
     for mapping in mappings:
@@ -46,53 +51,35 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
             levels = dict(zip(factors, map(str, combination), strict=True))
             if reason := next(studies.of(study).impossible(levels, config), ""):
                 omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
-                continue
-            cell = _cell(config, study, levels)
-            cells.setdefault(cell.name, cell)
+            else:
+                cell = _cell(config, study, levels)
+                cells.setdefault(cell.name, cell)
     originals = list(cells.values())
-    if mappings:
-        _check_left(config, study, originals, omitted)
+    if mappings and not cells:
+        reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
+        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
+    # The levels of imported results are in their files.
+    for comparison in [] if section.get("imports") else section["compare"]:
+        factor, baseline = comparison["factor"], str(comparison["baseline"])
+        if all(cell.levels[factor] != baseline for cell in originals):
+            reasons = sorted({one.reason for one in omitted.values() if one.levels[factor] == baseline})
+            why = "; ".join(reasons) or "it is not in the matrix"
+            raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({why})")
     chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
     twins = [_cell(config, study, cell.levels, cell.name) for cell in chosen]
     return originals + twins, list(omitted.values())
 
 
-def check(config: dict, files: list) -> None:
-    """See that something, and not too much, is left of the matrix of every study of a resolved configuration.
+def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Omitted]]]:
+    """Return what `expand` does for every study of a resolved configuration, which comes from `files`.
 
     Raises:
-        Problem: one line that names the file.
+        Problem: one line that names the files.
     """
-    for study in config["studies"]:
-        try:
-            _expect_few(config, study)
-            expand(config, study)
-        except Problem as problem:
-            raise Problem(f"{configuration.named(files)}: {problem}") from None
-
-
-def _expect_few(config: dict, study: str) -> None:
-    """Refuse a matrix of so many cells that they cannot even be listed: they are counted, not made."""
-    mappings, times = studies.mappings(config["studies"][study]), len(repeats(config, study))
-    cells = sum(math.prod(map(len, mapping.values())) for mapping in mappings)
-    if cells * times > _MOST_RECORDS:
-        raise Problem(
-            f"studies.{study}.matrix: {cells:,} combinations, {times:,} times each, are more than"
-            f" {_MOST_RECORDS:,} records; take fewer levels or repeats"
-        )
-
-
-def _check_left(config: dict, study: str, cells: list[Cell], omitted: dict[str, Omitted]) -> None:
-    """Refuse a matrix of which nothing is left, and a baseline of which nothing is left."""
-    reasons = "; ".join(sorted({one.reason for one in omitted.values()}))
-    if not cells:
-        raise Problem(f"studies.{study}.matrix: no cell of it can exist ({reasons})")
-    section = config["studies"][study]
-    # The levels of imported results are in their files.
-    for comparison in [] if section.get("imports") else section["compare"]:
-        factor, baseline = comparison["factor"], str(comparison["baseline"])
-        if not any(cell.levels[factor] == baseline for cell in cells):
-            raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({reasons})")
+    try:
+        return {study: expand(config, study) for study in config["studies"]}
+    except Problem as problem:
+        raise Problem(f"{configuration.named(files)}: {problem}") from None
 
 
 def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:

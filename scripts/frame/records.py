@@ -15,21 +15,13 @@ SCHEMA = Path("config/schema/record.yaml")
 _SHOWN = 40
 _REMEDY = "remove it and run again"
 _EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"
-# The parts of a path, results/{run}/{study}/records/{cell}/repeat={repeat}.json, and what the record calls them.
-_PLACE = {"run": "run", "study": "study", "cell": "name", "repeat": "repeat"}
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A record that lies in the folder of its cell.
+    """A record that lies in the folder of its cell: None, and the problem, where it cannot be used.
 
-    Attributes:
-        cell: name of the cell.
-        levels: those of the cell by factor, as the matrix has them.
-        repeat: number of the repeat.
-        path: its file.
-        record: what it holds, None where it cannot be used.
-        problem: why it cannot.
+    `levels` are those of the cell by factor, as the matrix has them.
     """
 
     cell: str
@@ -70,9 +62,9 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
         digest(record)
     except RecursionError:
         raise Problem(f"{path} is nested too deeply to be read; {_REMEDY}") from None
-    place = (run, study, path.parent.name, _repeat(path))
-    for (what, key), due in zip(_PLACE.items(), place, strict=True):
+    for key, due in (("run", run), ("study", study), ("name", path.parent.name), ("repeat", _repeat(path))):
         if record[key] != due:
+            what = "cell" if key == "name" else key
             raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
     for factor in sorted(record["cell"].keys() | levels.keys()) if levels is not None else ():
         level, due = record["cell"].get(factor, ""), levels.get(factor, "")
@@ -126,14 +118,9 @@ def faults(record: dict) -> list[str]:
     return [*reasons, *([_EDITED] if edited(record) else [])]
 
 
-def sealed(record: dict) -> bool:
-    """Return whether a record has a digest; records of before there was one have none."""
-    return "digest" in record
-
-
 def edited(record: dict) -> bool:
     """Return whether a record is no longer what was written (METHOD 23); of one without a digest nobody knows."""
-    return sealed(record) and record["digest"] != digest(record)
+    return "digest" in record and record["digest"] != digest(record)
 
 
 def digest(record: dict) -> str:
@@ -163,12 +150,13 @@ def is_sound(record: object) -> bool:
     return False
 
 
-def expect_sound(record: dict, name: str, remedy: str = "") -> None:
+def expect_sound(record: object, name: str, remedy: str = "") -> None:
     """See that all that a record holds has its type and is within its range.
 
     Raises:
         Problem: something does not, or is not; the line begins with `name` and ends with `remedy`.
     """
+    # Not at the top: steps in a library's conda environment, which has no such package, check no records.
     import fastjsonschema
 
     try:
@@ -186,17 +174,11 @@ def expect_sound(record: dict, name: str, remedy: str = "") -> None:
 
 def of_samples() -> dict[str, dict]:
     """Return the columns of samples that the schema of records names, each with its part of it."""
-    return _schema()["then"]["properties"]["samples"]["items"]["properties"]
+    return read_yaml(SCHEMA)["then"]["properties"]["samples"]["items"]["properties"]
 
 
 @cache
-def _schema() -> dict:
-    return read_yaml(SCHEMA)
-
-
-@cache
-def _check() -> Callable[[dict], dict]:
-    # Not at the top: steps in a library's conda environment, which has no such package, check no records.
+def _check() -> Callable[[object], dict]:
     import fastjsonschema
 
-    return fastjsonschema.compile(_schema(), use_default=False)
+    return fastjsonschema.compile(read_yaml(SCHEMA), use_default=False)

@@ -109,10 +109,8 @@ class Study:
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
 
-        Args:
-            record: what the measuring program handed over.
-            settings: the cell's settings.
-            manifest: the dataset's manifest, whose `layout` was read back; empty where the study has no data.
+        `record` is what the measuring program handed over; the `layout` of the dataset's manifest was read back, and
+        the manifest is empty where the study has no data.
         """
         return []
 
@@ -125,11 +123,8 @@ class Study:
     ) -> "dict[str, pd.DataFrame] | None":
         """Return the study's own tables by name; None where its results are blocks, whose tables are the usual ones.
 
-        Args:
-            matrix: the cells that are not left out, as in matrix.csv.
-            kept: their records.
-            imported: the artefact of results from elsewhere, empty where there are none.
-            config: the resolved configuration, of which only this study's section is there.
+        `matrix` has the cells that are not left out, as in matrix.csv, `kept` their records, `imported` the artefact of
+        results from elsewhere, if any, `config` no section but this study's.
         """
         return None
 
@@ -160,15 +155,15 @@ def of(name: str) -> Study:
 
 def undone(work: dict) -> list[str]:
     """Return where the work that was done is not the work that was asked (METHOD 9)."""
-    names = {
-        "tasks_done": ("tasks_asked", "tasks"),
-        "datasets": ("datasets_asked", "datasets"),
-        "logical_bytes": ("logical_bytes_asked", "logical bytes"),
-        "blocks_verified": ("blocks_asked", "blocks with the right checksum"),
-    }
+    names = (
+        ("tasks_done", "tasks_asked", "tasks"),
+        ("datasets", "datasets_asked", "datasets"),
+        ("logical_bytes", "logical_bytes_asked", "logical bytes"),
+        ("blocks_verified", "blocks_asked", "blocks with the right checksum"),
+    )
     reasons = [
         f"{work[done]} {what} were done, {work[expected]} asked"
-        for done, (expected, what) in names.items()
+        for done, expected, what in names
         if expected in work and work[done] != work[expected]
     ]
     if work["checksum"] != work["checksum_asked"]:

@@ -42,15 +42,9 @@ class Moments(NamedTuple):
     largest: float
 
 
-def merge(histograms: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sum of histograms: (bins, 2), ascending, of the bins that any of them has."""
-    values, counts = _stack(histograms)
-    return np.column_stack([values, counts.sum(axis=0)])
-
-
 def moments(histogram: np.ndarray) -> Moments:
     """Return what a histogram says of its operations; the standard deviation is that of a sample, as fio's."""
-    values, counts = histogram[:, 0].astype(float), histogram[:, 1].astype(float)
+    values, counts = histogram.T.astype(float)
     n = counts.sum()
     if not n:
         return Moments(0, math.nan, math.nan, math.nan)
@@ -79,7 +73,7 @@ def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int
     cumulative = np.cumsum(total)
     low, high = np.full((2, len(ps)), math.nan)
     if n and len(counts) >= LEAST:
-        low, high = interval(_resampled(values, counts, ps, seed), len(counts))
+        low, high = interval(resampled(histograms, ps, seed)[1], len(counts))
     elif n and len(counts) > 1:
         own = _at(values, np.cumsum(counts, axis=1), ps)
         low, high = own.min(axis=0), own.max(axis=0)
@@ -115,13 +109,13 @@ def refusal(n: float, p: float) -> str:
 def bounds(values: Sequence[float]) -> Percentile:
     """Return what the jobs' own p-th percentiles say of all their operations, where there are no bins to merge.
 
-    The merged percentile lies between the smallest (m) and the largest (M) of the jobs' percentiles. For at M each job
-    has at least p % of its operations at or below, so all together have; and at any latency below m each job has less
-    than p % at or below, so all together have less. The interval is (m, M): it is certain, and speaks of the operations
-    that were measured. There is no merged value; the value given is the median of the jobs' values, and whoever shows
-    it has to call it that. N is unknown here.
+    The merged percentile lies between the smallest (m) and the largest (M) of the jobs' percentiles: at M each job has
+    at least p % of its operations at or below, and at any latency below m less than p %. So the interval (m, M) is
+    certain, of the operations that were measured. There is no merged value; the one given is the median of the jobs'
+    values, and whoever shows it has to call it that. N is unknown here.
     """
-    finite = np.asarray([value for value in values if np.isfinite(value)], dtype=float)
+    finite = np.asarray(values, dtype=float)
+    finite = finite[np.isfinite(finite)]
     if not len(finite):
         return Percentile(math.nan, math.nan, math.nan, math.nan, "no job has this percentile")
     return Percentile(float(np.median(finite)), float(finite.min()), float(finite.max()), math.nan)
@@ -136,7 +130,7 @@ def resampled(
     """
     values, counts = _stack(histograms)
     merged = _at(values, np.cumsum(counts.sum(axis=0))[None, :], ps)[0]
-    return merged.tolist(), _resampled(values, counts, ps, seed, arm)
+    return merged.tolist(), _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), ps)
 
 
 def resampled_medians(values: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
@@ -173,10 +167,6 @@ def _stack(histograms: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     for row, histogram in zip(counts, histograms, strict=True):
         np.add.at(row, np.searchsorted(values, histogram[:, 0]), histogram[:, 1])
     return values, counts
-
-
-def _resampled(values: np.ndarray, counts: np.ndarray, ps: Sequence[float], seed: int, arm: int = 0) -> np.ndarray:
-    return _at(values, draws(len(counts), seed, arm) @ np.cumsum(counts, axis=1), ps)
 
 
 def _at(values: np.ndarray, cumulative: np.ndarray, ps: Sequence[float]) -> np.ndarray:

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
-from scripts.statistics.stats import CONFIDENCE, Estimate
+from scripts.statistics.stats import MIN_BLOCKS, Estimate, expanded_tail
 
 RESAMPLES = 2_000
-LEAST = 6  # fewer cannot be resampled, as fewer blocks cannot (METHOD 5)
-_TAIL = (1 - CONFIDENCE) / 2
+LEAST = MIN_BLOCKS  # fewer jobs cannot be resampled, as fewer blocks cannot (METHOD 5)
 
 
 def total_over_total(amounts: Sequence[float], weights: Sequence[float], seed: int = 1) -> Estimate:
@@ -41,13 +39,10 @@ def resampled_totals(amounts: Sequence[float], weights: Sequence[float], seed: i
 def interval(resampled: np.ndarray, jobs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (low, high) of resampled statistics along the first axis: the 95 % expanded percentile interval.
 
-    Few jobs make the plain percentile interval too short; its tails are Phi(-t(0.975, n - 1) sqrt(n / (n - 1))) instead
-    of 2.5 % (Hesterberg, The American Statistician 69, 2015, section 5.3).
+    Few jobs make the plain percentile interval too short, as few blocks do (`stats.bootstrap_interval`).
     """
-    tail = _expanded_tail(jobs)
-    return np.quantile(resampled, tail, axis=0, method="lower"), np.quantile(
-        resampled, 1 - tail, axis=0, method="higher"
-    )
+    tails = ((expanded_tail(jobs), "lower"), (1 - expanded_tail(jobs), "higher"))
+    return tuple(np.quantile(resampled, tail, axis=0, method=method) for tail, method in tails)
 
 
 @lru_cache(maxsize=8)
@@ -55,8 +50,3 @@ def draws(jobs: int, seed: int, arm: int) -> np.ndarray:
     """How often each job is in each resample: (resamples, jobs)."""
     random = np.random.default_rng([seed, arm, jobs])
     return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
-
-
-@cache
-def _expanded_tail(jobs: int) -> float:
-    return float(special.ndtr(-math.sqrt(jobs / (jobs - 1)) * special.stdtrit(jobs - 1, 1 - _TAIL)))

@@ -22,8 +22,9 @@ OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
 _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
-_OF_EVERY_RECORD = ("cell", "repeat", "status", "ok", "edited", "reasons")
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False}
+_RESIDENT = ("resident_before", "resident_after")
+_HASHES = {"code": "code", "data": "data", "packages": "lock"}
 _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
 
 
@@ -75,7 +76,7 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
         rows += [{**sample, **place} for sample in samples]
     empty = ["cell", *factors(matrix), "repeat", "status", "valid"]
     return (
-        pd.DataFrame(of_records, columns=None if of_records else [*_OF_EVERY_RECORD]),
+        pd.DataFrame(of_records, columns=None if of_records else ["cell", "repeat", *_UNUSABLE, "reasons"]),
         pd.DataFrame(rows, columns=None if rows else empty),
     )
 
@@ -102,11 +103,11 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for cell in matrix[["cell", *factors(matrix)]].to_dict("records"):
         part = parts.get(cell["cell"], runs.iloc[:0])
-        wrong = part[~part["ok"].astype(bool)]
-        counted = {"n": len(part) - len(wrong), "failed": int((wrong["status"] != "done").sum())}
-        counted |= {"invalid": len(wrong) - counted["failed"], "edited": int(wrong["edited"].sum())}
-        summary = _summary(part[part["ok"].astype(bool)], timed, overhead)
-        rows.append({**cell, **counted, **summary, "reasons": _reasons(wrong)})
+        ok = part["ok"].astype(bool)
+        good, wrong = part[ok], part[~ok]
+        failed = int((wrong["status"] != "done").sum())
+        cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
+        rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
     return pd.DataFrame(rows, dtype=object).infer_objects()
 
 
@@ -128,21 +129,17 @@ def _run(record: dict) -> dict:
     work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})
     requests = record.get("requests", {}).values()
     facts = {**cache, **(record.get("effective") or {}), "cache_state": cache.get("state")}
+    measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
+    measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
+    measured |= {name: facts.get(name) for name in _RESIDENT}
     return {
         **run,
-        **{f"seconds {name}": _float(value) for name, value in record["seconds"].items()},
+        **{name: _float(value) for name, value in measured.items()},
         "read": json.dumps(record.get("read")),
-        "logical_bytes": _float(work.get("logical_bytes")),
-        "tasks": _float(work.get("tasks_done")),
         "requests": _sum(requests, "count"),
-        "bytes_offered": _sum(requests, "bytes_offered"),
-        "bytes_delivered": _sum(requests, "bytes_delivered"),
+        **{name: _sum(requests, name) for name in ("bytes_offered", "bytes_delivered")},
         **{name: facts.get(name) for name in _FACTS},
-        "resident_before": _float(facts.get("resident_before")),
-        "resident_after": _float(facts.get("resident_after")),
-        "code": provenance.get("code_sha256", ""),
-        "data": provenance.get("data_sha256", ""),
-        "packages": provenance.get("lock_sha256", ""),
+        **{name: provenance.get(f"{key}_sha256", "") for name, key in _HASHES.items()},
         "machine": json.dumps([record.get("host", {}).get(key) for key in ("cpu", "affinity", "kernel")]),
     }
 
@@ -173,18 +170,17 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     moved = _column(good, "bytes_delivered").fillna(_column(good, "bytes_offered"))
     summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
     summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
-    summary |= {name: _median(good, name) for name in ("resident_before", "resident_after")}
-    summary["outlying_repeats"] = _outlying(good)
-    return summary | {"cache_state": _one(_column(good, "cache_state"))}
+    summary |= {name: _median(good, name) for name in _RESIDENT}
+    return summary | {"outlying_repeats": _outlying(good), "cache_state": _one(_column(good, "cache_state"))}
 
 
-def _outlying(good: pd.DataFrame, least: int = 6) -> str:
+def _outlying(good: pd.DataFrame) -> str:
     """The repeats whose total lies outside Tukey's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
 
     They are flagged, not removed: every figure and verdict has them.
     """
     total = _column(good, "seconds total")
-    if len(total) < least:
+    if len(total) < stats.MIN_BLOCKS:
         return ""
     low, high = total.quantile([0.25, 0.75])
     reach = 1.5 * (high - low)
@@ -194,8 +190,7 @@ def _outlying(good: pd.DataFrame, least: int = 6) -> str:
 def _spread_of_like(rows: pd.DataFrame, name: str) -> float:
     """The largest difference between repeats that read the same objects; NaN where no two did."""
     like = _column(rows, name).groupby(_column(rows, "read")).agg(["min", "max", "count"])
-    several = like[like["count"] > 1]
-    return float((several["max"] - several["min"]).max()) if len(several) else math.nan
+    return float((like["max"] - like["min"])[like["count"] > 1].max())
 
 
 def _column(rows: pd.DataFrame, name: str) -> pd.Series:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from scripts.lib.program import Problem
 from scripts.statistics import stats
 from scripts.statistics.tables import factors, metrics
 
@@ -51,16 +50,8 @@ def verdicts_table(
     A block counts where both arms have a valid record. Arms that differ in a block in measuring code, data or amount of
     data are `not comparable`, have no ratio and enter no family.
 
-    Args:
-        matrix: see `tables.read_matrix`.
-        runs: see `tables.runs_and_samples`.
-        compare: mappings with `factor` and `baseline`, its level.
-        equivalence_percent: differences inside are `same`.
-        seed: of the sign flips beyond 12 blocks.
-        contest: which contest a cell is in, by its levels; None: in none.
-
-    Raises:
-        Problem: `compare` names a factor, or a level, that no cell has.
+    `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
+    `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:
@@ -69,11 +60,9 @@ def verdicts_table(
     families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
     families[CONTROL] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
-    names = metrics(runs)
+    names, blocks, rows = metrics(runs), np.sort(runs["repeat"].unique()), []
     columns = ["status", *(f"seconds {name}" for name in names), *_SAME]
-    blocks = np.sort(runs["repeat"].unique())
     wide = {column: _by_block(runs, column).reindex(blocks) for column in columns}
-    rows = []
     for factor, pairs in families.items():
         arms = {column: _arms(table, pairs) for column, table in wide.items()}
         differing = _differing(arms, blocks)
@@ -82,8 +71,8 @@ def verdicts_table(
         for number, (base, other) in enumerate(pairs):
             level = "cell" if factor in OF_CELLS else factor
             head = {"factor": factor, "baseline": base[level], "contender": other[level]}
-            alike = [name for name in factors(matrix) if factor == CONTROL or base[name] == other[name]]
-            head |= {name: base[name] if name in alike else "" for name in factors(matrix)}
+            for name in factors(matrix):
+                head[name] = base[name] if factor == CONTROL or base[name] == other[name] else ""
             for name, judgements in judged.items():
                 role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
                 rows.append({**head, "metric": name, "role": role, **judgements[number]})
@@ -99,12 +88,8 @@ def stops_scaling(
     Less time: over complete blocks, the interval of the ratio of total times (`stats.bootstrap_interval`) lies below 1
     and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
 
-    Args:
-        runs: one row per valid record (or several that are alike): `arm`, `by`, repeat and `time`.
-        arm: the factors that tell arms apart, `by` not among them.
-        by: the factor that grows, whole numbers: workers, processes.
-        time: the column of the total time in seconds.
-        equivalence_percent: differences inside are none.
+    `runs` has one row per valid record (or several that are alike) with the factors `arm` that tell arms apart, the
+    factor `by` that grows, whole numbers, repeat, and the column `time` of the total time in seconds.
 
     Returns:
         One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
@@ -122,14 +107,8 @@ def stops_scaling(
 
 
 def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
-    names = [name for name in factors(matrix) if name != "control"]
     cells = matrix[matrix["twin_of"] == ""].to_dict("records")
-    if factor not in names:
-        raise Problem(f"compare: {factor} is no factor of this study; name one of {', '.join(names)}")
-    levels = dict.fromkeys(cell[factor] for cell in cells)
-    if cells and baseline not in levels:
-        raise Problem(f"compare: no cell has the baseline {factor} {baseline}; name one of {', '.join(levels)}")
-    others = [name for name in names if name != factor]
+    others = [name for name in factors(matrix) if name not in (factor, "control")]
     bases = {tuple(cell[name] for name in others): cell for cell in cells if cell[factor] == baseline}
     places = [(bases.get(tuple(cell[name] for name in others)), cell) for cell in cells if cell[factor] != baseline]
     return [(base, cell) for base, cell in places if base]
@@ -165,21 +144,17 @@ def _judge(
     base, other = (np.where(complete, table, math.nan) for table in (base, other))
     lost = ~complete & (pd.notna(arms["status"][0]) | pd.notna(arms["status"][1]))
     d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
-    numbers = range(len(differing))
-    families = [list(numbers)] if name == "total" else [[number] for number in numbers]
-    verdicts = [verdict for family in families for verdict in stats.judge(d[:, family], equivalence_percent, seed)]
+    families = [d] if name == "total" else np.split(d, d.shape[1], axis=1) if d.shape[1] else []
+    verdicts = [verdict for family in families for verdict in stats.judge(family, equivalence_percent, seed)]
     judgements = []
     for number, verdict in enumerate(verdicts):
         gone = blocks[lost[:, number]]
-        notes = (
-            differing[number] or _note(verdict),
-            f"{_blocks(gone)} failed, invalid or missing in an arm" if len(gone) else "",
-        )
+        lost_in = f"{_blocks(gone)} failed, invalid or missing in an arm" if len(gone) else ""
         values = (
             *(int(complete[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
             *(verdict.ratio, verdict.low, verdict.high, verdict.p),
             *("not comparable" if differing[number] else verdict.verdict, verdict.detectable_ratio),
-            "; ".join(filter(None, notes)),
+            "; ".join(filter(None, (differing[number] or _note(verdict), lost_in))),
         )
         judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
     return judgements
@@ -199,12 +174,10 @@ def _differing(arms: dict[str, tuple], blocks: np.ndarray) -> list[str]:
 def _note(verdict: stats.Verdict) -> str:
     if verdict.verdict == "too few repeats":
         return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
-    if verdict.verdict != "no evidence":
-        return ""
-    outside = verdict.low > 1 or verdict.high < 1
-    if outside and verdict.p > stats.LEVEL:
-        return "the interval excludes 1, but p > 0.05"
-    return "p <= 0.05, but the interval includes 1" if verdict.p <= stats.LEVEL else ""
+    if verdict.verdict == "no evidence" and verdict.p <= stats.LEVEL:
+        return "p <= 0.05, but the interval includes 1"
+    excludes = verdict.verdict == "no evidence" and (verdict.low > 1 or verdict.high < 1)
+    return "the interval excludes 1, but p > 0.05" if excludes else ""
 
 
 def _blocks(blocks: Iterable[int]) -> str:
