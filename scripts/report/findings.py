@@ -65,7 +65,7 @@ class Finding:
         """Its anchor, the same as long as it is about the same comparisons: a digest of their levels."""
         levels = self.rows.drop(columns=["verdict", "note"], errors="ignore").select_dtypes(exclude=["number", "bool"])
         digest = hashlib.sha256(levels.to_csv(index=False).encode()).hexdigest()[:6]
-        return f"{self.factor}-{self.metric}-{digest}".replace("_", "-")
+        return f"{self.factor}-{self.metric}-{digest}".replace("_", "-").replace(" ", "-")
 
 
 def find(results: Results, metric: str = "") -> list[Finding]:
@@ -106,9 +106,8 @@ def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[
 def parts(chosen: pd.DataFrame, among: pd.DataFrame, results: Results) -> list[tuple[pd.DataFrame, Conditions | None]]:
     """Return `chosen`, courses that came out alike, in parts that a few levels tell from the rest of `among`.
 
-    Returns:
-        Parts with their conditions (factor -> levels), which hold in that part and nowhere else in `among`. More than
-        four parts are too many to read: then all of `chosen` comes back in one part, its conditions None.
+    The conditions of a part (factor -> levels) hold in it and nowhere else in `among`. More than four parts are too
+    many to read: then all of `chosen` comes back in one part, its conditions None.
     """
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
     for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):

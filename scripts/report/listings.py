@@ -70,11 +70,7 @@ def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
 def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None, valid: bool = True) -> Callable:
     """Return what makes a column of a fact about what read (`Results.readers`).
 
-    Args:
-        name: of the fact.
-        how: pandas' name of what summarises it over a cell's records.
-        of: makes of a record's fact what is summarised.
-        valid: whether only valid records count.
+    `of` makes of a record's fact what is summarised over a cell's records, all or the valid ones, by `how` (pandas).
     """
 
     def values(run: Results, cells: pd.DataFrame) -> pd.Series:

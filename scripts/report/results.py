@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
-from scripts.report.declaration import Report, Value
+from scripts.report.declaration import Report
 from scripts.report.inputs import read_table
 from scripts.report.judgement import is_true
 from scripts.report.names import Names
@@ -92,15 +92,12 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
         for column in ends:
             cells[column] = pd.to_numeric(cells[column], errors="coerce") if column in cells else np.nan
         if value.column in records and cells[ends[1]].isna().all():
-            estimates = {cell: _estimate(own, value) for cell, own in valid if own[value.column].notna().any()}
+            summary = value.summary or (lambda own, name=value.column: stats.median(own[name].dropna()))
+            estimates = {cell: summary(own)[:3] for cell, own in valid if own[value.column].notna().any()}
             table = pd.DataFrame.from_dict(estimates, orient="index", columns=ends, dtype=float)
             for column in ends:
                 cells[column] = cells["cell"].map(table[column]).fillna(cells[column])
     return cells
-
-
-def _estimate(records: pd.DataFrame, value: Value) -> tuple[float, float, float]:
-    return tuple((value.summary(records) if value.summary else stats.median(records[value.column].dropna()))[:3])
 
 
 @dataclass(frozen=True)

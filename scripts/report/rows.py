@@ -37,13 +37,8 @@ def values(
 ) -> Figure:
     """Return values of cells (default: the measured ones) in rows, one panel per place.
 
-    Args:
-        run: what the page is about.
-        name: the stem of the figure's files.
-        title: the figure's.
-        shown: each value, what tells it from the others, and whether its marks are filled.
-        caption: what the figure shows.
-        cells: those with n = 0 are drawn as invalid, each repeat as large as a median.
+    `shown` is each value, what tells it from the others, and whether its marks are filled. Cells with n = 0 are drawn
+    as invalid, each repeat as large as a median.
     """
     cells = run.measured if cells is None else cells
     if cells.empty or not any(value.column in run.records or cells[value.column].notna().any() for value, *_ in shown):
