@@ -14,19 +14,16 @@ def not_provided(facts: dict) -> str:
     return "".join(paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or [])
 
 
-def troubled(cells: pd.DataFrame, levels: Callable[[pd.DataFrame], pd.DataFrame], noun: str = "Repeats") -> Table:
+def troubled(cells: pd.DataFrame, levels: Callable[[pd.DataFrame], pd.DataFrame]) -> Table:
     """Return the cells with failed or invalid repeats, and why; `levels` gives the columns that tell cells apart."""
-    if len(cells):
-        cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
-    if cells.empty:
-        return Table("failed-and-invalid", "", pd.DataFrame())
+    cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
     frame = levels(cells)
     frame.insert(0, "", [mark(cell) for cell in cells.to_dict("records")])
     for column in ("failed", "invalid", "n", "reasons"):
         frame["valid" if column == "n" else column] = cells[column]
     return Table(
         "failed-and-invalid",
-        f"{noun} that failed, and {noun.lower()} that broke a rule of measuring ([INVALID]) or are no longer what was "
+        "Repeats that failed, and repeats that broke a rule of measuring ([INVALID]) or are no longer what was "
         "written ([EDITED]): shown, and in no verdict.",
         frame,
         over={"": cells["invalid"] > 0},
@@ -48,8 +45,8 @@ def omitted(matrix: pd.DataFrame) -> Table:
         return Table("omitted", "", pd.DataFrame())
     matrix = without_doubles(matrix)
     matrix = matrix[matrix["omitted"] != ""].reset_index(drop=True)
-    frame = matrix[[name for name in factors(matrix) if name != "control" and (matrix[name] != "").any()]]
-    frame = frame.rename(columns=plain_name).assign(reason=matrix["omitted"])
+    named = without_empty(matrix[[name for name in factors(matrix) if name != "control"]])
+    frame = named.rename(columns=plain_name).assign(reason=matrix["omitted"])
     return Table("omitted", "Combinations that the matrix names and that were not measured.", frame)
 
 
@@ -59,22 +56,22 @@ def attempts(facts: dict) -> Table:
     for attempt in facts.get("failed_attempts") or []:
         details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
         reasons = details.get("reasons") or []
-        shown = {
-            key: value for key, value in details.items() if isinstance(value, (str, int, float)) and key != "reasons"
-        }
-        rows.append({**shown, "reasons": "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)})
+        shown = {key: value for key, value in details.items() if isinstance(value, (str, int, float))}
+        rows.append(shown | {"reasons": "; ".join(map(str, reasons if isinstance(reasons, list) else [reasons]))})
     return Table("failed-attempts", "Earlier attempts that failed; each was measured again.", pd.DataFrame(rows))
 
 
 def machine(facts: dict) -> Table:
     """Return the facts of the machine; a column each where several measured."""
     hosts = facts.get("machines") or [facts.get("machine") or {}]
-    keys = list(dict.fromkeys(key for host in hosts for key in host))
-    frame = pd.DataFrame({"": [plain_name(key) for key in keys]})
-    for number, host in enumerate(hosts, 1):
-        name = f"machine {number}" if len(hosts) > 1 else "value"
-        frame[name] = [fact(host.get(key), key) for key in keys]
-    return Table("machine", "The machine that measured.", frame[(frame.iloc[:, 1:] != "").any(axis=1)])
+    names = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
+    keys = dict.fromkeys(key for host in hosts for key in host)
+    rows = [
+        {"": plain_name(key)} | {name: fact(host.get(key), key) for name, host in zip(names, hosts, strict=True)}
+        for key in keys
+    ]
+    rows = [row for row in rows if any(row[name] for name in names)]
+    return Table("machine", "The machine that measured.", pd.DataFrame(rows))
 
 
 def fact(value: object, key: str = "") -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose
-from scripts.report.findings import Finding, sides
+from scripts.report.findings import BEYOND, Finding, detectable, sides
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
@@ -26,34 +26,33 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         return bold(_nothing_measured(results.cells))
     if results.verdicts.empty:
         return bold(ABSENT["verdicts"])
-    factor = _asked_about(findings, results)
+    # The factor that the study's question is about, or the first that the configuration compares instead.
+    asked_first = [results.report.headline, *results.comparisons()["factor"]]
+    factor = next((factor for factor in asked_first if any(one.factor == factor for one in findings)), "")
     own = [finding for finding in findings if finding.factor == factor]
     if not own:
         return bold("Nothing was compared by what the question asks about.")
-    decided = [finding for finding in own if finding.verdict in ("faster", "slower")]
+    decided = [finding for finding in own if finding.verdict in BEYOND]
     if not decided:
         return bold(_undecided_headline(own, results))
-    where = max(dict.fromkeys(finding.where for finding in decided), key=lambda place: _weight(decided, place))
-    here = sorted((finding for finding in decided if finding.where == where), key=lambda finding: -finding.size)
+    counts = pd.Series([len(one.rows) for one in decided]).groupby([one.where for one in decided], sort=False).sum()
+    where = counts.idxmax()
+    here = sorted((one for one in decided if one.where == where), key=lambda finding: -finding.size)[:3]
     new, old = sides(here[0].rows.iloc[0], results)
-    texts = [_clause(finding, old if not number else "") for number, finding in enumerate(here[:3])]
+    than = [f"{here[0].effect.than} {old}", "", ""]
+    texts = [_joined(one.effect.text, old, one.under) for one, old in zip(here, than, strict=False)]
     text = prose.capital(f"{where}, {new}" if where else new) + f" {prose.listing(texts)}"
     beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
     if beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
         spent_to = results.report.metric(strongest.metric).spent_to
-        text += " ".join(filter(None, [f"; it {strongest.effect.text} to {spent_to}", strongest.under]))
+        text += f"; it {_joined(strongest.effect.text, f'to {spent_to}', strongest.under)}"
     rest = sum(len(one.rows) for one in own if not one.decided)
-    if rest:
-        text += f"; {prose.count(rest, 'comparison')} stayed undecided"
-    return bold(f"{text}.")
+    return bold(text + (f"; {prose.count(rest, 'comparison')} stayed undecided." if rest else "."))
 
 
-def _asked_about(findings: list[Finding], results: Results) -> str:
-    """Return the factor that the study's question is about, or the first that the configuration compares instead."""
-    compared = results.comparisons(results.report.metrics[0].name).get("factor", [])
-    factors = {finding.factor for finding in findings}
-    return next((factor for factor in (results.report.headline, *compared) if factor in factors), "")
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, parts))
 
 
 def _nothing_measured(cells: pd.DataFrame) -> str:
@@ -65,108 +64,77 @@ def _nothing_measured(cells: pd.DataFrame) -> str:
     return f"Nothing was measured, {prose.count(len(cells), 'cell')} failed or broke a rule of measuring{why}."
 
 
-def _weight(findings: list[Finding], place: str) -> int:
-    return sum(len(finding.rows) for finding in findings if finding.where == place)
-
-
-def _clause(finding: Finding, old: str) -> str:
-    than = f"{finding.effect.than} {old}" if old else ""
-    return " ".join(filter(None, [finding.effect.text, than, finding.under]))
-
-
 def _undecided_headline(own: list[Finding], results: Results) -> str:
     new, old = sides(own[0].rows.iloc[0], results)
     rows = pd.concat([finding.rows for finding in own])
     if (rows["verdict"] == "too few repeats").all():
         most = prose.count(int(rows["blocks"].max()), "complete repeat")
         return f"No verdict: {most} of the {MIN_BLOCKS} that it needs."
-    if (rows["verdict"] == "same").any():
-        many = prose.count(int((rows["verdict"] == "same").sum()), "comparison")
+    if same := int((rows["verdict"] == "same").sum()):
+        many = prose.count(same, "comparison")
         return f"{new} and {old} were the same within ±{equivalence(results.facts):g} % in {many} of {len(rows)}."
-    seen = rows["detectable_ratio"].replace(np.inf, np.nan).dropna()
-    least = f": this run could have detected {prose.span(seen, names.detectable)}" if len(seen) else ""
-    return f"Nothing was decided between {new} and {old}{least}."
+    return f"{': '.join(filter(None, [f'Nothing was decided between {new} and {old}', detectable(rows)]))}."
 
 
 def reasons(results: Results, findings: list[Finding]) -> list[str]:
     """Return why the largest effects are as they are: requests and bytes, which repeat exactly, where they differ."""
     cells = results.cells.set_index("cell")
-    lines = []
-    for finding in sorted(findings, key=lambda finding: -finding.size):
-        if finding.verdict in ("faster", "slower") and (text := _moved(finding, cells, results)):
-            lines.append(text)
-    return lines[:REASONS]
+    if "requests" not in cells:
+        return []
+    moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
+    cells = cells[["requests"]].assign(moved=moved / MIB)
+    largest = sorted((one for one in findings if one.verdict in BEYOND), key=lambda finding: -finding.size)
+    return [*filter(None, (_moved(finding, cells, results) for finding in largest))][:REASONS]
 
 
 def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
     """What the contender asked of the store where the baseline asked for something else; "" where neither is known."""
-    if "requests" not in cells:
+    both = [cells.reindex(finding.rows[f"{side}_cell"]) for side in ("contender", "baseline")]
+    new, old = both
+    alike = (new["requests"].to_numpy() == old["requests"].to_numpy()).all()
+    if any(side.isna().any(axis=None) for side in both) or (alike and np.allclose(new, old, rtol=0.01)):
         return ""
-    counts = {}
-    for side in ("contender", "baseline"):
-        own = cells.reindex(finding.rows[f"{side}_cell"])
-        moved = own.get("bytes_delivered", own["requests"] * np.nan).fillna(own.get("bytes_offered", np.nan))
-        if own["requests"].isna().any() or moved.isna().any():
-            return ""
-        counts[side] = (own["requests"], moved / MIB)
-    (new_requests, new_moved), (old_requests, old_moved) = counts["contender"], counts["baseline"]
-    if (new_requests.to_numpy() == old_requests.to_numpy()).all() and np.allclose(new_moved, old_moved, rtol=0.01):
-        return ""
-    new, old = sides(finding.rows.iloc[0], results)
+    texts = []
+    for side in both:
+        requests = prose.span(side["requests"], "{:,.0f}".format)
+        moved = prose.span(side["moved"], prose.number)
+        texts.append(f"{requests} request{'' if requests == '1' else 's'} for {moved} MiB")
     under = f"{finding.under}: " if finding.under else ""
-    return prose.capital(
-        f"{under}{new} made {_requests(new_requests)} for {_mib(new_moved)}, "
-        f"{old} {_requests(old_requests)} for {_mib(old_moved)}."
-    )
-
-
-def _requests(values: pd.Series) -> str:
-    text = prose.span(values, "{:,.0f}".format)
-    return f"{text} request{'' if text == '1' else 's'}"
-
-
-def _mib(values: pd.Series) -> str:
-    return f"{prose.span(values, prose.number)} MiB"
+    new, old = sides(finding.rows.iloc[0], results)
+    return prose.capital(f"{under}{new} made {texts[0]}, {old} {texts[1]}.")
 
 
 def best(results: Results) -> Table:
     """Return the fastest configuration per place, what is read and how it is laid out, in seconds."""
     report, cells = results.report, results.measured
-    given = [name for name in report.names if report.factor(name).given]
+    given = [factor.name for factor in report.factors if factor.given]
     if cells.empty or not given:
         return Table("best", "", pd.DataFrame())
-    cells = cells[cells["total_s"].notna()]
-    place = cells.assign(state=results.states(cells))
-    rows = []
-    keys = [*(name for name in report.names if report.factor(name).place), "state", *given]
-    chosen = [name for name in report.names if name not in keys]
-    side = next((name for name in chosen if report.factor(name).apart and cells[name].nunique() > 1), None)
-    for _, group in place.groupby([*keys, *([side] if side else [])], sort=False):
-        rows.append(group.loc[group["total_s"].idxmin()])
-    table = pd.DataFrame(rows).sort_values([*keys, "total_s"], kind="stable").reset_index(drop=True)
-    frame = pd.DataFrame({"": [prose.capital(results.names.place(row)) for row in table.to_dict("records")]})
-    for name in [*given, *([side] if side else []), *(one for one in chosen if one != side)]:
-        if cells[name].nunique() > 1:
-            frame[report.factor(name).title] = [results.names.level(name, level) for level in table[name]]
+    cells = cells[cells["total_s"].notna()].assign(state=results.states(cells))
+    keys = [*report.places, "state", *given]
+    varies = [name for name in report.names if cells[name].nunique() > 1]
+    side = [name for name in varies if name not in keys and report.factor(name).apart][:1]
+    fastest = cells.loc[cells.groupby([*keys, *side], sort=False)["total_s"].idxmin()]
+    fastest = fastest.sort_values([*keys, "total_s"], kind="stable").reset_index(drop=True)
+    frame = pd.DataFrame({"": [prose.capital(results.names.place(row)) for row in fastest.to_dict("records")]})
+    for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
+        if name in varies:
+            frame[report.factor(name).title] = [results.names.level(name, level) for level in fastest[name]]
     ends = ["total_s", "total_s_low", "total_s_high"]
-    frame["time / s"] = [names.with_interval(*row, prose.number) for row in table[ends].itertuples(index=False)]
+    frame["time / s"] = [names.with_interval(*row, prose.number) for row in fastest[ends].itertuples(index=False)]
     caption = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI]."
-    return Table("best", caption, frame, numbers=table[["cell", *report.names, "n", *ends]])
+    return Table("best", caption, frame, numbers=fastest[["cell", *report.names, "n", *ends]])
 
 
 def advice(results: Results) -> list[str]:
     """Return what to choose for each thing that is read, as far as it was decided."""
-    report = results.report
+    report, rows = results.report, results.comparisons()
+    given = [factor.name for factor in report.factors if factor.given]
+    own = (*given, *report.places, report.headline)
     lines = []
-    rows = results.comparisons(report.metrics[0].name)
-    if rows.empty:
-        return []
-    given = [name for name in report.names if report.factor(name).given]
-    for levels, group in rows.groupby([*given], sort=False) if given else [((), rows)]:
-        texts = []
-        for factor, own in group.groupby("factor", sort=False):
-            if not report.factor(factor).given and factor not in report.places and factor != report.headline:
-                texts += _choice(factor, own, results)
+    for levels, group in rows.groupby(given, sort=False) if given and len(rows) else [((), rows)]:
+        factors = [factor for factor in group["factor"].unique() if factor not in own]
+        texts = [text for factor in factors for text in _choice(factor, group[group["factor"] == factor], results)]
         if texts:
             named = [results.names.subject(name, level) for name, level in zip(given, levels, strict=True) if level]
             lines.append(prose.capital(": ".join(filter(None, [", ".join(named), "; ".join(texts)])) + "."))
@@ -175,43 +143,39 @@ def advice(results: Results) -> list[str]:
 
 def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
     """What to take of one factor, where all that was decided points to the same side."""
-    decided = rows[rows["verdict"].isin(("faster", "slower"))]
     texts = []
-    for (baseline, contender), own in decided.groupby(["baseline", "contender"], sort=False):
-        if own["verdict"].nunique() > 1:
+    for (baseline, contender), pair in rows.groupby(["baseline", "contender"], sort=False):
+        decided = pair[pair["verdict"].isin(BEYOND)]
+        if decided["verdict"].nunique() > 1:
             texts.append(f"the best {results.report.factor(factor).title} depends on the case")
-            continue
-        winner = contender if own["verdict"].iloc[0] == "faster" else baseline
-        ratios = 1 / own["ratio"] if winner == contender else own["ratio"]
-        all_of = len(rows[(rows["baseline"] == baseline) & (rows["contender"] == contender)])
-        some = f" in {len(own)} of {all_of} comparisons" if len(own) < all_of else ""
-        gain = prose.span(ratios, names.times).replace(" to ", "–")
-        texts.append(f"use {results.names.subject(factor, winner)}, {bold(f'{gain}× as fast')}{some}")
+        elif len(decided):
+            faster = decided["verdict"].iloc[0] == "faster"
+            gain = prose.span(1 / decided["ratio"] if faster else decided["ratio"], names.times).replace(" to ", "–")
+            some = f" in {len(decided)} of {len(pair)} comparisons" if len(decided) < len(pair) else ""
+            winner = results.names.subject(factor, contender if faster else baseline)
+            texts.append(f"use {winner}, {bold(f'{gain}× as fast')}{some}")
     return texts
 
 
 def more_repeats(results: Results) -> list[str]:
     """Return how many more repeats would tell a difference that is worth knowing, and how long they take."""
-    rows = results.comparisons(results.report.metrics[0].name)
-    if rows.empty:
-        return []
-    doubtful = rows[(rows["verdict"] == "no evidence") & np.isfinite(rows["detectable_ratio"].astype(float))]
+    rows = results.comparisons()
+    detectable_ratios = rows.get("detectable_ratio", pd.Series(dtype=float)).astype(float)
+    doubtful = rows[(rows["verdict"] == "no evidence") & np.isfinite(detectable_ratios)]
     if doubtful.empty:
         return []
-    log = np.log(doubtful["detectable_ratio"].astype(float)) / math.log(WORTHWHILE)
+    log = np.log(detectable_ratios[doubtful.index]) / math.log(WORTHWHILE)
     needed = np.ceil(doubtful["blocks"] * log.clip(lower=1) ** 2)
     within = doubtful[needed <= MOST_REPEATS]
     if within.empty:
         undecided = prose.count(len(doubtful), "comparison")
         return [f"{undecided} undecided: to detect {WORTHWHILE}× would take more than {MOST_REPEATS} repeats."]
-    repeats = int(needed[needed <= MOST_REPEATS].max())
+    repeats = int(needed[within.index].max())
     more = repeats - int(within["blocks"].min())
     if more < 1:
         return []
-    cells = results.cells.set_index("cell")["total_s"].reindex(
-        pd.unique(within[["baseline_cell", "contender_cell"]].to_numpy().ravel())
-    )
-    minutes = more * float(cells.sum()) / 60
+    cells = pd.unique(within[["baseline_cell", "contender_cell"]].to_numpy().ravel())
+    minutes = more * float(results.cells.set_index("cell")["total_s"].reindex(cells).sum()) / 60
     about = f", at least {minutes:.0f} min of reading" if minutes >= 1 else ""
     many = prose.count(len(within), "undecided comparison")
     return [

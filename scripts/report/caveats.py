@@ -25,22 +25,15 @@ def _order(order: dict) -> list[str]:
     """In which order the cells were measured, and what ran beside them, as the records say."""
     if not order:
         return []
-    repeats, complete = order["repeats"], order["complete"]
+    repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
     many = prose.count(repeats, "repeat")
     every = f"in each of {many} every cell was measured once"
     if complete < repeats:
         every = f"every cell was measured once in {complete} of {many}, in the others some are missing"
-    if order["orders"] > 1 and order["orders"] >= repeats - 1:
-        how = ", in an order of its own"
-    else:
-        how = f", in {prose.count(order['orders'], 'order')} only" if repeats > 1 else ""
-    match order["overlapping"]:
-        case None:
-            beside = "when each began and ended is not known"
-        case 0:
-            beside = "no two records overlap in time"
-        case many:
-            beside = f"{prose.count(many, 'record')} began before an earlier one had ended"
+    how = f", in {prose.count(orders, 'order')} only" if repeats > 1 else ""
+    how = ", in an order of its own" if orders > 1 and orders >= repeats - 1 else how
+    beside = "when each began and ended is not known" if overlapping is None else "no two records overlap in time"
+    beside = f"{prose.count(overlapping, 'record')} began before an earlier one had ended" if overlapping else beside
     return [f"{prose.capital(every)}{how}; {beside}."]
 
 
@@ -53,26 +46,21 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
             '"Cold" refers to the page caches of the machines that read and of an embedded server: caches of '
             "hypervisor, disk and remote services are not controlled."
         )
-    if odd := int(listings.odd_state(cells).sum()):
-        lines.append(f"The requested cache state could not be verified in {prose.count(odd, 'cell')}.")
-    if many := int(judgement.is_true(listings.column(cells, "oversubscribed")).sum()):
-        lines.append(
-            f"In {prose.count(many, 'cell')} more workers or processes ran than there are cores: they compete for "
-            "the cores, so the gain from more of them says little."
-        )
-    share = listings.share_of_harness(cells)
-    if heavy := int((share > listings.HARNESS).sum()):
-        lines.append(
-            f"In {prose.count(heavy, 'cell')} the harness itself takes more than {listings.HARNESS} % of the "
-            f"{run.report.metrics[0].title}, up to {share.max():.0f} %: see the table of its cost."
-        )
+    share, decides = listings.share_of_harness(cells), run.report.metrics[0].title
+    counts = {
+        "The requested cache state could not be verified in {}.": listings.odd_state(cells),
+        "In {} more workers or processes ran than there are cores: they compete for the cores, so the gain from more "
+        "of them says little.": judgement.is_true(listings.column(cells, "oversubscribed")),
+        f"In {{}} the harness itself takes more than {listings.HARNESS} % of the {decides}, up to {share.max():.0f} %: "
+        "see the table of its cost.": share > listings.HARNESS,
+    }
+    lines += [text.format(prose.count(int(those.sum()), "cell")) for text, those in counts.items() if those.any()]
     if dropped := run.left_out:
         are, their = ("is", "its") if dropped == 1 else ("are", "their")
         lines.append(
             f"{prose.count(dropped, 'requested comparison')} {are} left out: {their} arms deliver different amounts."
         )
-    rows = run.comparisons(run.report.metrics[0].name)
-    if apart := int(run.of_other_code(rows).sum()) if len(rows) else 0:
+    if apart := int(run.of_other_code(run.comparisons()).sum()):
         lines.append(
             f"{prose.count(apart, 'comparison')} of cells that different versions of the measuring code measured "
             f"{'is' if apart == 1 else 'are'} left out; {code('make again')} measures cells again."

@@ -1,6 +1,5 @@
 """Figures of comparisons: the ratio with its interval, marked by verdict, beside the range that counts as the same."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +11,13 @@ from scripts.report.names import ratio_with_interval
 from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
 
-NO_EVIDENCE = Look(GREY, "triangle", filled=False)
-TOO_FEW = Look(GREY, "hex", filled=False)
-OTHER = Look(GREY, "x")
 LOOKS = {
     "faster": Look("#009E73", "circle"),
     "slower": Look("#D55E00", "square"),
     "same": Look("#5f6f81", "diamond"),
-    "no evidence": NO_EVIDENCE,
-    "too few repeats": TOO_FEW,
-    "not comparable": OTHER,
+    "no evidence": Look(GREY, "triangle", filled=False),
+    "too few repeats": Look(GREY, "hex", filled=False),
+    "not comparable": Look(GREY, "x"),
 }
 JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio", "note"]
 PANELS = 24  # pairs and places that are drawn; more are no picture that anyone looks through
@@ -33,23 +29,21 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
 
     Where there is none, a figure without panels says so if `otherwise`.
     """
-    metric = metric or results.report.metrics[0].name
+    decides = results.report.metrics[0].name
     rows = results.comparisons(metric)
-    rows = rows[rows["factor"].isin(factors)] if factors and len(rows) else rows
-    extra = [metric] if metric != results.report.metrics[0].name else []
-    name = "-".join(["comparison", *(factors or ["all"]), *extra])
+    rows = rows[rows["factor"].isin(factors)] if factors else rows
+    name = "-".join(["comparison", *(factors or ["all"]), *([metric] if metric not in ("", decides) else [])])
     if rows.empty and not otherwise:
         return Figure(name, "", "", (), rows)
     named = f" by {prose.listing(factor.replace('_', ' ') for factor in factors)}" if factors else ""
-    return of_rows(results, rows, name, f"Ratio of {results.report.metric(metric).title}{named}")
+    return of_rows(results, rows, name, f"Ratio of {results.report.metric(metric or decides).title}{named}")
 
 
 def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figure:
     """Return comparisons on one metric, one row each, one panel per place and pair of levels."""
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
-    keys = ["factor", "baseline", "contender", *results.report.places, "state"]
-    groups = [group for _, group in rows.groupby(keys, sort=False)]
+    groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
     drawn = f" The first {PANELS} of {len(groups)} panels are drawn; all are in the numbers."
     caption = _caption(results, rows) + (drawn if len(groups) > PANELS else "")
     panels = tuple(_of_pair(group, results) for group in groups[:PANELS])
@@ -58,26 +52,20 @@ def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figu
 
 def deciding(results: Results) -> tuple[Figure, Figure]:
     """Return the picture that a page opens with, the largest decided effects first, and one of what is left."""
-    rows = results.comparisons(results.report.metrics[0].name)
-    if rows.empty:
-        nothing = Figure("deciding", "", "", (), rows)
-        return nothing, replace(nothing, name="deciding-rest")
+    rows = results.comparisons()
     decided = rows["verdict"].isin(DECIDED)
-    effect = np.abs(np.log(rows["ratio"].astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
-    own = rows["factor"] == results.report.headline
-    rows = rows.assign(decided=decided, own=own, effect=effect)
+    effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
+    rows = rows.assign(decided=decided, own=rows["factor"] == results.report.headline, effect=effect)
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
     # The factor that the question is about has half of the rows, if it needs them.
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(ROWS // 2), rows])
     first = first[~first.index.duplicated()].head(ROWS).sort_values(["own", "decided", "effect"], ascending=False)
     rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
-    caption = _caption(results, first)
-    return tuple(
-        Figure(name, title, caption, (_mixed(some, results),) if len(some) else (), _numbers(results, some))
-        for name, title, some in (
-            ("deciding", "What was compared, the largest decided effects first", first),
-            ("deciding-rest", "The other comparisons", rest),
-        )
+    caption = _caption(results, first) if len(first) else ""
+    title = "What was compared, the largest decided effects first"
+    return (
+        Figure("deciding", title, caption, _of_several(first, results), _numbers(results, first)),
+        Figure("deciding-rest", "The other comparisons", caption, _of_several(rest, results), _numbers(results, rest)),
     )
 
 
@@ -96,68 +84,55 @@ def _numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     return rows[[column for column in columns if column in rows]]
 
 
-def _mixed(rows: pd.DataFrame, results: Results) -> Panel:
-    """Comparisons of several factors and places in one panel, each named in full."""
-    named = results.names
-    places = [named.place(row) for row in rows.to_dict("records")]
+def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
+    """One panel of comparisons of several factors and places, each named in full."""
+    if rows.empty:
+        return ()
+    named, cells = results.names, rows.to_dict("records")
+    places = [named.place(row) for row in cells]
     alike = len(set(places)) == 1
-    labels = [
-        ", ".join(filter(None, [_pair(row, results), _inside(row, rows, results), "" if alike else place]))
-        for row, place in zip(rows.to_dict("records"), places, strict=True)
-    ]
-    y = -np.arange(len(rows), dtype=float)
+    inside = results.varying(rows, [name for name in results.report.names if name not in results.report.places])
+    labels = []
+    for row, place in zip(cells, places, strict=True):
+        levels = named.row(row, inside) if any(row[name] for name in inside) else ""
+        pair = " vs ".join(named.pair(row, named.level))
+        labels.append(", ".join(filter(None, [pair, levels, "" if alike else place])))
     title = prose.capital(places[0]) if alike else ""
-    return _panel(rows.assign(y=y), tuple(labels), title, "time of the first named / time of the second", results)
-
-
-def _pair(row: Mapping, results: Results) -> str:
-    new, old = (results.names.level(row["factor"], row[side]) for side in ("contender", "baseline"))
-    if new.startswith("HDF5 ") and old.startswith("HDF5 "):
-        old = old.removeprefix("HDF5 ")
-    return f"{new} vs {old}"
-
-
-def _inside(row: Mapping, rows: pd.DataFrame, results: Results) -> str:
-    """A row's levels of the factors that vary among `rows`, its place apart."""
-    inside = [name for name in results.report.names if name not in results.report.places and rows[name].nunique() > 1]
-    return results.names.row(row, [name for name in inside if row[name]]) if any(row[name] for name in inside) else ""
+    return (_panel(rows, labels, title, "Time of the first named / time of the second", results),)
 
 
 def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
-    head, named = rows.iloc[0], results.names
-    inside = [name for name in results.report.names if name not in (*results.report.places, head["factor"])]
-    varies = [name for name in inside if rows[name].nunique() > 1] or [name for name in inside if head[name]][:1]
-    order = named.sorted_rows(rows, varies)
-    rows = rows.assign(y=[-order.index(tuple(levels)) for levels in rows[varies].to_numpy()])
-    rows = rows.sort_values("y", ascending=False)
-    pair = _pair(head, results)
-    where = named.place(head) or results.report.factor(head["factor"]).title
-    labels = tuple(named.row(dict(zip(varies, levels, strict=True)), varies) for levels in order)
-    metric = results.report.metric(head["metric"])
-    axis = f"{metric.title}: ratio{' of times' if metric.is_time else ''}, {pair}"
+    head, named, report = rows.iloc[0], results.names, results.report
+    inside = [name for name in report.names if name not in (*report.places, head["factor"])]
+    varies = results.varying(rows, inside) or [name for name in inside if head[name]][:1]
+    rows = named.sort(rows, varies)
+    labels = [named.row(row, varies) for row in rows.to_dict("records")]
+    pair = " vs ".join(named.pair(head, named.level))
+    where = named.place(head) or report.factor(head["factor"]).title
+    metric = report.metric(head["metric"])
+    axis = f"{prose.capital(metric.title)}: ratio{' of times' if metric.is_time else ''}, {pair}"
     return _panel(rows, labels, prose.capital(f"{pair}: {where}"), axis, results)
 
 
-def _panel(rows: pd.DataFrame, labels: tuple[str, ...], title: str, axis: str, results: Results) -> Panel:
-    names = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
+def _panel(rows: pd.DataFrame, labels: list[str], title: str, axis: str, results: Results) -> Panel:
+    """Comparisons from the top down, each under its verdict, its ratio and its label."""
+    columns = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
+    points = rows.assign(y=-np.arange(len(rows), dtype=float)).rename(columns=columns)
     marks = tuple(
-        Marks(verdict, look, rows[rows["verdict"] == verdict].rename(columns=names)[["x", "x_low", "x_high", "y", "n"]])
+        Marks(verdict, look, points.loc[points["verdict"] == verdict, ["x", "x_low", "x_high", "y", "n"]])
         for verdict, look in LOOKS.items()
-        if (rows["verdict"] == verdict).any()
+        if (points["verdict"] == verdict).any()
     )
+    judged = rows[["verdict", "ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
+    notes = [" ".join(filter(None, [verdict, ratio_with_interval(*ratio)])) for verdict, *ratio in judged]
     percent = judgement.equivalence(results.facts) / 100
     panel = Panel(
         title=title,
-        x_label=prose.capital(axis),
+        x_label=axis,
         marks=marks,
-        rows=tuple(f"{_note(row)}: {label}" for row, label in zip(rows.to_dict("records"), labels, strict=True)),
+        rows=tuple(f"{note}: {label}" for note, label in zip(notes, labels, strict=True)),
         x_log=True,
         rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),
     )
     return replace(panel, x_ticks=round_ticks(*panel.x_range()))
-
-
-def _note(row: Mapping) -> str:
-    ratio = ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
-    return f"{row['verdict']} {ratio}" if ratio else row["verdict"]

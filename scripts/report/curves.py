@@ -18,6 +18,8 @@ TICKS = 6  # along the x axis of a panel that takes half the page
 WIDE = 4  # ratio of largest to smallest from which on an axis is logarithmic
 INVALID = Look(GREY, "x")
 INTERVAL = "Small marks: each repeat; large mark and bar: their summary and its 95 % CI, from 6 repeats on."
+# A panel's levels and cells, and an arm's label, look and cells in order.
+Group = tuple[dict, pd.DataFrame]
 Arm = tuple[str, Look, pd.DataFrame]
 
 
@@ -32,72 +34,61 @@ class _Plot:
     variants: list[tuple]
 
 
-def against(run: Results, factor: str, value: Value | str = "") -> Figure:
+def against(run: Results, factor: str, value: Value | None = None) -> Figure:
     """Return a value (default: the report's first) against a numeric factor.
 
     Panels are told apart by the report's `panels` and by what else varies much, colours by the factor that the question
     is about. Arms with one level of the factor are left out where others have several.
     """
-    value = run.report.value(value) if value and isinstance(value, str) else value or run.report.values[0]
+    value = value or run.report.values[0]
     name = f"{value.column.replace('_', '-')}-by-{factor.replace('_', '-')}"
     title = f"{value.title} by {run.report.factor(factor).title}"
-    cells = _with(run.measured, value)
-    cells = several(cells, factor, run) if len(cells) else cells
+    cells = run.measured[run.measured[value.column].notna()]
+    many = in_series(cells, factor, run)
+    # Along the factor by which arms are compared all are drawn where none has several levels.
+    cells = cells if factor == run.report.along and not many.any() else cells[many]
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
     plot, groups = _plot(cells, factor, value, run)
     panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
     more = f" The first {PANELS} of {len(groups)} panels are drawn; all are in the numbers."
-    bound = f" Dotted, or stars: {value.bound_name}." if _bounded(cells, value).any() else ""
+    bound = f" Dotted, or stars: {value.bound_name}." if value.bound and cells[value.bound].notna().any() else ""
     interval = "" if run.records.empty else f" {INTERVAL}"
     caption = f"{value.means}{bound}{interval}{more if len(groups) > PANELS else ''}"
     return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"]), 2)
 
 
-def several(cells: pd.DataFrame, factor: str, run: Results) -> pd.DataFrame:
-    """Return the cells whose arm was measured at several levels of a factor.
-
-    Of the factor along which arms are compared all are returned where none has several levels.
-    """
-    many = in_series(cells, factor, run)
-    return cells if factor == run.report.along and not many.any() else cells[many]
-
-
 def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
     """Return which cells are of an arm that was measured at several levels of a factor."""
+    if cells.empty:
+        return pd.Series(dtype=bool)
     others = [name for name in run.report.names if name != factor]
     return cells.groupby(others, sort=False)[factor].transform("nunique") > 1
 
 
 def speedup(run: Results) -> Figure:
     """Return the performance ratio base / this one: all arms against one base, then each against its own."""
-    if not run.report.scaling:
-        return Figure("performance-ratio", "Performance ratio", "", (), pd.DataFrame())
-    factor, value = run.report.scaling.factor, run.report.values[0]
+    factor, value = run.report.scaling.factor if run.report.scaling else "", run.report.values[0]
     name, title = "performance-ratio", f"Performance ratio against {factor}"
-    cells = _with(run.measured, value)
-    cells = cells[in_series(cells, factor, run)] if len(cells) else cells
+    cells = run.measured[run.measured[value.column].notna()]
+    cells = cells[in_series(cells, factor, run)] if factor else cells.head(0)
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
     plot, groups = _plot(cells, factor, value, run)
     panels, tables = [], []
     for levels, group in groups[: PANELS // 2]:
-        drawn = _arms(group, plot)
-        fewest = min(float(arm["x"].iloc[0]) for *_, arm in drawn)
-        named, common = next((label, arm.iloc[0]) for label, _, arm in drawn if float(arm["x"].iloc[0]) == fewest)
-        for one in (True, False) if len(drawn) > 1 else (True,):
-            bases = [common if one else arm.iloc[0] for *_, arm in drawn]
-            marks = [_ratio_marks(arm, base, plot) for arm, base in zip(drawn, bases, strict=True)]
-            labels = [named] if one else [label for label, *_ in drawn]
-            named_bases = "; ".join(_base(label, base, plot) for label, base in zip(labels, bases, strict=False))
-            against_what = "one base" if one else "own base"
-            heading = f"{_title(levels, plot)}. {prose.capital(against_what)}: {named_bases}"
-            axis = f"Performance ratio, {against_what}"
-            panels.append(_axes(heading, axis, marks, group[factor].map(names.amount), plot, rules=(SAME_Y,)))
-            tables += [
-                _ratio_numbers(arm, base, mark, run).assign(against=against_what)
-                for (*_, arm), base, mark in zip(drawn, bases, marks, strict=True)
-            ]
+        arms = _arms(group, plot)
+        common = min(arms, key=lambda arm: arm[2]["x"].iloc[0])
+        for base, of in (("one base", [common] * len(arms)), ("own base", arms))[: len(arms)]:
+            marks = []
+            for arm, (_, _, cells) in zip(arms, of, strict=True):
+                mark, table = _ratios(arm, cells.iloc[0], plot)
+                marks.append(mark)
+                tables.append(table.assign(against=base))
+            bases = "; ".join(_base(arm, plot) for arm in of[: 1 if base == "one base" else None])
+            heading = f"{_title(levels, plot)}. {prose.capital(base)}: {bases}"
+            x = group[factor].map(names.amount)
+            panels.append(_axes(heading, f"Performance ratio, {base}", marks, x, plot, rules=(SAME_Y,)))
     caption = (
         f"Performance ratio = median {run.report.metrics[0].title} of the base / that of this one; above 1 is faster "
         "than the base. Left: all arms against one base; right: each arm against its own smallest level. Bars: 95 % "
@@ -106,40 +97,57 @@ def speedup(run: Results) -> Figure:
     return Figure(name, title, caption, tuple(panels), pd.concat(tables), 2)
 
 
-def _with(cells: pd.DataFrame, value: Value) -> pd.DataFrame:
-    """The cells that have the value, and of which it says something."""
-    cells = cells[cells[value.column].notna()]
-    return cells[[value.applies(cell) for cell in cells.to_dict("records")]]
+def _ratios(arm: Arm, base: pd.Series, plot: _Plot) -> tuple[Marks, pd.DataFrame]:
+    """The marks of an arm's ratios to a base, a cell, and their numbers."""
+    label, look, cells = arm
+    seconds, column = base[plot.value.column], "performance_ratio"
+    points, samples = _points(cells, plot.value), _samples(cells["cell"], plot)
+    turned = {"y": "y", "y_low": "y_high", "y_high": "y_low"}
+    points = points.assign(**{end: seconds / points[other] for end, other in turned.items()})
+    samples = samples.assign(y=seconds / samples["y"])
+    factors = list(plot.run.report.names)
+    ratios = {end: end.replace("y", column) for end in turned}
+    medians = points[[*turned]].rename(columns=ratios).join(cells[[*factors, "n"]]).assign(repeat="")
+    single = samples.join(cells.set_index("cell")[factors], on="cell").rename(columns=ratios | {"note": "repeat"})
+    table = pd.concat([medians[[*factors, "n", "repeat", *ratios.values()]], single[[*factors, "repeat", column]]])
+    marks = Marks(label, look, points, samples, joined=True)
+    return marks, table.assign(base_cell=base["cell"], base_total_s=seconds)
 
 
-def _plot(
-    cells: pd.DataFrame, factor: str, value: Value, run: Results
-) -> tuple[_Plot, list[tuple[dict, pd.DataFrame]]]:
-    """What all panels share, and each panel's levels and cells; where arms are many, panels are told apart by more."""
+def _base(arm: Arm, plot: _Plot) -> str:
+    label, _, cells = arm
+    level = plot.run.names.level(plot.factor, cells[plot.factor].iloc[0])
+    return f"{label}, {level}, {prose.number(cells[plot.value.column].iloc[0])} {plot.value.unit}"
+
+
+def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
+    """What all panels share, and the panels; where arms are many, panels are told apart by more."""
     report = run.report
     keys = [name for name in report.panels if name != factor]
     for more in reversed(report.names):
         arms = [name for name in report.names if name not in (*keys, factor)]
-        if cells.groupby(keys)[arms].apply(lambda group: len(group.drop_duplicates())).max() <= ARMS:
+        if cells[[*keys, *arms]].drop_duplicates().groupby(keys).size().max() <= ARMS:
             break
         if more not in (*keys, factor, report.headline):
             keys.append(more)
     varies = run.varying(cells, [name for name in report.names if name not in (*keys, factor, report.headline)])
-    variants = run.names.sorted_rows(cells, varies) if varies else [()]
     groups = [(dict(zip(keys, levels, strict=True)), group) for levels, group in cells.groupby(keys, sort=False)]
     groups.sort(key=lambda group: [run.names.order(*level) for level in group[0].items()])
-    return _Plot(run, factor, value, varies, variants), groups
+    return _Plot(run, factor, value, varies, run.names.sorted_rows(cells, varies)), groups
 
 
 def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
-    factor, value = plot.factor, plot.value
+    value = plot.value
     marks = [
         Marks(label, look, _points(arm, value), _samples(arm["cell"], plot), joined=True)
         for label, look, arm in _arms(cells, plot)
     ]
-    invalid = _invalid(levels, plot)
+    # Cells without a valid repeat have no summary: each repeat is drawn.
+    broken = plot.run.invalid
+    broken = broken[(broken[list(levels)] == list(levels.values())).all(axis=1)]
+    invalid = _samples(broken["cell"], plot, valid=False)
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
-    places = pd.concat([cells[factor].map(names.amount), invalid["x"]])
+    places = pd.concat([cells[plot.factor].map(names.amount), invalid["x"]])
     rules = (SAME_Y,) if value.ratio else ()
     return _axes(_title(levels, plot), value.label, marks, places, plot, _bounds(cells, plot), rules)
 
@@ -155,7 +163,8 @@ def _axes(
 ) -> Panel:
     places = np.unique(levels.astype(float))
     wide = bool(len(places) == 1 or places[-1] >= WIDE * places[0])
-    ticks = _ticks(places)
+    # All places are named, or every second and so on, the largest among them.
+    ticks = places[::-1][:: -(-len(places) // TICKS)][::-1]
     declared = plot.run.report.factor(plot.factor)
     panel = Panel(
         title=title,
@@ -182,11 +191,11 @@ def _title(levels: dict, plot: _Plot) -> str:
         if name not in run.report.places and level and (not parts or cells[name].nunique() > 1):
             parts.append(run.names.level(name, level))
         cells = cells[cells[name] == level]
-    return " · ".join(filter(None, parts))
+    return " · ".join(parts)
 
 
 def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
-    """(label, look, cells) of each arm: the question's factor decides the colour, what else varies the dash."""
+    """The question's factor decides an arm's colour, what else varies the dash."""
     run, own = plot.run, plot.run.report.headline
     arms = []
     for number, level in enumerate(run.arms):
@@ -213,36 +222,19 @@ def _samples(cells: pd.Series, plot: _Plot, valid: bool = True) -> pd.DataFrame:
     records, column = plot.run.records, plot.value.column
     if records.empty or column not in records:
         return pd.DataFrame(columns=["x", "y", "note", "cell"])
-    own = records[records["cell"].isin(cells) & records[column].notna()]
-    own = own[own["valid"]] if valid else own
-    return pd.DataFrame(
-        {
-            "x": own[plot.factor].map(names.amount).astype(float),
-            "y": own[column],
-            "note": "repeat " + own["repeat"].astype(str),
-            "cell": own["cell"],
-        }
-    )
-
-
-def _invalid(levels: dict, plot: _Plot) -> pd.DataFrame:
-    """Each repeat of the panel's cells that have no valid one: they have no summary."""
-    cells = plot.run.invalid
-    inside = cells[(cells[list(levels)] == list(levels.values())).all(axis=1)]
-    return _samples(inside["cell"], plot, valid=False)
-
-
-def _bounded(cells: pd.DataFrame, value: Value) -> pd.Series:
-    if not value.bound:
-        return pd.Series(False, index=cells.index)
-    return cells[value.bound].notna() & np.array([value.bounded(cell) for cell in cells.to_dict("records")], bool)
+    own = records[records["cell"].isin(cells) & records[column].notna() & (records["valid"] | (not valid))]
+    places, notes = own[plot.factor].map(names.amount).astype(float), "repeat " + own["repeat"].astype(str)
+    return pd.DataFrame({"x": places, "y": own[column], "note": notes, "cell": own["cell"]})
 
 
 def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     """The most that was possible of each arm, by the state of the cache, at each place of the panel."""
     own, marks = plot.run.report.headline, []
+    if not plot.value.bound:
+        return []
+    bounded = cells[cells[plot.value.bound].notna()]
     shown = [own, *(["cache"] if "cache" in plot.varies else [])]
-    for levels, group in cells[_bounded(cells, plot.value)].groupby(shown, sort=False):
+    for levels, group in bounded.groupby(shown, sort=False):
         named = dict(zip(shown, levels, strict=True))
         most = group.assign(x=group[plot.factor].map(names.amount)).groupby("x")[plot.value.bound].max().reset_index()
         # One place alone makes no line.
@@ -252,41 +244,14 @@ def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     return marks
 
 
-def _ticks(places: np.ndarray) -> np.ndarray:
-    """Places that are named: all, or every second and so on, the largest among them."""
-    step = -(-len(places) // TICKS)
-    return places[::-1][::step][::-1]
-
-
 def numbers(run: Results, cells: pd.DataFrame, values: Sequence[Value], also: Iterable[str] = ()) -> pd.DataFrame:
     """Return what is drawn of some cells, their medians and each repeat; of the cells `also` each repeat alone."""
     columns = ["cell", *run.report.names, "repeat"]
-    shown = [name for value in values for name in (value.column, value.bound) if name]
+    bounds = [value.bound for value in values if value.bound]
     ends = [f"{value.column}{end}" for value in values for end in ("", "_low", "_high")]
-    ends += [value.bound for value in values if value.bound]
-    medians = cells.assign(repeat="")[[*columns, "n", *ends]]
+    medians = cells.assign(repeat="")[[*columns, "n", *ends, *bounds]]
     if run.records.empty:
         return medians
     single = run.records[run.records["cell"].isin([*cells["cell"], *also])]
-    return pd.concat([medians, single[[*columns, "valid", *(name for name in shown if name in single)]]])
-
-
-def _ratio_marks(arm: Arm, base: pd.Series, plot: _Plot) -> Marks:
-    label, look, cells = arm
-    points, samples, seconds = _points(cells, plot.value), _samples(cells["cell"], plot), base[plot.value.column]
-    turned = {"y": seconds / points["y"], "y_low": seconds / points["y_high"], "y_high": seconds / points["y_low"]}
-    return Marks(label, look, points.assign(**turned), samples.assign(y=seconds / samples["y"]), joined=True)
-
-
-def _base(label: str, base: pd.Series, plot: _Plot) -> str:
-    level = plot.run.names.level(plot.factor, base[plot.factor])
-    return f"{label}, {level}, {prose.number(base[plot.value.column])} {plot.value.unit}"
-
-
-def _ratio_numbers(arm: pd.DataFrame, base: pd.Series, marks: Marks, run: Results) -> pd.DataFrame:
-    columns = {"y": "performance_ratio", "y_low": "performance_ratio_low", "y_high": "performance_ratio_high"}
-    factors = list(run.report.names)
-    medians = arm[[*factors, "n"]].assign(repeat="", **{new: marks.points[old] for old, new in columns.items()})
-    single = marks.samples.join(arm.set_index("cell")[factors], on="cell").rename(columns=columns)
-    single = single.assign(repeat=single["note"])[[*factors, "repeat", "performance_ratio"]]
-    return pd.concat([medians, single]).assign(base_cell=base["cell"], base_total_s=base["total_s"])
+    shown = [name for value in values for name in (value.column, value.bound) if name in single]
+    return pd.concat([medians, single[[*columns, "valid", *shown]]])

@@ -13,15 +13,16 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose
+from scripts.report.declaration import Metric
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold
 from scripts.report.results import Results
 
-DECIDED = ("faster", "slower", "same", "meets", "misses", "modelled")
+BEYOND = ("faster", "slower")
+DECIDED = (*BEYOND, "same", "meets", "misses", "modelled")
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5
 MOST_PARTS = 4
-_TURNED = {("faster", "slower"), ("slower", "faster")}
 Conditions = dict[str, list[str]]
 Steps = tuple[tuple[str, str], ...]
 
@@ -56,140 +57,115 @@ class Finding:
     @property
     def size(self) -> float:
         """How large its largest decided effect is: |log ratio|."""
-        rows = self.rows[self.rows["verdict"].isin(("faster", "slower"))]
+        rows = self.rows[self.rows["verdict"].isin(BEYOND)]
         return float(np.abs(np.log(rows["ratio"])).max()) if len(rows) else 0.0
 
     @property
     def key(self) -> str:
-        """A name that stays the same as long as it is about the same comparisons."""
-        return results_key(self.rows)
-
-
-def results_key(rows: pd.DataFrame) -> str:
-    """Return the anchor of some comparisons: what is compared on which metric, and a digest of where."""
-    head = rows.iloc[0]
-    text = rows.drop(columns=["ratio", "ratio_low", "ratio_high", "p"], errors="ignore").to_csv(index=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
-    return f"{head['factor']}-{head['metric']}-{digest}".replace("_", "-")
+        """Its anchor, the same as long as it is about the same comparisons: a digest of their levels."""
+        levels = self.rows.drop(columns=["verdict", "note"], errors="ignore").select_dtypes(exclude=["number", "bool"])
+        digest = hashlib.sha256(levels.to_csv(index=False).encode()).hexdigest()[:6]
+        return f"{self.factor}-{self.metric}-{digest}".replace("_", "-").replace(" ", "-")
 
 
 def find(results: Results, metric: str = "") -> list[Finding]:
     """Return what was found about a metric (default: the one that decides), in the order of the comparisons."""
-    rows = results.comparisons(metric or results.report.metrics[0].name)
-    rows = rows[~results.of_other_code(rows)] if len(rows) else rows
-    keys = ["factor", "baseline", "contender", *results.report.places, "state"]
-    return [
-        finding
-        for _, group in (rows.groupby(keys, sort=False) if len(rows) else ())
-        for finding in _of_pair(group, results)
-    ]
+    rows = results.comparisons(metric)
+    rows = rows[~results.of_other_code(rows)]
+    pairs = rows.groupby(results.pair_keys, sort=False) if len(rows) else ()
+    return [finding for _, group in pairs for finding in _of_pair(group, results)]
 
 
 def _of_pair(group: pd.DataFrame, results: Results) -> Iterator[Finding]:
     """Yield the findings about one pair of levels in one place."""
     among, courses = _courses(group, results)
-    for steps in sorted(dict.fromkeys(among["steps"]), key=lambda steps: not _is_decided(steps)):
+    decided_first = sorted(among["steps"].unique(), key=lambda steps: not any(step[1] in DECIDED for step in steps))
+    for steps in decided_first:
         for part, conditions in parts(among[among["steps"] == steps], among, results):
-            rows = pd.concat([courses[number] for number in part.index])
-            yield _finding(rows, steps, conditions, len(among), results)
+            yield _finding(
+                pd.concat([courses[number] for number in part.index]), steps, conditions, len(among), results
+            )
 
 
-def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, dict[int, pd.DataFrame]]:
-    """A row per course with its steps, a tuple of (level, verdict), and its comparisons by the number of the row."""
+def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
+    """Courses as a table with one row each, whose `steps` are (level, verdict) in order, and the rows of each."""
     along = results.report.along
     if not along or group["factor"].iloc[0] == along:
-        group = group.reset_index(drop=True)
         steps = [(("", verdict),) for verdict in group["verdict"]]
-        return group.assign(steps=steps), {number: group.iloc[[number]] for number in group.index}
+        return group.assign(steps=steps).reset_index(drop=True), [group.iloc[[row]] for row in range(len(group))]
     others = [name for name in results.report.names if name != along]
-    rows, courses = [], {}
-    for _, part in group.groupby(others, sort=False):
-        part = part.sort_values(along, key=lambda levels: levels.map(names.amount), kind="stable")
-        courses[len(rows)] = part
-        steps = tuple(part[[along, "verdict"]].itertuples(index=False, name=None))
-        rows.append(part.iloc[0].to_dict() | {"steps": steps, "ratio": np.nan})
-    return pd.DataFrame(rows), courses
+    courses = [
+        course.sort_values(along, key=lambda levels: levels.map(names.amount), kind="stable")
+        for _, course in group.groupby(others, sort=False)
+    ]
+    steps = [tuple(course[[along, "verdict"]].itertuples(index=False, name=None)) for course in courses]
+    heads = pd.concat([course.head(1) for course in courses], ignore_index=True)
+    return heads.assign(steps=steps, ratio=np.nan), courses
 
 
 def parts(chosen: pd.DataFrame, among: pd.DataFrame, results: Results) -> list[tuple[pd.DataFrame, Conditions | None]]:
     """Return `chosen`, courses that came out alike, in parts that a few levels tell from the rest of `among`.
 
-    Returns:
-        Parts with their conditions (factor -> levels), which hold in that part and nowhere else in `among`. More than
-        four parts are too many to read: then all of `chosen` comes back in one part, its conditions None.
+    The conditions of a part (factor -> levels) hold in it and nowhere else in `among`. More than four parts are too
+    many to read: then all of `chosen` comes back in one part, its conditions None.
     """
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
-    named_parts = _named(chosen, among, context)
-    for factors in itertools.chain(*(itertools.combinations(context, count) for count in (1, 2))):
-        if named_parts is not None:
-            break
-        pieces = [_named(rows, among, context) for _, rows in chosen.groupby(list(factors), sort=False)]
-        if all(piece is not None for piece in pieces):
-            named_parts = list(itertools.chain(*pieces))
-    named_parts = [piece for part in named_parts or [] for piece in _close(*part, among, context)]
-    return named_parts if 0 < len(named_parts) <= MOST_PARTS else [(chosen, None)]
+    for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):
+        pieces = [rows for _, rows in chosen.groupby(cut, sort=False)] if cut else [chosen]
+        named = [(rows, _conditions(rows, among, context)) for rows in pieces]
+        if all(conditions is not None for _, conditions in named):
+            close = [piece for rows, conditions in named for piece in _close(rows, conditions, among, context)]
+            return close if len(close) <= MOST_PARTS else [(chosen, None)]
+    return [(chosen, None)]
 
 
-def _named(
-    chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]
-) -> list[tuple[pd.DataFrame, Conditions]] | None:
-    """Return `chosen` as one part if levels of single factors tell it from the rest, else None."""
+def _conditions(chosen: pd.DataFrame, among: pd.DataFrame, context: list[str]) -> Conditions | None:
+    """Return the fewest levels of single factors that tell `chosen` from the rest; None if none do."""
 
-    def inside(conditions: Conditions) -> int:
+    def tell(conditions: Conditions) -> bool:
         held = [among[factor].isin(levels) for factor, levels in conditions.items()]
-        return int(np.logical_and.reduce(held).sum()) if held else len(among)
+        return (int(np.logical_and.reduce(held).sum()) if held else len(among)) == len(chosen)
 
     conditions = {factor: list(dict.fromkeys(chosen[factor])) for factor in context}
     conditions = {factor: levels for factor, levels in conditions.items() if len(levels) < among[factor].nunique()}
-    if inside(conditions) != len(chosen):
+    if not tell(conditions):
         return None
     # What the other conditions imply is left out.
     for factor in list(conditions):
         fewer = {name: levels for name, levels in conditions.items() if name != factor}
-        if inside(fewer) == len(chosen):
-            conditions = fewer
-    return [(chosen, conditions)]
+        conditions = fewer if tell(fewer) else conditions
+    return conditions
 
 
 def _close(
     rows: pd.DataFrame, conditions: Conditions, among: pd.DataFrame, context: list[str]
 ) -> list[tuple[pd.DataFrame, Conditions]]:
     """Cut a part whose ratios lie far apart by the factor that brings them closest together."""
+    closest, pieces = _spread(rows) / 2, [(rows, conditions)]
     if _spread(rows) <= np.log(ALIKE):
-        return [(rows, conditions)]
-    trials = []
+        return pieces
     for factor in context:
-        named = [_named(part, among, context) for _, part in rows.groupby(factor, sort=False)]
-        if len(named) > 1 and all(named):
-            pieces = [piece for one in named for piece in one]
-            trials.append((max(_spread(part) for part, _ in pieces), pieces))
-    spread, cut = min(trials, key=lambda trial: trial[0], default=(np.inf, []))
-    return cut if spread < _spread(rows) / 2 else [(rows, conditions)]
+        cut = [(part, _conditions(part, among, context)) for _, part in rows.groupby(factor, sort=False)]
+        spread = max(_spread(part) for part, _ in cut)
+        if len(cut) > 1 and spread < closest and all(conditions is not None for _, conditions in cut):
+            closest, pieces = spread, cut
+    return pieces
 
 
 def _spread(rows: pd.DataFrame) -> float:
-    ratios = rows["ratio"].dropna()
-    return float(np.log(ratios.max() / ratios.min())) if len(ratios) > 1 else 0.0
-
-
-def _is_decided(steps: Steps) -> bool:
-    return any(verdict in DECIDED for _, verdict in steps)
+    return float(np.log(rows["ratio"].max() / rows["ratio"].min())) if rows["ratio"].count() > 1 else 0.0
 
 
 def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of: int, results: Results) -> Finding:
-    head, named = rows.iloc[0], results.names
-    verdicts = {verdict for _, verdict in steps}
-    some = ""
+    head, verdicts = rows.iloc[0], {verdict for _, verdict in steps}
     if conditions and len(steps) > 1:
         # The sentence names the levels along which it goes.
         conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
-    if conditions is None:
-        some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)"
-    under = ", ".join(named.within(factor, levels) for factor, levels in (conditions or {}).items())
-    text = sentence(rows, steps, under or some, results)
+    under = ", ".join(results.names.within(factor, levels) for factor, levels in (conditions or {}).items())
+    some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)" if conditions is None else ""
     return Finding(
-        where=named.place(head),
-        text=text,
+        where=results.names.place(head),
+        text=sentence(rows, steps, under or some, results),
         factor=head["factor"],
         metric=head["metric"],
         verdict=verdicts.pop() if len(verdicts) == 1 else "mixed",
@@ -201,57 +177,52 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
 
 def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results) -> str:
     """Return what some courses that came out alike say, with the conditions that they hold under."""
-    new, old = sides(rows.iloc[0], results)
-    spent_to = results.report.metric(rows["metric"].iloc[0]).spent_to
+    report, along = results.report, results.report.along
     blocks = prose.span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
-    evidence = f"{blocks} {results.report.unit}{'' if blocks == '1' else 's'}"
+    evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
     under = f", {conditions}" if conditions else ""
+    new, old = sides(rows.iloc[0], results)
     if len(steps) == 1:
-        text = outcome(rows, new, old, results, spent_to)
-        return f"{text}{under} ({evidence})."
+        return f"{outcome(rows, results, new, old)}{under} ({evidence})."
     texts = []
     for verdict, alike in itertools.groupby(steps, key=lambda step: step[1]):
         levels = [level for level, _ in alike]
-        part = rows[rows[results.report.along].isin(levels)].assign(verdict=verdict)
-        texts.append(f"{stretch(levels, [level for level, _ in steps], results)} {outcome(part, '', '', results)}")
-    turned = [f"between {results.names.level(results.report.along, a)} and {b}" for a, b in _turns(steps, results)]
-    turn = f" {bold(f'The order turns {prose.listing(turned)}.')}" if turned else ""
-    if turned and results.report.confirm and not _confirmed(rows, results):
-        deciding, other = (
-            results.report.metric(name).title for name in (rows["metric"].iloc[0], results.report.confirm)
-        )
-        turn += f" This holds for the {deciding}; it is not shown for the {other}."
-    in_time = f" in the time to {spent_to}" if spent_to else ""
-    return f"{new} against {old}{in_time}{under}: {'; '.join(texts)} ({evidence}).{turn}"
+        part = rows[rows[along].isin(levels)].assign(verdict=verdict)
+        texts.append(f"{stretch(levels, [level for level, _ in steps], results)} {outcome(part, results)}")
+    decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in BEYOND]
+    turns = [f"between {a} and {b}" for (a, before), (b, after) in itertools.pairwise(decided) if before != after]
+    turn = f" {bold(f'The order turns {prose.listing(turns)}.')}" if turns else ""
+    deciding = report.metric(rows["metric"].iloc[0])
+    if turns and report.confirm and not _confirmed(rows, results):
+        other = report.metric(report.confirm).title
+        turn += f" This holds for the {deciding.title}; it is not shown for the {other}."
+    return f"{new} against {old}{_in_time(deciding)}{under}: {'; '.join(texts)} ({evidence}).{turn}"
 
 
-def outcome(rows: pd.DataFrame, new: str, old: str, results: Results, spent_to: str = "") -> str:
+def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
     """Return what one verdict says, with ratio and interval; with `new` and `old` as a whole sentence."""
-    verdict, low, high = rows["verdict"].iloc[0], rows["ratio_low"].min(), rows["ratio_high"].max()
+    low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
+    metric, factor = results.report.metric(rows["metric"].iloc[0]), results.report.factor(rows["factor"].iloc[0])
     # What does not decide is of the second rank.
-    strong = bold if rows["metric"].iloc[0] == results.report.metrics[0].name else str
-    pair = f"{new} and {old}" if new else ""
+    strong = bold if metric == results.report.metrics[0] else str
+    in_time = _in_time(metric) if new else ""
     against = f"{new} against {old}: " if new else ""
-    in_time = f" in the time to {spent_to}" if spent_to else ""
-    match verdict:
+    match rows["verdict"].iloc[0]:
         case "faster" | "slower":
-            plural = results.report.factor(rows["factor"].iloc[0]).plural
-            is_time = results.report.metric(rows["metric"].iloc[0]).is_time
-            effect = names.effect(rows["ratio"], low, high, plural, is_time)
-            than = f" {effect.than} {old}" if old else ""
-            return (
-                " ".join(filter(None, [new, strong(effect.text), effect.interval]))
-                + (f" to {spent_to}" if spent_to else "")
-                + than
-            )
+            effect = names.effect(rows["ratio"], low, high, factor.plural, metric.is_time)
+            text = f"{strong(effect.text)} {effect.interval}"
+            spent = f" to {metric.spent_to}" if metric.spent_to else ""
+            return f"{new} {text}{spent} {effect.than} {old}" if new else text
         case "same":
-            ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
             same = strong(f"the same within ±{equivalence(results.facts):g} %")
-            return f"{pair} were {same}{in_time}, ratio {ratio}" if pair else f"{same}, ratio {ratio}"
+            ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
+            return f"{f'{new} and {old} were ' if new else ''}{same}{in_time}, ratio {ratio}"
+        case "no evidence" if new:
+            return f"{strong('no evidence')} that {new} and {old} differ{in_time}: {_doubt(rows)}"
         case "no evidence":
-            return f"{strong('no evidence')} that {pair} differ{in_time}: {_doubt(rows)}" if pair else _unsure(rows)
+            return f"{bold('no evidence')} of a difference ({_doubt(rows)})"
         case "too few repeats":
             ratios = f", ratio {prose.span(rows['ratio'])}" if rows["ratio"].notna().any() else ""
             return f"{against}{strong('too few repeats')}{ratios}"
@@ -260,29 +231,35 @@ def outcome(rows: pd.DataFrame, new: str, old: str, results: Results, spent_to: 
             return f"{against}{strong('not comparable')}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _unsure(rows: pd.DataFrame) -> str:
-    return f"{bold('no evidence')} of a difference ({_doubt(rows)})"
+def _in_time(metric: Metric) -> str:
+    return f" in the time to {metric.spent_to}" if metric.spent_to else ""
 
 
 def _doubt(rows: pd.DataFrame) -> str:
     """The ratios, what this run could have detected, and why an interval without 1 does not decide."""
-    seen = rows["detectable_ratio"].replace(np.inf, np.nan).dropna()
     ratios = names.ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
-    parts_ = [f"ratio {prose.span(rows['ratio']) if len(seen) else ratios}"]
-    parts_ += [f"this run could have detected {prose.span(seen, names.detectable)}"] if len(seen) else []
-    beyond = int(((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)).sum())
-    if beyond:
+    seen = detectable(rows)
+    doubts = [f"ratio {prose.span(rows['ratio'])}", seen] if seen else [f"ratio {ratios}"]
+    if beyond := int(((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)).sum()):
         of = "the interval" if len(rows) == 1 else f"{beyond} of {len(rows)} intervals"
         which = f"{of} exclude{'s' * (beyond == 1)}"
-        parts_.append(f"{which} 1, but not after correction for all comparisons of this factor")
-    return "; ".join(parts_)
+        doubts.append(f"{which} 1, but not after correction for all comparisons of this factor")
+    return "; ".join(doubts)
+
+
+def detectable(rows: pd.DataFrame) -> str:
+    """Return which differences a run could have detected, "" where that is not known."""
+    ratios = rows["detectable_ratio"][np.isfinite(rows["detectable_ratio"])]
+    return (
+        f"this run could have detected {prose.span(ratios, lambda ratio: f'{prose.ratio(ratio)}×')}"
+        if len(ratios)
+        else ""
+    )
 
 
 def sides(row: pd.Series, results: Results) -> tuple[str, str]:
     """Return contender and baseline as a sentence is about them; the second without what both begin with."""
-    new, old = (results.names.subject(row["factor"], row[side]) for side in ("contender", "baseline"))
-    if new.startswith("HDF5 ") and old.startswith("HDF5 "):
-        old = old.removeprefix("HDF5 ")
+    new, old = results.names.pair(row, results.names.subject)
     metric = results.report.metric(row["metric"])
     return (new if metric.is_time else f"{metric.title} {new}"), old
 
@@ -301,14 +278,7 @@ def stretch(levels: list[str], of: list[str], results: Results) -> str:
 
 def _confirmed(rows: pd.DataFrame, results: Results) -> bool:
     """Whether the metric that has to confirm a turn has the same verdicts."""
-    later = results.comparisons(results.report.confirm)
-    keys = ["factor", "baseline", "contender", *results.report.names]
-    both = rows.merge(later[[*keys, "verdict"]], on=keys, how="left", suffixes=("", "_later"))
+    keys = ["baseline_cell", "contender_cell"]
+    later = results.comparisons(results.report.confirm)[[*keys, "verdict"]]
+    both = rows.merge(later, on=keys, how="left", suffixes=("", "_later"))
     return bool((both["verdict"] == both["verdict_later"]).all())
-
-
-def _turns(steps: Steps, results: Results) -> list[tuple[str, str]]:
-    """The levels between which the order turns round: the last of one order, the first of the other."""
-    decided = [(level, verdict) for level, verdict in steps if verdict in ("faster", "slower")]
-    turned = [(a, b) for (a, before), (b, after) in itertools.pairwise(decided) if (before, after) in _TURNED]
-    return [(a, results.names.level(results.report.along, b)) for a, b in turned]

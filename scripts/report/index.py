@@ -19,7 +19,7 @@ def load(paths: list[str]) -> list[dict]:
     studies = []
     for path in paths:
         study = read_json(path)
-        if "study" not in study:
+        if "source" not in study:
             raise Problem(f"{path} holds no answers of a study; build its report again")
         name = Path(path).name.removesuffix("_answers.json")
         studies.append(study | {"page": name, "folder": str(Path(path).parent)})
@@ -30,20 +30,16 @@ def show(page: Page, studies: list[dict]) -> None:
     """Show the run, links to the studies' pages, and a section for each of them."""
     run = next((study["run"] for study in studies if study.get("run")), "")
     page.text(heading(1, f"What was found{f' on {run}' if run else ''}"))
-    page.text(" · ".join(link(study.get("title") or study["study"], f"{study['page']}.html") for study in studies))
+    page.text(" · ".join(link(study["title"], f"{study['page']}.html") for study in studies))
     # A study of one library says no more of the machine than one of several.
-    sources = dict.fromkeys(study.get("source", "") for study in studies)
+    sources = dict.fromkeys(study["source"] for study in studies)
     page.text(*(one for one in sources if not any(one != other and other.startswith(one) for other in sources)))
     for study in studies:
-        _section(page, study)
-
-
-def _section(page: Page, study: dict) -> None:
-    page.text(heading(2, study.get("title") or study["study"]), study["headline"])
-    if study.get("picture"):
-        page.image(Path(study["folder"], study["picture"]), study["picture"], study["title"])
-    page.text(bullets(study["advice"][:ADVICE]))
-    trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study.get(kind)]
-    summary = ", ".join([prose.count(study["cells"], "cell"), *trouble])
-    name = study["page"]
-    page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")
+        name, title, picture = study["page"], study["title"], study["picture"]
+        page.text(heading(2, title), study["headline"])
+        if picture:
+            page.image(Path(study["folder"], picture), picture, title)
+        page.text(bullets(study["advice"][:ADVICE]))
+        trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study[kind]]
+        summary = ", ".join([prose.count(study["cells"], "cell"), *trouble])
+        page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from scripts.report import prose
+from scripts.statistics import MIN_BLOCKS
 
 JUDGED = ("faster", "slower", "same", "no evidence")
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
@@ -12,7 +13,13 @@ VERDICTS = {
     "no evidence": "none of these, which does not mean that there is no difference; the report gives the smallest one "
     "that this run could have detected",
     "not comparable": "the two sides differ in measuring code, data, packages or machine",
-    "too few repeats": "fewer than 6 blocks in which both sides are valid",
+    "too few repeats": f"fewer than {MIN_BLOCKS} blocks in which both sides are valid",
+}
+
+TROUBLES = {
+    "invalid": "broke a rule of measuring and {be} in no verdict",
+    "edited": "{been} edited after it was written and {be} in no verdict",
+    "failed": "failed",
 }
 
 
@@ -21,20 +28,19 @@ def equivalence(facts: dict) -> float:
     return float(facts.get("equivalence_percent") or (facts.get("settings") or {}).get("equivalence_percent") or 5)
 
 
-def control(verdicts: pd.DataFrame, decides: str = "on the total runtime") -> str:
+def control(verdicts: pd.DataFrame) -> str:
     """Return how the verdict rule did on cells that were measured twice under two names."""
     rows = verdicts[verdicts["role"] == "control"] if len(verdicts) else verdicts
     if rows.empty:
         return "A/A control: no cell was measured twice under two names, so false alarms were not counted."
-    total = rows["metric"] == "total"
-    parts = []
-    for chosen, name in ((rows[total], decides), (rows[~total], "on its parts")):
-        judged = chosen[chosen["verdict"].isin(JUDGED)]
+    total, parts = rows["metric"] == "total", []
+    for chosen, name in ((rows[total], "on the total runtime"), (rows[~total], "on its parts")):
+        judged = chosen["verdict"][chosen["verdict"].isin(JUDGED)]
         if len(judged):
-            alarms = int(judged["verdict"].isin(("faster", "slower")).sum())
-            parts.append(f"{prose.count(alarms, 'false alarm')} out of {len(judged)} {name}")
+            alarms = prose.count(int(judged.isin(("faster", "slower")).sum()), "false alarm")
+            parts.append(f"{alarms} out of {len(judged)} {name}")
     outcome = prose.listing(parts) if parts else "too few complete blocks to judge any"
-    pairs = prose.count(rows["contender"].nunique() if rows["contender"].any() else int(total.sum()), "cell")
+    pairs = prose.count(rows["contender"].nunique(), "cell")
     return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {outcome}."
 
 
@@ -56,23 +62,15 @@ def verdicts(percent: float) -> dict[str, str]:
 def of_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
     """Return how many repeats failed, broke a rule of measuring, or, where they are blocks, are too few to judge."""
     lines = []
-    troubles = {
-        "broke a rule of measuring and is in no verdict": cells["invalid"] - cells["edited"],
-        "was edited after it was written and is in no verdict": cells["edited"],
-        "failed": cells["failed"],
-    }
-    for what, counts in troubles.items():
-        repeats, affected = int(counts.sum()), int((counts > 0).sum())
-        if repeats:
-            if repeats > 1:
-                what = what.replace(" is ", " are ").replace("was ", "were ")
-            lines.append(
-                f"{prose.count(repeats, 'repeat')} of {prose.count(affected, 'cell')} {what}: "
-                'see "Failed, invalid and left out".'
-            )
-    if blocks and (few := int(((cells["n"] > 0) & (cells["n"] < 6) & (cells["control"] == "")).sum())):
-        has = "has" if few == 1 else "have"
-        lines.append(f"{prose.count(few, 'cell')} {has} fewer than 6 valid repeats, too few for a verdict.")
+    for kind, trouble in TROUBLES.items():
+        counts = cells[kind] - (cells["edited"] if kind == "invalid" else 0)
+        if many := int(counts.sum()):
+            be, been = ("is", "was") if many == 1 else ("are", "were")
+            of = f"{prose.count(many, 'repeat')} of {prose.count(int((counts > 0).sum()), 'cell')}"
+            lines.append(f'{of} {trouble.format(be=be, been=been)}: see "Failed, invalid and left out".')
+    if blocks and (few := int(((cells["n"] > 0) & (cells["n"] < MIN_BLOCKS) & (cells["control"] == "")).sum())):
+        have = f"{prose.count(few, 'cell')} {'has' if few == 1 else 'have'}"
+        lines.append(f"{have} fewer than {MIN_BLOCKS} valid repeats, too few for a verdict.")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Tables about cells, one row per cell: verdicts at a glance, requests, what was in force, the harness's own cost."""
+"""Tables about cells, one row per cell: requests, what was in force, the cost of the harness itself."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +16,6 @@ MIB = 2**20
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
 HARNESS = 10  # percent of the time; more is said and marked
-COLOURED = ("faster", "slower", "same")
 WHOLE = "{:.0f}".format
 REQUESTS = (
     Column("requests", "requests", WHOLE),
@@ -68,14 +67,17 @@ def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(column(cells, name), errors="coerce")
 
 
-def of_readers(name: str, how: str = "last", text: Callable[[Any], Any] = lambda value: value) -> Callable:
-    """Return what makes a column of a fact about what read (`Results.readers`), summarised over valid records."""
+def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None, valid: bool = True) -> Callable:
+    """Return what makes a column of a fact about what read (`Results.readers`).
+
+    `of` makes of a record's fact what is summarised over a cell's records, all or the valid ones, by `how` (pandas).
+    """
 
     def values(run: Results, cells: pd.DataFrame) -> pd.Series:
-        readers = run.valid_readers
-        facts = column(readers, name) if how == "last" else numbers(readers, name)
-        facts = facts.groupby(readers["cell"]).agg(how).dropna().map(text)
-        return cells["cell"].map(facts)
+        readers = run.valid_readers if valid else run.readers
+        facts = column(readers, name).dropna().map(of or (lambda fact: fact))
+        facts = facts if how == "last" else pd.to_numeric(facts, errors="coerce")
+        return cells["cell"].map(facts.groupby(readers["cell"]).agg(how))
 
     return values
 
@@ -89,12 +91,9 @@ def odd_state(cells: pd.DataFrame) -> pd.Series:
 def ordered(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
     """Return cells in the order of pages: by the factors as declared, the one that the question is about last."""
     own = run.report.headline
-    arms = {level: place for place, level in enumerate(cells[own].unique())} if len(cells) else {}
+    arms = cells[own].map({level: place for place, level in enumerate(cells[own].unique())})
     factors = [name for name in run.report.names if name != own and name in cells]
-    keys = [
-        ([run.names.order(name, row[name]) for name in factors], arms[row[own]]) for row in cells.to_dict("records")
-    ]
-    return cells.iloc[sorted(range(len(cells)), key=keys.__getitem__)].reset_index(drop=True)
+    return run.names.sort(cells.iloc[arms.argsort(kind="stable")], factors).reset_index(drop=True)
 
 
 def levels(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
@@ -108,15 +107,25 @@ def levels(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def table(run: Results, name: str, caption: str, columns: Iterable[Column], cells: pd.DataFrame | None = None) -> Table:
-    """Return a table of cells (default: the measured ones), without columns that hold nothing."""
-    cells = ordered(run.measured if cells is None else cells, run)
+def table(
+    run: Results,
+    name: str,
+    caption: str,
+    columns: Iterable[Column],
+    cells: pd.DataFrame | None = None,
+    about: Iterable[Column] = (),
+) -> Table:
+    """Return a table of cells (default: the measured ones), without columns that hold nothing.
+
+    It has no rows where all columns that it is `about` hold nothing.
+    """
+    nothing, cells = Table(name, "", pd.DataFrame()), ordered(run.measured if cells is None else cells, run)
     if cells.empty:
-        return Table(name, "", pd.DataFrame())
+        return nothing
     frame, formats, over, meanings = levels(cells, run), {}, {}, []
     for one in columns:
         values = column(cells, one.of) if isinstance(one.of, str) else one.of(run, cells)
-        values = pd.Series(list(values), index=frame.index)
+        cells[one.title] = values = pd.Series(list(values), index=frame.index)
         if not (values.notna() & (values.astype(str) != "")).any():
             continue
         frame[one.title] = values
@@ -125,64 +134,29 @@ def table(run: Results, name: str, caption: str, columns: Iterable[Column], cell
         if one.over:
             over[one.title] = one.over(values, cells)
             meanings.append(one.meaning)
+    if about and not any(one.title in frame for one in about):
+        return nothing
     return Table(name, caption, frame, formats, over, ", ".join(meanings))
-
-
-def glance(run: Results) -> Table:
-    """Return the ratios of the first factor compared, one row per context, one column per metric, by verdict."""
-    rows = run.verdicts
-    rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
-    if rows.empty:
-        return Table("at-a-glance", "", pd.DataFrame())
-    factor = rows["factor"].iloc[0]
-    keys = [*(name for name in run.report.names if name != factor), "baseline", "contender"]
-    texts = [
-        f"{prose.ratio(row.ratio)} {row.verdict}" if pd.notna(row.ratio) else row.verdict for row in rows.itertuples()
-    ]
-    rows = rows.assign(text=texts).set_index([*keys, "metric"])
-    wide = {what: rows[what].unstack("metric").reset_index() for what in ("text", "verdict")}
-    contexts = wide["text"][keys].to_dict("records")
-    order = sorted(range(len(contexts)), key=lambda row: [run.names.order(*level) for level in contexts[row].items()])
-    shown, verdicts = (one.iloc[order].reset_index(drop=True) for one in wide.values())
-    frame, over = levels(shown.assign(**{factor: ""}), run), {}
-    if len(shown[["baseline", "contender"]].drop_duplicates()) > 1:
-        frame["compared"] = shown["contender"] + " / " + shown["baseline"]
-    for metric in run.report.metrics:
-        if metric.name in shown:
-            frame[metric.title] = shown[metric.name].fillna("")
-            over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
-    new, old = (run.names.level(factor, rows.index.get_level_values(side)[0]) for side in ("contender", "baseline"))
-    caption = (
-        f"Time of {new} / time of {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is "
-        "judged row by row."
-    )
-    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
 
 
 def requests(run: Results) -> Table:
     """Return requests, bytes and read amplification per cell, where requests were counted or are known of a reader."""
-    shown = table(
-        run,
-        "requests",
+    caption = (
         "Requests and bytes that reached the store within the timed window, medians over the repeats. Amplification: "
-        "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed.",
-        (*REQUESTS, *run.report.moved),
+        "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed."
     )
-    counted = {one.title for one in (*REQUESTS[:1], *run.report.moved)} & set(shown.frame)
-    return shown if counted else Table("requests", "", pd.DataFrame())
+    about = (*REQUESTS[:1], *run.report.moved)
+    return table(run, "requests", caption, (*REQUESTS, *run.report.moved), about=about)
 
 
 def conditions(run: Results) -> Table:
     """Return what was in force in each cell, as it was read back."""
-    shown = table(
-        run,
-        "conditions",
+    caption = (
         "What was in force, as read back from library and system. In memory: share of the files in this machine's page "
-        "cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is flagged, not removed.",
-        (*CONDITIONS, *run.report.effective),
+        "cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is flagged, not removed."
     )
-    filled = {one.title for one in (*CONDITIONS[1:], *run.report.effective)} & set(shown.frame)
-    return shown if filled else Table("conditions", "", pd.DataFrame())
+    about = (*CONDITIONS[1:], *run.report.effective)
+    return table(run, "conditions", caption, (*CONDITIONS[:1], *about), about=about)
 
 
 def share_of_harness(cells: pd.DataFrame) -> pd.Series:
@@ -231,8 +205,7 @@ def libraries(run: Results) -> Table:
     rows = []
     for name, spec in (run.facts.get("libraries") or {}).items():
         if isinstance(spec, dict) and (name in measured or "hdf5" in spec):
-            source = (spec.get("build") or {}).get("hdf5_source", "")
-            row = {key: spec.get(key, "") for key in ("kind", "hdf5", "h5py", "numpy", "dask", "ros3")}
-            rows.append({"library": name, **row, "source": source})
-    frame = pd.DataFrame(rows).fillna("").astype(str)
-    return Table("libraries", "The libraries under test.", account.without_empty(frame) if len(frame) else frame)
+            facts = {key: spec.get(key, "") for key in ("kind", "hdf5", "h5py", "numpy", "dask", "ros3")}
+            rows.append({"library": name, **facts, "source": (spec.get("build") or {}).get("hdf5_source", "")})
+    frame = account.without_empty(pd.DataFrame(rows).fillna("").astype(str))
+    return Table("libraries", "The libraries under test.", frame)

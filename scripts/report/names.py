@@ -20,12 +20,6 @@ _STATES = {
     "unverified": "cache state unverified",
     "direct": "past the page cache",
 }
-# What is said of times and what is said of all else.
-_HIGH = {
-    "took {}× as long": "was {}× as high",
-    "took {} % longer": "was {} % higher",
-    "took {} % less time": "was {} % lower",
-}
 _ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "unverified"))}
 
 
@@ -49,30 +43,27 @@ def effect(ratios: Iterable[float], low: float, high: float, plural: bool = Fals
     """
     ratios = list(ratios)
     least, most = min(ratios), max(ratios)
+    longer = least >= 1
+    values, ends = ((least, most), (low, high)) if longer else ((most, least), (high, low))
     # What is no time is at most 100 % lower.
-    multiple = most >= MULTIPLE or (is_time and least <= 1 / MULTIPLE)
-    if least >= 1:
-        values, ends = ((least, most), (low, high))
-        text, than = ("took {}× as long", "as") if multiple else ("took {} % longer", "than")
-    else:
-        values, ends = ((1 / most, 1 / least), (1 / high, 1 / low)) if multiple else ((most, least), (high, low))
-        text, than = (
-            ("were {}× as fast" if plural else "was {}× as fast", "as") if multiple else ("took {} % less time", "than")
-        )
-    text = text if is_time else _HIGH[text]
-    if multiple:
-        return Effect(text.format(_range(*values, times)), _interval(*ends, times), than)
-    percent = [100 * abs(value - 1) for value in values]
+    if most >= MULTIPLE or (is_time and least <= 1 / MULTIPLE):
+        if not longer:
+            values, ends = ([1 / value for value in pair] for pair in (values, ends))
+        fast = f"{'were' if plural else 'was'} {{}}× as fast"
+        high_or_long = "took {}× as long" if is_time else "was {}× as high"
+        return Effect((high_or_long if longer else fast).format(_range(*values, times)), _interval(*ends, times), "as")
     # The end that lies beyond 1 is on the other side.
-    sides = [100 * (end - 1) * (1 if least >= 1 else -1) for end in ends]
-    return Effect(text.format(_range(*percent, whole)), _interval(*sides, whole), than)
+    values, ends = ([100 * (value - 1) * (1 if longer else -1) for value in pair] for pair in (values, ends))
+    if is_time:
+        text = "took {} % longer" if longer else "took {} % less time"
+    else:
+        text = "was {} % higher" if longer else "was {} % lower"
+    return Effect(text.format(_range(*values, whole)), _interval(*ends, whole), "than")
 
 
 def ratio_with_interval(value: float, low: float, high: float) -> str:
     """Return "1.24 [1.21, 1.29]"; "" where there is no ratio."""
-    if pd.isna(value):
-        return ""
-    return with_interval(value, low, high, prose.ratio)
+    return "" if pd.isna(value) else with_interval(value, low, high, prose.ratio)
 
 
 def rate(value: float) -> str:
@@ -93,11 +84,6 @@ def times(value: float) -> str:
 def whole(value: float) -> str:
     """Return a percentage without decimals; below 1 with one."""
     return f"{value:.0f}" if abs(value) >= 1 else f"{value:.1f}"
-
-
-def detectable(value: float) -> str:
-    """Return a detectable difference: "1.13×"."""
-    return f"{prose.ratio(value)}×"
 
 
 def _range(low: float, high: float, text) -> str:
@@ -133,11 +119,9 @@ class Names:
     def level(self, factor: str, level: str) -> str:
         """Return a level in few words, as rows and legends have it."""
         declared = self.report.factor(factor)
-        if level in declared.labels:
-            return declared.labels[level]
-        if declared.label and level not in declared.names:
+        if declared.label and level not in declared.labels and level not in declared.names:
             return declared.label.format(self._bare(declared, level))
-        return self.subject(factor, level)
+        return declared.labels.get(level) or self.subject(factor, level)
 
     def cell(self, factor: str, level: str) -> str:
         """Return a level as a column of a table has it, whose head says of what it is."""
@@ -154,6 +138,11 @@ class Names:
         elif bare:
             named.append(declared.subject.format(prose.listing(bare, "or")))
         return prose.listing(named, "or")
+
+    def pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
+        """Return what a comparison's contender and baseline are called; the second without what both begin with."""
+        new, old = (call(row["factor"], row[side]) for side in ("contender", "baseline"))
+        return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") else old
 
     def within(self, factor: str, levels: Iterable[str]) -> str:
         """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
@@ -176,16 +165,12 @@ class Names:
         """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
-        files = _is_files((self.facts.get("stores") or {}).get(store) or {})
         driver = f"by {row['driver']}" if row.get("driver") and self._drivers(store) > 1 else ""
-        if state == "warm" and files:
-            named, state = f"from memory (page cache of {self.store(store)})", ""
-        elif state == "warm" and not store:
-            named, state = "from memory (page cache)", ""
-        else:
-            named = self.within("store", [store]) if store else ""
-        state_phrase = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
-        return ", ".join(filter(None, [named, driver, state_phrase]))
+        of_state = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
+        named = self.within("store", [store]) if store else ""
+        if state == "warm" and (not store or _is_files((self.facts.get("stores") or {}).get(store) or {})):
+            named, of_state = f"from memory (page cache{f' of {self.store(store)}' if store else ''})", ""
+        return ", ".join(filter(None, [named, driver, of_state]))
 
     def order(self, factor: str, level: str) -> tuple:
         """Return a sort key of a level: as declared, numbers and sizes by amount, words by name."""
@@ -195,10 +180,18 @@ class Names:
         number = amount(level)
         return (1, number, "") if number == number else (2, _ORDER.get(level, len(_ORDER)), level)
 
+    def sort(self, table: pd.DataFrame, factors: Iterable[str]) -> pd.DataFrame:
+        """Return a table in the order of its levels, the first factor's first."""
+        keys = [
+            [self.order(name, level) for name, level in zip(factors, row, strict=True)]
+            for row in zip(*(table[name] for name in factors), strict=True)
+        ]
+        return table.iloc[sorted(range(len(keys)), key=keys.__getitem__)] if keys else table
+
     def sorted_rows(self, table: pd.DataFrame, factors: list[str]) -> list[tuple]:
-        """Return the combinations of levels that occur in `table`, in order."""
-        combinations = set(table[factors].itertuples(index=False, name=None))
-        return sorted(combinations, key=lambda row: [self.order(*pair) for pair in zip(factors, row, strict=True)])
+        """Return the combinations of levels that occur in `table`, in order; of no factors, one."""
+        distinct = self.sort(table[factors].drop_duplicates(), factors)
+        return list(distinct.itertuples(index=False, name=None)) if factors else [()]
 
     def _bare(self, factor: Factor, level: str) -> str:
         if factor.name == "store":
@@ -222,13 +215,9 @@ def _usual_name(name: str, spec: dict) -> str:
     """A file system by its own name, a service by its kind, with what stands between it and the reader."""
     if "kind" not in spec or _is_files(spec):
         return name
-    store = stores.of(spec)
+    store, network = stores.of(spec), spec.get("network") or {}
     if not store.embedded:
         return store.service
-    network = spec.get("network") or {}
-    limits = [
-        f"{network[key]:g} {unit}"
-        for key, unit in (("latency_ms", "ms"), ("bandwidth_mib_s", "MiB/s"))
-        if network.get(key)
-    ]
+    units = {"latency_ms": "ms", "bandwidth_mib_s": "MiB/s"}
+    limits = [f"{network[key]:g} {unit}" for key, unit in units.items() if network.get(key)]
     return f"{store.server} {'at ' + ', '.join(limits) if limits else 'on loopback'}"

@@ -22,38 +22,27 @@ def opening(page: Page, run: Results) -> None:
     primary, secondary = of_run(run)
     leads = leaders.find(run) if run.report.contest else []
     headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
-    reasons = answer.reasons(run, primary)
     advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
     picture, rest = comparisons.deciding(run)
-    beside = {"Why": reasons, "What to do next": advice}
-    first_screen(page, run.report.study, run.report.title, run.facts, headline, picture, beside, run.cells)
+    beside = {"Why": answer.reasons(run, primary), "What to do next": advice}
+    first_screen(page, run, headline, picture, beside)
     if rest.panels:
         with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
             page.figure(rest)
     page.table(answer.best(run), "")
 
 
-def first_screen(
-    page: Page,
-    study: str,
-    title: str,
-    facts: dict,
-    headline: str,
-    picture: Figure,
-    beside: dict[str, list[str]],
-    cells: pd.DataFrame,
-) -> None:
+def first_screen(page: Page, run: Results, headline: str, picture: Figure, beside: dict[str, list[str]]) -> None:
     """Show run, question, answer and picture with what stands beside it, and leave them for the index."""
+    facts, report = run.facts, run.report
     question, source = facts.get("question", ""), source_line(facts)
     page.text(account.not_provided(facts), paragraph(source), quotation(question), paragraph(headline))
     page.lead(picture, beside)
-    counts = {kind: int(cells[kind].sum()) for kind in ("failed", "invalid")}
     shown = f"{page.files.name}/{picture.name}.svg" if picture.panels else ""
-    page.answers(
-        {"study": study, "title": title, "question": question, "run": facts.get("run", ""), "source": source}
-        | {"headline": headline, "picture": shown, "advice": beside.get("What to do next", []), "cells": len(cells)}
-        | counts
-    )
+    answers = {"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")}
+    answers |= {"source": source, "headline": headline, "picture": shown, "advice": beside.get("What to do next", [])}
+    counts = {kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")}
+    page.answers(answers | {"cells": len(run.cells)} | counts)
 
 
 def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
@@ -63,26 +52,21 @@ def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     95 % CI lies outside what counts as the same.
     """
     bound = 1 + judgement.equivalence(run.facts) / 100
-    secondary = []
-    for metric in run.report.metrics[1:]:
-        for finding in findings.find(run, metric.name):
-            rows = finding.rows
-            if ((rows["ratio_low"] > bound) | (rows["ratio_high"] < 1 / bound)).all() and finding.decided:
-                secondary.append(finding)
-    return findings.find(run), secondary
+    others = [one for metric in run.report.metrics[1:] for one in findings.find(run, metric.name) if one.decided]
+    beyond = [(one.rows["ratio_low"] > bound) | (one.rows["ratio_high"] < 1 / bound) for one in others]
+    return findings.find(run), [one for one, is_beyond in zip(others, beyond, strict=True) if is_beyond.all()]
 
 
 def further(page: Page, run: Results, limits: list[str]) -> None:
     """Show what else was found, what was not decided, and what these data cannot say."""
     primary, secondary = of_run(run)
-    own = run.report.headline
-    decided = sorted(
-        (one for one in primary if one.decided), key=lambda finding: (finding.factor != own, -finding.size)
-    )
-    undecided = [one for one in primary if not one.decided]
-    secondary = sorted(secondary, key=lambda finding: (finding.factor != own, -finding.size))
     page.text(unless_noted(run))
-    lists(page, run, decided, secondary, undecided)
+
+    def first(finding: Finding) -> tuple[bool, float]:
+        return finding.factor != run.report.headline, -finding.size
+
+    decided = sorted((one for one in primary if one.decided), key=first)
+    lists(page, run, decided, sorted(secondary, key=first), [one for one in primary if not one.decided])
     page.section("What these data cannot say", bullets(limits))
     page.text(judgement.control(run.verdicts))
 
@@ -96,66 +80,63 @@ def lists(
     about: str = "Where the differences arise: parts of a run, each judged by itself",
 ) -> None:
     """Show findings, those on the metrics that do not decide under a line that is `about` them."""
-    where = source(run)
-    _list(page, "Findings", decided, FURTHER, where)
+    _list(page, "Findings", decided, FURTHER, run)
     if secondary:
         with page.fold(about):
-            _show(page, secondary, where)
-    _list(page, "Not decided", undecided, UNDECIDED, where)
+            _show(page, secondary, run)
+    _list(page, "Not decided", undecided, UNDECIDED, run)
 
 
 def unless_noted(run: Results) -> str:
     """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
-    levels = []
-    compared = {run.report.headline, run.report.along, *(run.verdicts["factor"] if len(run.verdicts) else ())}
-    for factor in run.report.factors:
-        usual = run.usual.get(factor.name)
-        if usual and not factor.place and not factor.given and factor.name not in compared:
-            levels.append(run.names.subject(factor.name, usual))
+    compared = {run.report.headline, run.report.along, *run.verdicts.get("factor", ())}
+    own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
+    levels = [run.names.subject(name, run.usual[name]) for name in own if run.usual.get(name) and name not in compared]
     return f"Unless noted: {', '.join(levels)}." if levels else ""
 
 
-def _list(page: Page, title: str, group: list[Finding], most: int, where: str) -> None:
+def _list(page: Page, title: str, group: list[Finding], most: int, run: Results) -> None:
     if group:
         page.text(heading(3, title))
-    _show(page, group[:most], where)
+    _show(page, group[:most], run)
     if len(group) > most:
         with page.fold(f"{len(group) - most} more"):
-            _show(page, group[most:], where)
+            _show(page, group[most:], run)
 
 
-def _show(page: Page, group: list[Finding], where: str) -> None:
+def _show(page: Page, group: list[Finding], run: Results) -> None:
     """Show findings, those of one place under its name."""
     for place in dict.fromkeys(one.where for one in group):
         if place:
             page.text(f"{prose.capital(place)}:")
-        page.findings([(one.key, prose.capital(one.text)) for one in group if one.where == place], f"{place}; {where}")
+        lines = [(one.key, prose.capital(one.text)) for one in group if one.where == place]
+        page.findings(lines, f"{place}; {source(run)}")
 
 
 def source_line(facts: dict) -> str:
     """Return run, date, machine and versions in one line."""
     machine = facts.get("machine") or {}
-    days = list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     measured = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
     libraries = [one for name, one in (facts.get("libraries") or {}).items() if name in measured and one]
-    versions = list(dict.fromkeys(f"HDF5 {one['hdf5']}" for one in libraries if one.get("hdf5")))
     parts = [
-        f"Run {facts['run']}" if facts.get("run") else "",
-        prose.listing(days) if days else "",
-        ", ".join(filter(None, [machine.get("cpu", ""), cores])),
-        prose.listing(versions) if versions else "",
+        [f"Run {facts['run']}"] if facts.get("run") else [],
+        _days(facts),
+        [", ".join(filter(None, [machine.get("cpu", ""), cores]))],
+        dict.fromkeys(f"HDF5 {one['hdf5']}" for one in libraries if one.get("hdf5")),
     ]
-    return " · ".join(filter(None, parts))
+    return " · ".join(filter(None, (prose.listing(part) for part in parts if part)))
 
 
 def source(run: Results) -> str:
     """Return what a sentence that is copied was made of: run, date and a hash of the records."""
-    facts = run.facts
-    days = list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
     content = pd.util.hash_pandas_object(run.cells.astype(str), index=False).to_numpy().tobytes()
     digest = hashlib.sha256(content).hexdigest()[:12]
-    return ", ".join(filter(None, [f"run {facts.get('run', 'unknown')}", *days, f"records {digest}"]))
+    return ", ".join([f"run {run.facts.get('run', 'unknown')}", *_days(run.facts), f"records {digest}"])
+
+
+def _days(facts: dict) -> list[str]:
+    return list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
 
 
 def left_out(page: Page, run: Results) -> None:

@@ -38,10 +38,9 @@ class Look:
 
         When the colours are used up they come again with other markers.
         """
-        colour, again = arm % len(COLOURS), arm // len(COLOURS)
-        return cls(
-            COLOURS[colour], MARKERS[(colour + again) % len(MARKERS)], DASHES[style % len(DASHES)], style % 2 == 0
-        )
+        again, colour = divmod(arm, len(COLOURS))
+        marker = MARKERS[(colour + again) % len(MARKERS)]
+        return cls(COLOURS[colour], marker, DASHES[style % len(DASHES)], filled=style % 2 == 0)
 
 
 @dataclass(frozen=True)
@@ -144,12 +143,11 @@ class Panel:
         """Return the rules that are named at the right, from below, each with the y of its name: names keep apart."""
         low, high = self.y_range()
         rules = sorted((rule for rule in self.rules if rule.axis == "y" and rule.label), key=lambda rule: rule.at)
-        places = [_share(rule.at, low, high, self.y_log) for rule in rules]
-        for above in range(1, len(places)):
-            places[above] = max(places[above], places[above - 1] + NAME)
+        places = np.array([_share(rule.at, low, high, self.y_log) for rule in rules])
+        steps = NAME * np.arange(len(rules))
+        places = np.maximum.accumulate(places - steps) + steps
         # What does not fit below the top moves down again.
-        for below in range(len(places) - 1, -1, -1):
-            places[below] = min(places[below], places[below + 1] - NAME if below + 1 < len(places) else 1.0)
+        places = np.minimum(places, 1 - steps[::-1])
         return [(rule, _between(low, high, place, self.y_log)) for rule, place in zip(rules, places, strict=True)]
 
     def events(self) -> list[Event]:
@@ -176,12 +174,11 @@ class Panel:
     def _values(self, axis: str) -> np.ndarray:
         frames = [frame for mark in self.marks for frame in (mark.points, mark.samples)]
         columns = [frame[name] for frame in frames for name in (axis, f"{axis}_low", f"{axis}_high") if name in frame]
+        columns.append([rule.at for rule in self.rules if rule.axis == axis])
         if axis == "x":
             columns += [bar.table[name] for bar in self.bars for name in ("left", "right")]
-        columns.append(pd.Series([rule.at for rule in self.rules if rule.axis == axis], dtype=float))
-        if self.band and axis == "x":
-            columns.append(pd.Series(self.band))
-        values = np.concatenate([np.asarray(column, float) for column in columns]) if columns else np.array([])
+            columns.append(self.band or ())
+        values = np.concatenate([np.asarray(column, float) for column in columns])
         return values[np.isfinite(values)]
 
 
@@ -230,16 +227,16 @@ def _between(low: float, high: float, share: float, log: bool) -> float:
 
 
 def _spread(values: np.ndarray, log: bool, from_zero: bool) -> tuple[float, float]:
-    if log:
-        values = values[values > 0]
+    values = values[values > 0] if log else values
     if not len(values):
         return (0.5, 2.0) if log else (0.0, 1.0)
     low, high = float(values.min()), float(values.max())
     if log:
         margin = max((high / low) ** 0.06, 1.04)
         return low / margin, high * margin
-    margin = 0.06 * (high - (0.0 if from_zero and low >= 0 else low)) or 1.0
-    return (0.0 if from_zero and low >= 0 else low - margin), high + margin
+    at_zero = from_zero and low >= 0
+    margin = 0.06 * (high - (0.0 if at_zero else low)) or 1.0
+    return (0.0 if at_zero else low - margin), high + margin
 
 
 def beside(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Marks, ...]:
@@ -251,8 +248,7 @@ def beside(marks: Sequence[Marks], levels: np.ndarray, wide: bool) -> tuple[Mark
     def moved(x: pd.Series, part: float) -> pd.Series:
         return x * (levels[-1] / levels[0]) ** part if wide else x + part * (levels[-1] - levels[0])
 
-    step = min(0.024, 0.036 / max(len(marks) - 1, 1))
-    shifted = []
+    step, shifted = min(0.024, 0.036 / max(len(marks) - 1, 1)), []
     for number, mark in enumerate(marks):
         aside = step * (number - (len(marks) - 1) / 2)
         points = mark.points.assign(x=moved(mark.points["x"], aside))

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
-from scripts.report.declaration import Report, Value
+from scripts.report.declaration import Report
 from scripts.report.inputs import read_table
 from scripts.report.judgement import is_true
 from scripts.report.names import Names
 from scripts.statistics import stats
-from scripts.statistics.verdicts import OF_CELLS, OTHER_CODE
+from scripts.statistics.verdicts import CONTEST, OTHER_CODE
 
 TEXTS = (
     *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
@@ -33,29 +33,30 @@ ABSENT = {
 COUNTS = ("n", "failed", "invalid", "edited")
 
 
-def read_tables(folder: Path, report: Report, texts: Iterable[str] = ()) -> dict:
-    """Return the tables of a run by name, with factors and `texts` as text, and `absent`; an absent one has no rows."""
+def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iterable[str]) -> dict:
+    """Return the tables of a run by name, and what is `absent` in sentences; an absent table has no rows.
+
+    Factors and `texts` are text; of samples `valid` is a boolean, true where it is not known.
+
+    Raises:
+        Problem: there are samples, and a column of `needed` is not among theirs.
+    """
     columns = (*report.names, *TEXTS, *texts)
     tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
-    verdicts = tables["verdicts"]
+    samples, verdicts = tables["samples"], tables["verdicts"]
+    if len(samples):
+        if missing := [column for column in needed if column not in samples]:
+            raise Problem(f"{folder / 'samples.csv'} lacks the column {missing[0]}")
+        samples["valid"] = is_true(samples["valid"]) if "valid" in samples else True
     for column in (*report.names, "note"):
         if len(verdicts) and column not in verdicts:
             verdicts[column] = ""
     return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
 
 
-def checked_samples(samples: pd.DataFrame, needed: Iterable[str], folder: Path) -> pd.DataFrame:
-    """Return samples with `valid` as booleans, true where it is not known.
-
-    Raises:
-        Problem: there are samples, and a column of `needed` is not among theirs.
-    """
-    if samples.empty:
-        return samples
-    for column in needed:
-        if column not in samples:
-            raise Problem(f"{folder / 'samples.csv'} lacks the column {column}")
-    return samples.assign(valid=is_true(samples["valid"]) if "valid" in samples else True)
+def nothing(folder: Path) -> Problem:
+    """Return what is wrong with a folder that has neither samples nor cells."""
+    return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
 
 
 def complete(tables: dict, records: pd.DataFrame, facts: dict, report: Report, folder: Path) -> "Results":
@@ -65,7 +66,7 @@ def complete(tables: dict, records: pd.DataFrame, facts: dict, report: Report, f
         Problem: there are neither samples nor cells.
     """
     if tables["samples"].empty and tables["cells"].empty:
-        raise Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
+        raise nothing(folder)
     cells = complete_cells(tables["cells"], records, report)
     return Results(**(tables | {"cells": cells}), facts=facts, report=report, records=records)
 
@@ -91,15 +92,12 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
         for column in ends:
             cells[column] = pd.to_numeric(cells[column], errors="coerce") if column in cells else np.nan
         if value.column in records and cells[ends[1]].isna().all():
-            estimates = {cell: _estimate(own, value) for cell, own in valid if own[value.column].notna().any()}
+            summary = value.summary or (lambda own, name=value.column: stats.median(own[name].dropna()))
+            estimates = {cell: summary(own)[:3] for cell, own in valid if own[value.column].notna().any()}
             table = pd.DataFrame.from_dict(estimates, orient="index", columns=ends, dtype=float)
             for column in ends:
                 cells[column] = cells["cell"].map(table[column]).fillna(cells[column])
     return cells
-
-
-def _estimate(records: pd.DataFrame, value: Value) -> tuple[float, float, float]:
-    return tuple((value.summary(records) if value.summary else stats.median(records[value.column].dropna()))[:3])
 
 
 @dataclass(frozen=True)
@@ -171,12 +169,8 @@ class Results:
     @cached_property
     def usual(self) -> dict[str, str]:
         """The level of each factor that most cells have: said once, not each time."""
-        usual = {}
-        for factor in self.report.names:
-            counts = self.measured[factor].value_counts()
-            if len(counts) and 2 * counts.iloc[0] > len(self.measured):
-                usual[factor] = str(counts.index[0])
-        return usual
+        shares = {factor: self.measured[factor].value_counts(normalize=True) for factor in self.report.names}
+        return {factor: str(share.index[0]) for factor, share in shares.items() if share.max() > 0.5}
 
     @property
     def arms(self) -> list[str]:
@@ -196,50 +190,68 @@ class Results:
         """Return the factors that have more than one level in `table`."""
         return [factor for factor in factors if table[factor].nunique() > 1]
 
-    def comparisons(self, metric: str) -> pd.DataFrame:
-        """Return what verdicts.csv says of a metric, without the control and what delivers different amounts.
+    @property
+    def pair_keys(self) -> list[str]:
+        """The columns of `comparisons` that are alike where the same levels are compared in the same place."""
+        return ["factor", "baseline", "contender", *self.report.places, "state"]
+
+    def comparisons(self, metric: str = "") -> pd.DataFrame:
+        """Return what verdicts.csv says of a metric (default: the one that decides) of what the configuration compares.
 
         Beside its own columns each row has `baseline_cell` and `contender_cell`, the names of both cells, and `state`,
-        the state of the page cache that both were measured in.
+        the state of the page cache that both were measured in. Arms that deliver different amounts are left out.
         """
-        rows = self._placed
-        return rows[rows["metric"] == metric].reset_index(drop=True) if len(rows) else rows
+        rows = self._pairs
+        chosen = (rows["metric"] == (metric or self.report.metrics[0].name)) & (rows["factor"] != CONTEST)
+        return rows[chosen & ~self._unequal(rows)].reset_index(drop=True)
+
+    @property
+    def contest(self) -> pd.DataFrame:
+        """The comparisons of arms that the configuration does not compare, as `comparisons` has them.
+
+        Where cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
+        """
+        pairs = self._pairs[self._pairs["factor"] == CONTEST]
+        levels = self.cells.set_index("cell")[list(self.report.names)].to_dict("index")
+        rows = []
+        for row in pairs.to_dict("records"):
+            old, new = (levels.get(row[side], {}) for side in ("baseline", "contender"))
+            differ = [name for name in self.report.names if old.get(name) != new.get(name)]
+            if len(differ) == 1:
+                row |= {"factor": differ[0], "baseline": old[differ[0]], "contender": new[differ[0]]}
+            rows.append(row)
+        return pd.DataFrame(rows, columns=pairs.columns)
+
+    @property
+    def left_out(self) -> int:
+        """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
+        rows = self._pairs
+        return int((self._unequal(rows) & (rows["metric"] == self.report.metrics[0].name)).sum())
 
     @staticmethod
     def of_other_code(rows: pd.DataFrame) -> pd.Series:
         """Return which comparisons were not made as different code measured their arms: a page says that once."""
         return rows["note"].fillna("").str.startswith(OTHER_CODE)
 
-    @property
-    def left_out(self) -> int:
-        """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
-        rows = self._asked
-        rows = rows[rows["metric"] == self.report.metrics[0].name] if len(rows) else rows
-        return sum(self.report.unequal(row) for row in rows.to_dict("records"))
-
-    @property
-    def _asked(self) -> pd.DataFrame:
-        rows = self.verdicts
-        return rows[~rows["factor"].isin(OF_CELLS) & (rows["role"] != "control")] if len(rows) else rows
+    def _unequal(self, rows: pd.DataFrame) -> pd.Series:
+        return pd.Series([self.report.unequal(row) for row in rows.to_dict("records")], rows.index, dtype=bool)
 
     @cached_property
-    def _placed(self) -> pd.DataFrame:
-        rows = self._asked.reset_index(drop=True)
-        if rows.empty:
-            return rows.reindex(columns=[*rows.columns, "baseline_cell", "contender_cell", "state"])
-        rows = rows[[not self.report.unequal(row) for row in rows.to_dict("records")]].reset_index(drop=True)
+    def _pairs(self) -> pd.DataFrame:
+        """All verdicts but the control's."""
         factors = [name for name in self.report.names if name in self.cells]
-        cells = self.cells[self.cells["control"] == ""]
-        named = dict(zip(cells[factors].itertuples(index=False, name=None), cells["cell"], strict=True))
+        if self.verdicts.empty:
+            return pd.DataFrame(columns=["factor", "metric", "baseline", "contender", "verdict", "note", *factors])
+        rows = self.verdicts[self.verdicts["role"] != "control"].reset_index(drop=True)
+        cells = self.cells.loc[self.cells["control"] == "", [*factors, "cell"]].drop_duplicates(factors, keep="last")
         states = dict(zip(self.cells["cell"], self.states(self.cells), strict=True))
+        compared = rows["factor"].to_numpy()[:, None] == np.array(factors)
         for side in ("baseline", "contender"):
-            levels = [{**row, row["factor"]: row[side]} for row in rows.to_dict("records")]
-            rows[f"{side}_cell"] = [named.get(tuple(row[name] for name in factors), "") for row in levels]
-        rows["state"] = [
-            " | ".join(dict.fromkeys(filter(None, (states.get(a, ""), states.get(b, "")))))
-            for a, b in zip(rows["baseline_cell"], rows["contender_cell"], strict=True)
-        ]
-        return rows
+            levels = rows[factors].mask(compared, rows[side], axis=0)
+            named = levels.merge(cells, how="left", on=factors)["cell"].fillna("")
+            rows[f"{side}_cell"] = rows[side].where(rows["factor"] == CONTEST, named)
+        both = zip(*(rows[f"{side}_cell"].map(states).fillna("") for side in ("baseline", "contender")), strict=True)
+        return rows.assign(state=[" | ".join(dict.fromkeys(filter(None, states))) for states in both])
 
     @staticmethod
     def states(cells: pd.DataFrame) -> pd.Series:

@@ -30,13 +30,11 @@ def where_it_stops(run: Results) -> list[str]:
 
 def _outcome(arm: dict, records: pd.DataFrame, run: Results) -> str:
     scaling = run.report.scaling
-    match arm["outcome"]:
-        case "few":
-            return f"fewer than {stats.MIN_BLOCKS} complete repeats, so where it stops to gain is not decided"
-        case "stops":
-            at, after = (run.names.level(scaling.factor, str(arm[key])) for key in ("stops_at", "next"))
-            effect = names.ratio_with_interval(arm["ratio"], arm["ratio_low"], arm["ratio_high"])
-            return f"no gain is shown beyond {at}: the {scaling.title} with {after} is {effect} of that"
-        case _:
-            most = run.names.level(scaling.factor, str(max(map(int, records[scaling.factor]))))
-            return f"still gains at {most}, the most measured"
+    if arm["outcome"] == "few":
+        return f"fewer than {stats.MIN_BLOCKS} complete repeats, so where it stops to gain is not decided"
+    if arm["outcome"] == "stops":
+        at, after = (run.names.level(scaling.factor, str(arm[key])) for key in ("stops_at", "next"))
+        effect = names.ratio_with_interval(arm["ratio"], arm["ratio_low"], arm["ratio_high"])
+        return f"no gain is shown beyond {at}: the {scaling.title} with {after} is {effect} of that"
+    most = run.names.level(scaling.factor, max(records[scaling.factor], key=int))
+    return f"still gains at {most}, the most measured"

@@ -28,11 +28,6 @@ def _bandwidth(records: pd.DataFrame) -> stats.Estimate:
     return rate if rate.n >= resampling.LEAST else rate._replace(low=float("nan"), high=float("nan"))
 
 
-def _each_reads(cell: dict) -> bool:
-    """Whether every process reads for itself: what one reads for all counts once for each of them."""
-    return cell["pattern"] not in patterns.FROM_ONE
-
-
 def _arm(levels: dict, names: Names) -> str:
     own = ", own objects" if levels["objects"] == "own" else ""
     return f"{levels['pattern']}{own} on {names.store(levels['store'])}"
@@ -59,7 +54,6 @@ BANDWIDTH = Value(
     summary=_bandwidth,
     bound="ceiling_mib_s",
     bound_name="the store's ceiling, the most that bare requests got in the panel's cells",
-    bounded=_each_reads,
 )
 LATENCY = Value(
     "latency_s",
@@ -67,8 +61,7 @@ LATENCY = Value(
     "s",
     "Latency of an iteration / s",
     "Latency: until the last process is done, the median of the iterations after the first (of a single one, that "
-    "one); "
-    "lower is better.",
+    "one); lower is better.",
 )
 FIRST = Value(
     "first_ratio",
@@ -92,7 +85,6 @@ SHARE = Value(
     means="Bandwidth of a record divided by what bare requests got of the same store in the same record; 1 is the "
     "ceiling. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
     ratio=True,
-    applies=_each_reads,
 )
 REPORT = Report(
     study="blobs",
@@ -128,7 +120,10 @@ REPORT = Report(
         Metric("first_broadcast", "time of the first broadcast", "broadcast the first time"),
         Metric("ranks_start", "time to start the processes", "start the processes"),
     ),
-    values=(BANDWIDTH, LATENCY, Value("first_s"), FIRST, Value("spread"), IMBALANCE, Value("ceiling_mib_s"), SHARE),
+    values=(
+        *(BANDWIDTH, LATENCY, FIRST, IMBALANCE, SHARE),
+        *map(Value, ("first_s", "spread", "ceiling_mib_s", "iterations")),
+    ),
     panels=("pattern", "objects", "size"),
     contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _group, _arm),
     # Bytes grow with the processes in some patterns: what is compared is the time of a byte.
@@ -140,20 +135,20 @@ REPORT = Report(
         Column("verifying / s", "verify_s", prose.number),
     ),
     effective=(
-        Column("processes in force", of_readers("effective.hosts", text=_on_hosts)),
+        Column("processes in force", of_readers("effective.hosts", of=_on_hosts)),
         Column("cores", of_readers("effective.usable_cores"), WHOLE),
         Column(
             "idle processes",
-            of_readers("effective.idle_processes", text=lambda idle: idle or None),
+            of_readers("effective.idle_processes", of=lambda idle: idle or None),
             WHOLE,
             lambda idle, _: idle.notna(),
             "processes without work",
         ),
         Column("operations", of_readers("effective.operations"), MOST),
-        Column("verified", of_readers("effective.verified", text=account.fact)),
-        Column("O_DIRECT", of_readers("effective.direct", text=account.fact)),
-        Column("stripes", of_readers("effective.stripe", text=account.fact)),
-        Column("MPI-IO hints", of_readers("effective.mpi_io_hints", text=account.fact)),
+        Column("verified", of_readers("effective.verified", of=account.fact)),
+        Column("O_DIRECT", of_readers("effective.direct", of=account.fact)),
+        Column("stripes", of_readers("effective.stripe", of=account.fact)),
+        Column("MPI-IO hints", of_readers("effective.mpi_io_hints", of=account.fact)),
     ),
     moved=(
         Column("sent by the clients", of_readers("attempts", "median"), MOST),

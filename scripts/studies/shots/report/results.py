@@ -27,9 +27,8 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
         Problem: neither samples nor cells are there, or samples lack published columns.
     """
     folder, run_facts = Path(tables), read_facts(facts)
-    frames = results.read_tables(folder, REPORT, ("obj-id",))
-    samples = results.checked_samples(frames["samples"], NEEDED, folder)
-    samples = _with_factors(samples, run_facts)
+    frames = results.read_tables(folder, REPORT, ("obj-id",), NEEDED)
+    samples = _with_factors(frames["samples"], run_facts)
     run = results.complete(frames | {"samples": samples}, _records(samples), run_facts, REPORT, folder)
     cells, records = run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
@@ -43,28 +42,25 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
 
 def described(run: results.Results, access: str) -> Table:
     """Return the `describe()` table of mean-obj-time in seconds, six digits as the published study prints it."""
-    name = f"object-times-described-{access}"
-    if run.samples.empty:
-        return Table(name, "", pd.DataFrame())
     table = object_time_table(run, access).reset_index()
     table = table.rename(columns={column: column.replace("_", " ") for column in table} | {"buffer": "page buffer"})
     caption = (
         f"mean-obj-time in seconds, {run.names.level('access', access)}: tasks of all repeats, by effective page "
         "buffer and number of workers."
     )
-    return Table(name, caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
+    return Table(f"object-times-described-{access}", caption, table, dict.fromkeys(DESCRIBED, "{:.6f}".format))
 
 
 def object_time_table(run: results.Results, access: str) -> pd.DataFrame:
     """Return count, mean, std, min, quartiles and max of mean-obj-time (s) by page buffer, workers and what varies."""
     samples = run.samples
+    if samples.empty:
+        return samples
     samples = samples[samples["valid"] & samples["cell"].isin(run.measured["cell"]) & (samples["access"] == access)]
     factors = run.varying(samples, [name for name in FACTORS if name not in ("access", "page_buffer", "workers")])
     keys = [*factors, "buffer", "workers"]
-    table = samples.groupby(keys, sort=False, observed=True)["mean-obj-time"].describe()
-    table["count"] = table["count"].astype(int)
-    order = [[run.names.order(*level) for level in zip(keys, row, strict=True)] for row in table.index]
-    return table.iloc[sorted(range(len(table)), key=order.__getitem__)]
+    table = samples.groupby(keys, sort=False, observed=True)["mean-obj-time"].describe().astype({"count": int})
+    return run.names.sort(table.reset_index(), keys).set_index(keys)
 
 
 def effective_buffer(requested: int, page_size: int) -> int:
