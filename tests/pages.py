@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import nbformat
+from papermill.iorw import load_notebook_node
 
 from scripts import report
 from scripts.report import notebook, page
@@ -30,20 +30,20 @@ def write_words(study: str, tables: Path, out: Path) -> Path:
         return write(study, tables, out)
 
 
-def _execute(path: Path, parameters: dict, _work: Path) -> nbformat.NotebookNode:
-    book, names = nbformat.read(path, 4), {}
-    for cell in book.cells:
-        if cell.cell_type != "code":
-            continue
-        with patch.object(page, "display", lambda data, raw, cell=cell: cell.outputs.append(_output(data))):
-            exec(cell.source, names)
-        if "parameters" in cell.metadata.get("tags", []):
-            names |= parameters
+def _execute(path: Path, parameters: dict, _work: Path):
+    """Execute a notebook here, and keep what it shows as a kernel would."""
+    book, names = load_notebook_node(str(path)), {}
+    node = type(book)
+
+    def show(data: dict, raw: bool) -> None:
+        cell.outputs.append(node(output_type="display_data", data=node(data), metadata=node()))
+
+    with patch.object(page, "display", show):
+        for cell in book.cells:
+            if cell.cell_type == "code":
+                exec(cell.source, names)
+                names |= parameters if "parameters" in cell.metadata.tags else {}
     return book
-
-
-def _output(data: dict) -> nbformat.NotebookNode:
-    return nbformat.v4.new_output("display_data", data=data)
 
 
 def write_index(pages: list[Path]) -> Path:
