@@ -1,5 +1,6 @@
 """What every study's page has: it opens with the answer and closes with what went wrong and how it was measured."""
 
+import functools
 import hashlib
 from collections.abc import Iterable
 
@@ -45,6 +46,7 @@ def first_screen(page: Page, run: Results, headline: str, picture: Figure, besid
     page.answers(answers | {"cells": len(run.cells)} | counts)
 
 
+@functools.lru_cache(maxsize=1)
 def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     """Return the findings on the metric that decides, and those on the others that lie beyond what counts as the same.
 

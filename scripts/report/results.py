@@ -100,7 +100,7 @@ def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -
     return cells
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
