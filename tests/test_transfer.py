@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,7 +73,7 @@ class Memory(transfer.Target):
     def explained(self) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 
-    def upload(self, name: str, source: object, size: int, part: int) -> None:
+    def upload(self, name: str, source: object, size: int, part: int, progress: transfer.Progress) -> None:
         raise NotImplementedError
 
 
@@ -80,7 +81,16 @@ def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wro
     content = bytearray(b"x") * (8 * transfer.ACCESS.chunk_bytes)
     entry = {"name": "object", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     held, target = Held(bytes(content)), Memory("memory", "")
-    assert transfer.lacking(target, held, [(entry, None)]) == []
+    assert transfer.lacking(target, held, [(entry, None)], print) == []
     assert held.most == 4
     content[5 * transfer.ACCESS.chunk_bytes + 7] ^= 1
-    assert transfer.lacking(target, Held(bytes(content)), [(entry, None)]) == [(entry, None)]
+    assert transfer.lacking(target, Held(bytes(content)), [(entry, None)], print) == [(entry, None)]
+
+
+def test_a_long_transfer_says_how_far_it_is(monkeypatch):
+    lines, clock = [], iter((0.0, 9.0, 11.0, 11.0, 12.0, 25.0, 25.0))
+    monkeypatch.setattr(transfer, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    progress = transfer.Progress("uploading bench/large.bin", 4 * 2**30, lines.append)
+    for _ in range(4):
+        progress.add(2**29)
+    assert [line.rpartition(": ")[2] for line in lines] == ["1.0 of 4.0 GiB", "2.0 of 4.0 GiB"]

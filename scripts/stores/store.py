@@ -160,7 +160,7 @@ class ObjectStore(Store):
         folder /= dataset
         if folder.exists():
             with self._own(dataset, folder, binaries) as ends:
-                lacking = transfer.lacking(*ends, files)
+                lacking = transfer.lacking(*ends, files, say)
             if lacking:
                 # What a server keeps for a while of replaced objects would count as files that are read.
                 shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ requests are in flight.
 import contextlib
 import hashlib
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ _LEAST_PART = 16 * MIB
 THREADS = 4
 # How objects are read back.
 ACCESS = Access(16 * MIB, THREADS)
+_SAY_EVERY_S = 10
 
 File = tuple[dict, Path | None]
 Say = Callable[[str], None]
@@ -62,8 +64,28 @@ class Target(ABC):
         return None
 
     @abstractmethod
-    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
-        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes."""
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: "Progress") -> None:
+        """Upload an object of `size` bytes by the SDK's own transfer, in parts of `part` bytes, with its progress."""
+
+
+class Progress:
+    """Says from time to time how far a large object has come."""
+
+    def __init__(self, what: str, size: int, say: Say) -> None:
+        """Begin with none of `size` bytes done."""
+        self._what, self._size, self._say = what, size, say
+        self._done, self._said = 0, time.monotonic()
+
+    def add(self, count: int) -> None:
+        """Count so many bytes more."""
+        self.at(self._done + count)
+
+    def at(self, done: int, _size: int | None = None) -> None:
+        """Take note of how many bytes are done."""
+        self._done = done
+        if time.monotonic() - self._said > _SAY_EVERY_S:
+            self._said = time.monotonic()
+            self._say(f"{self._what}: {done / 2**30:.1f} of {self._size / 2**30:.1f} GiB")
 
 
 def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict:
@@ -84,7 +106,7 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
         Problem: one line that names the place or the object and what to do.
     """
     with target.explained():
-        absent = lacking(target, reader, files)
+        absent = lacking(target, reader, files, say)
         for entry, path in absent:
             _upload(target, reader, entry, path, say)
         largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
@@ -94,9 +116,9 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
     return {"upload": done, "part_bytes": part}
 
 
-def lacking(target: Target, reader: Reader, files: Iterable[File]) -> list[File]:
+def lacking(target: Target, reader: Reader, files: Iterable[File], say: Say) -> list[File]:
     """Return the files that are not in the store with the bytes of the manifest."""
-    return [(entry, path) for entry, path in files if not _holds(target, reader, entry)]
+    return [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
 
 
 def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
@@ -107,13 +129,13 @@ def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say:
         raise Problem(f"{key} is not in {target.where} as generated; upload it, or give credentials and drop anonymous")
     say(f"uploading {key} ({size} bytes)")
     with opened(entry, path) as source:
-        target.upload(name, source, size, part)
+        target.upload(name, source, size, part, Progress(f"uploading {key}", size, say))
     if not _in_parts(target, entry):
         raise Problem(
             f"{key} was to have parts of {part} bytes, and has {target.part_bytes(name)} in {target.where};"
             " choose another part_size"
         )
-    if not _holds(target, reader, entry):
+    if not _holds(target, reader, entry, say):
         raise Problem(f"{key} reads back differently from {target.where} than it was uploaded")
 
 
@@ -141,7 +163,7 @@ def _in_parts(target: Target, entry: dict) -> bool:
     return not requested or target.part_bytes(entry["name"]) in (None, min(requested, entry["bytes"]))
 
 
-def _holds(target: Target, reader: Reader, entry: dict) -> bool:
+def _holds(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
     """Say whether the object is there with the size, the parts and the sha256 of the manifest."""
     name, size = entry["name"], entry["bytes"]
     try:
@@ -150,7 +172,7 @@ def _holds(target: Target, reader: Reader, entry: dict) -> bool:
         return False
     if identity.size != size or not _in_parts(target, entry):
         return False
-    hashed = hashlib.sha256()
+    hashed, progress = hashlib.sha256(), Progress(f"reading {target.key(name)}", size, say)
     # As much and no more is held in memory, whatever the object's size.
     buffer = memoryview(bytearray(min(size, ACCESS.chunk_bytes * ACCESS.concurrency)))
     for offset in range(0, size, len(buffer)):
@@ -162,4 +184,5 @@ def _holds(target: Target, reader: Reader, entry: dict) -> bool:
             target.retries += 1
             reader.read(name, [(offset, len(view))], view, identity)
         hashed.update(view)
+        progress.add(len(view))
     return hashed.hexdigest() == entry["sha256"]

@@ -262,12 +262,13 @@ class Target(transfer.Target):
         """Turn the SDK's errors into one line."""
         return explained(self.where)
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a file; of one that fails the rest is zeros, which its checksum tells."""
         for folder in reversed(PurePosixPath(self.key(name)).parents[:-1]):
             with contextlib.suppress(ResourceExistsError):
                 self.client.create_directory(str(folder))
-        self.client.get_file_client(self.key(name)).upload_file(source, length=size, max_concurrency=transfer.THREADS)
+        options = {"length": size, "max_concurrency": transfer.THREADS, "progress_hook": progress.at}
+        self.client.get_file_client(self.key(name)).upload_file(source, **options)
 
     def _seen(self, request) -> None:
         """A request keeps its context when it is tried once more."""
@@ -294,9 +295,10 @@ class Container(Target):
             return None
         return blocks[0].size if blocks else blob.get_blob_properties().size
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload a blob in blocks; those of an upload that fails are dropped by the service."""
         # With checksums, which the service compares; without them Azurite works out others, at half the speed.
         options = {"length": size, "overwrite": True, "validate_content": True, "max_concurrency": transfer.THREADS}
+        options["progress_hook"] = progress.at
         with self._connect(max_block_size=part, max_single_put_size=part) as container:
             container.upload_blob(self.key(name), source, **options)

@@ -158,13 +158,13 @@ class Target(transfer.Target):
         # The ETag of an object that was uploaded in parts ends with their number.
         return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer["ETag"] else None
 
-    def upload(self, name: str, source: BinaryIO, size: int, part: int) -> None:
+    def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
         parts = {"multipart_threshold": part, "multipart_chunksize": part, "max_concurrency": transfer.THREADS}
         config = TransferConfig(**parts, preferred_transfer_client="classic")
         # Parts that wait are in memory, too.
         config.max_in_memory_upload_chunks = transfer.THREADS
-        self._s3.upload_fileobj(source, self._bucket, self.key(name), Config=config)
+        self._s3.upload_fileobj(source, self._bucket, self.key(name), Config=config, Callback=progress.add)
 
 
 def credentials(store: dict) -> str:
