@@ -71,12 +71,20 @@ def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
 def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None, valid: bool = True) -> Callable:
     """Return what makes a column of a fact about what read (`Results.readers`).
 
-    `of` makes of a record's fact what is summarised over a cell's records, all or the valid ones, by `how` (pandas).
+    `of` makes of a record's fact what is summarised over a cell's records, all or the valid ones, by `how` (pandas);
+    a fact of another form than it expects is not known.
     """
+
+    def understood(fact: object) -> object:
+        try:
+            value = of(fact) if of else fact
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+        return value if pd.api.types.is_scalar(value) else None
 
     def values(run: Results, cells: pd.DataFrame) -> pd.Series:
         readers = run.valid_readers if valid else run.readers
-        facts = column(readers, name).dropna().map(of or (lambda fact: fact))
+        facts = column(readers, name).dropna().map(understood)
         facts = facts if how == "last" else pd.to_numeric(facts, errors="coerce")
         return cells["cell"].map(facts.groupby(readers["cell"]).agg(how))
 
@@ -126,7 +134,8 @@ def table(
     frame, formats, over, meanings = levels(cells, run), {}, {}, []
     for one in columns:
         values = column(cells, one.of) if isinstance(one.of, str) else one.of(run, cells)
-        cells[one.title] = values = pd.Series(list(values), index=frame.index)
+        values = pd.Series(list(values), index=frame.index)
+        cells[one.title] = values = pd.to_numeric(values, errors="coerce") if one.text else values
         if not (values.notna() & (values.astype(str) != "")).any():
             continue
         frame[one.title] = values

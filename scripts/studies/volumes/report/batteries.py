@@ -53,7 +53,7 @@ class Trace:
         return 60 * last["minutes"] + last.get("runtime_s", 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results(results.Results):
     """The study's tables, where `verdicts` are those of comparisons.
 
