@@ -24,7 +24,7 @@ _LOCAL = {
 }
 _ROS3 = {
     **{"library": list(LIBRARIES), "store": ["s3"], "driver": ["ros3"], "layout": ["shot-major"]},
-    **{"access": ["shots"], "workers": [1, 2], "page_buffer": ["0"], "cache": ["any"]},
+    **{"access": ["shots"], "page_buffer": ["0"], "cache": ["any"]},
 }
 
 
@@ -51,14 +51,14 @@ def loop(folder: Path, say: Say, rounds: int = 30) -> Iterator[Row]:
     yield compared(f"{what}: processor time", cpu, "bare h5py loop", bare_cpu, _LIMIT, note)
 
 
-def ros3(folder: Path, say: Say, shots: int = 4, rounds: int = 16) -> Iterator[Row]:
+def ros3(folder: Path, say: Say, shots: int = 4, rounds: int = 16, workers: tuple[int, ...] = (1, 2)) -> Iterator[Row]:
     """Read a file through ROS3, and with as many bare ranged GETs, by one and by two workers.
 
     The GETs have the mean size of those of ROS3, which signs each anew, looks for its metadata and inflates the data:
     that is what the ratio is about.
     """
     section = {"data": {"shots": shots, "page_size": 8_000_000}, "read_shots": shots, "control_cells": 0}
-    planned = cells(folder, say, "shots", {"s3": S3}, **section, matrix=_ROS3)
+    planned = cells(folder, say, "shots", {"s3": S3}, **section, matrix=_ROS3 | {"workers": [*workers]})
     with planned[0].served() as location:
         yield from (_against_gets(cell, location, rounds, say) for cell in planned)
 
