@@ -38,7 +38,7 @@ _ROUND = {"rounds": 1}
 BENCHMARKS = {
     "project": Benchmark(project.rows, {}),
     "reading": Benchmark(shots.loop, _ROUND),
-    "ros3": Benchmark(shots.ros3, {"shots": 1, "workers": (1,)} | _ROUND),
+    "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),
     "cell": Benchmark(null_cells.rows, {"repeats": 1, "starts": 1}),
     "plan": Benchmark(scale.planning, {"cells": 50} | _ROUND),
     "report": Benchmark(scale.reporting, {"records": 96} | _ROUND),
