@@ -30,7 +30,7 @@ run: setup ## measure and report: reports/<run>/index.html
 	@$(LAUNCH)
 
 quick: DEFAULT = config/quick.yaml
-quick: setup ## which page buffer and layout, over S3: an answer in about 4 minutes, no library compiled
+quick: setup ## which page buffer and layout, over S3: an answer in 2 to 4 minutes, no library compiled
 	@$(LAUNCH)
 
 import: DEFAULT = config/import.yaml
