@@ -138,7 +138,7 @@ def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
 
 
 def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
-    """Return how many I/Os of the device a write of fio is, and where the figure is from.
+    """Return how many I/Os of the device one write of fio takes, and where the figure comes from.
 
     As counted by the device, total over total, where the samples have it. Else from the jobs that the volume seems to
     have throttled (`slow`, empty where there are none): there it does its baseline, and what it earns in the pauses, so

@@ -66,7 +66,7 @@ def date(text: str) -> tuple[float | None, bool]:
     text = " ".join(text.split())
     if re.fullmatch(r"\d{9,11}(\.\d*)?", text):
         return float(text), True
-    # A zone is told by its offset: zones by name are not told apart by all the world.
+    # A zone is stated by its offset: names of zones are ambiguous.
     zones = {"tzinfos": lambda _, offset_s: None if offset_s is None else timezone(timedelta(seconds=offset_s))}
     try:
         value, other = (parser.parse(text, default=day, **zones) for day in _DAYS)
