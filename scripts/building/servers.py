@@ -66,6 +66,8 @@ def _compile(folder: Path, workshop: Workshop) -> dict:
         # A module cache that its owner may delete.
         "GOFLAGS": "-mod=readonly -modcacherw",
         "CGO_ENABLED": "0",
+        # The compiler collects its garbage less often: a seventh less CPU time for more memory.
+        "GOGC": "400",
     }
     required, versions = (GO_MODULE / "go.mod").read_text(encoding="utf-8"), {}
     for name, (module, package) in COMPILED.items():
