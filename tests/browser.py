@@ -36,6 +36,12 @@ READ_ON = """(async () => {
 })()"""
 
 
+# Waits until the page has seen that its window has another width.
+SEEN = """(async () => {
+  while (width !== innerWidth) await new Promise((done) => requestAnimationFrame(done));
+})()"""
+
+
 @dataclass
 class Visit:
     """What came of one visit."""
@@ -51,18 +57,21 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, str] = NOTHING, width=1300) -> Visit:
+def visit(
+    page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, str] = NOTHING, *widths: int
+) -> Visit:
     """Open `page`, have all of it drawn, ask questions (JavaScript) there and close the browser.
 
     Args:
         page: to be opened.
         screen: name -> expression, whose value is the answer of that name; a promise is waited for.
         paper: as `screen`, asked afterwards of the page as it is printed.
-        width: of the window in pixels.
+        widths: of the window in pixels, 1300 unless named; where there are several, all is drawn at each in turn.
     """
+    widths = widths or (1300,)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [browser(), *FLAGS, f"--window-size={width},900", f"--user-data-dir={profile}", "about:blank"],
+            [browser(), *FLAGS, f"--window-size={widths[0]},900", f"--user-data-dir={profile}", "about:blank"],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -73,14 +82,14 @@ def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, s
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
             return asyncio.run(
-                asyncio.wait_for(_read(address, page.resolve().as_uri(), screen, paper, width), timeout=120)
+                asyncio.wait_for(_read(address, page.resolve().as_uri(), screen, paper, widths), timeout=120)
             )
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-async def _read(address: str, url: str, screen: Mapping, paper: Mapping, width: int) -> Visit:
+async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths: tuple[int, ...]) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -100,13 +109,21 @@ async def _read(address: str, url: str, screen: Mapping, paper: Mapping, width: 
     session["sessionId"] = attached["sessionId"]
     for domain in ("Network", "Page", "Runtime", "Log"):
         await call(f"{domain}.enable")
-    # A window is at least 500 pixels wide, a screen need not be.
-    await call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+
+    async def resize(width: int) -> None:
+        # A window is at least 500 pixels wide, a screen need not be.
+        await call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+
+    await resize(widths[0])
     await call("Page.navigate", url=url)
     loaded = "new Promise((done) => document.readyState == 'complete' ? done() : addEventListener('load', done))"
     await call("Runtime.evaluate", expression=loaded, awaitPromise=True)
-    answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
-    found.seen = answer.get("result", {}).get("value", {})
+    for width in widths:
+        if width != widths[0]:
+            await resize(width)
+            await call("Runtime.evaluate", expression=SEEN, awaitPromise=True)
+        answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
+        found.seen = answer.get("result", {}).get("value", {})
     for media, asked in (("screen", screen), ("print", paper)):
         await call("Emulation.setEmulatedMedia", media=media)
         for name, ask in asked.items():

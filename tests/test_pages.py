@@ -204,7 +204,18 @@ def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: i
 
 @pytest.mark.parametrize("width", [1300, 400])
 def test_names_of_rows_are_whole_and_leave_room_for_their_marks(study: str, width: int, visits: Callable[..., Visit]):
-    names = visits(study, width).answers["names"]
+    expect_whole(visits(study, width).answers["names"])
+
+
+def test_names_of_rows_are_whole_in_a_window_that_was_made_narrower(report_of: Callable[[str], Path]):
+    expect_browser()
+    visit = browser.visit(report_of("volumes"), {"names": NAMES}, {}, 1300, 400)
+    assert visit.errors == []
+    assert visit.seen["drawn"] == visit.seen["panels"] > 5
+    expect_whole(visit.answers["names"])
+
+
+def expect_whole(names: list) -> None:
     assert len(names) > 5
     assert [name for wide, high, name in names if wide > 1 or high > 0.8] == []
 

@@ -512,8 +512,6 @@ alive() {
 
 run_jobs() {
     number=0 id=''
-    read_time
-    enough_at=$((now + at_least))
     while ! enough && [ -z "$ended$failed" ]; do
         if [ "$number" -gt 0 ] && [ "$pause" != 0 ]; then
             apart sleep "$pause" &
@@ -523,16 +521,15 @@ run_jobs() {
         number=$((number + 1)) previous=$id
         name_job "$number"
         [ -n "$device" ] || prepare_files
+        read_time
+        # A whole second more, since both times are cut to whole seconds.
+        [ "$number" -gt 1 ] || enough_at=$((now + at_least + (at_least > 0)))
         run_job
     done
 }
 
-# Says whether all jobs that were asked for are done, and their time is over.
-enough() {
-    [ "$done_jobs" -ge "$jobs" ] || return
-    read_time
-    [ "$now" -ge "$enough_at" ]
-}
+# Says whether all jobs that were asked for are done, and the last began when their time was over.
+enough() { [ "$done_jobs" -ge "$jobs" ] && [ "$now" -ge "$enough_at" ]; }
 
 # Sets now to the seconds since 1970.
 read_time() { date +%s >"$temp/now" && read -r now <"$temp/now"; }

@@ -1,9 +1,29 @@
 // Figures are drawn as soon as the page is there, one after the other; those of a closed chapter when it is opened.
+const drawn = new Map();
 async function draw(node) {
-  if (node.dataset.drawn) return;
-  node.dataset.drawn = "yes";
-  await Bokeh.embed.embed_item(fitted(await unpacked(node.textContent), node.parentElement.clientWidth - 40));
+  if (drawn.has(node)) return;
+  drawn.set(node, []);
+  const text = await unpacked(node.textContent);
+  drawn.set(node, await Bokeh.embed.embed_item(fitted(text, node.parentElement.clientWidth - 40)));
 }
+// A window of another width has other lines in the names of rows: its figures are drawn anew.
+let width = innerWidth, waiting;
+function redraw() {
+  if (innerWidth === width) return;
+  width = innerWidth;
+  for (const views of drawn.values()) {
+    for (const view of views) {
+      Bokeh.documents.splice(Bokeh.documents.indexOf(view.model.document), 1);
+      view.remove();
+    }
+  }
+  drawn.clear();
+  drawAll(document);
+}
+addEventListener("resize", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(redraw, 200);
+});
 // Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher.
 const pen = document.createElement("canvas").getContext("2d");
 function fitted(text, width) {
