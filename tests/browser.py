@@ -57,9 +57,7 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def visit(
-    page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, str] = NOTHING, *widths: int
-) -> Visit:
+def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, str] = NOTHING, *widths: int) -> Visit:
     """Open `page`, have all of it drawn, ask questions (JavaScript) there and close the browser.
 
     Args:
