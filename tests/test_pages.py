@@ -41,6 +41,7 @@ PICTURES = """(() => {
   return {figures: figures.length, shown: shown.length};
 })()"""
 
+SIDEWAYS = "[document.documentElement.scrollWidth, innerWidth]"
 # How much of its panel's width each name of a row takes, and of its row's height, for its marks to be seen below it.
 NAMES = """(() => {
   const pen = document.createElement("canvas").getContext("2d");
@@ -78,7 +79,7 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
     """Return a function (study, width) -> what a browser of that width saw of the page, in one visit."""
 
     def make(folder: Path, study: str, width: int) -> None:
-        screen = {"sideways": "[document.documentElement.scrollWidth, innerWidth]", "names": NAMES}
+        screen = {"sideways": SIDEWAYS, "names": NAMES}
         # Each link lays the page out anew, which takes a while.
         screen |= {"links": FOLLOW} if width == 1300 else {}
         visit = browser.visit(report_of(study), screen, {"pictures": PICTURES}, width)
@@ -200,6 +201,12 @@ def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: i
     scrolled, inner = visit.answers["sideways"]
     assert scrolled <= inner == width
     assert visit.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
+
+
+def test_the_first_page_does_not_scroll_sideways(report_of: Callable[[str], Path]):
+    expect_browser()
+    visit = browser.visit(report_of("shots").with_name("index.html"), {"sideways": SIDEWAYS}, {}, 400)
+    assert visit.answers["sideways"] == [400, 400]
 
 
 @pytest.mark.parametrize("width", [1300, 400])

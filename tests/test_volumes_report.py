@@ -132,6 +132,14 @@ def test_what_to_do_next_names_the_volume_to_take_and_what_would_decide(run: bat
     )
 
 
+def test_a_battery_too_short_for_its_limit_is_not_said_to_be_near_it(tmp_path: Path):
+    records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(8))]), limits=["etcd"])
+    run = batteries.load(tmp_path / "out")
+    headline, [advice] = conclusions.headline(run), conclusions.advice(run)
+    assert "of the sync after a write cannot be judged against etcd's 10 ms on disk" in markdown_line(headline)
+    assert advice.startswith("Measure disk again: 8 jobs in ")
+
+
 def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
     run = batteries.load(build(tmp_path, many(20, 12)), tmp_path / "facts.json")
     groups = courses.alike(run)

@@ -21,7 +21,7 @@ LOOKS = {
 }
 JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio", "note"]
 PANELS = 24  # pairs and places that are drawn; more are no picture that anyone looks through
-ROWS = 12  # of the picture that a page opens with
+ROWS, FEW = 12, 4  # of the picture that a page opens with, and of the one on the first page
 
 
 def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
@@ -50,21 +50,21 @@ def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figu
     return Figure(name, title, caption, panels, _numbers(results, rows))
 
 
-def deciding(results: Results) -> tuple[Figure, Figure]:
-    """Return the picture that a page opens with, the largest decided effects first, and one of what is left."""
+def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
+    """Return the picture of what decided an answer, the largest effects first, and one of what is left."""
     rows = results.comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
     rows = rows.assign(decided=decided, own=rows["factor"] == results.report.headline, effect=effect)
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
     # The factor that the question is about has half of the rows, if it needs them.
-    first = pd.concat([rows[rows["own"] & rows["decided"]].head(ROWS // 2), rows])
-    first = first[~first.index.duplicated()].head(ROWS).sort_values(["own", "decided", "effect"], ascending=False)
+    first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
+    first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
     rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
     caption = _caption(results, first) if len(first) else ""
     title = "What was compared, the largest decided effects first"
     return (
-        Figure("deciding", title, caption, _of_several(first, results), _numbers(results, first)),
+        Figure("deciding" if most == ROWS else "deciding-few", title, caption, _of_several(first, results), _numbers(results, first)),
         Figure("deciding-rest", "The other comparisons", caption, _of_several(rest, results), _numbers(results, rest)),
     )
 

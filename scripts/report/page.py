@@ -116,6 +116,16 @@ class Page:
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
         self.picture(figure.name, figure.title, plot_svg.draw(figure), self.loader() + plot_html.draw(figure), caption)
 
+    def leave(self, figure: Figure) -> str:
+        """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
+        if not figure.panels:
+            return ""
+        from scripts.report import plot_svg
+
+        picture = self._path(figure.name, "svg")
+        write_text(self.files / picture.name, plot_svg.draw(legible(figure)))
+        return str(picture)
+
     def loader(self) -> str:
         """Return BokehJS before the page's first figure, "" before the others."""
         from scripts.report import plot_html

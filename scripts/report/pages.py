@@ -26,20 +26,23 @@ def opening(page: Page, run: Results) -> None:
     advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
     picture, rest = comparisons.deciding(run)
     beside = {"Why": answer.reasons(run, primary), "What to do next": advice}
-    first_screen(page, run, headline, picture, beside)
+    few, _ = comparisons.deciding(run, comparisons.FEW)
+    first_screen(page, run, headline, picture, beside, few)
     if rest.panels:
         with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
             page.figure(rest)
     page.table(answer.best(run), "")
 
 
-def first_screen(page: Page, run: Results, headline: str, picture: Figure, beside: dict[str, list[str]]) -> None:
-    """Show run, question, answer and picture with what stands beside it, and leave them for the index."""
+def first_screen(
+    page: Page, run: Results, headline: str, picture: Figure, beside: dict[str, list[str]], few: Figure | None = None
+) -> None:
+    """Show run, question, answer and picture with what stands beside it; leave them, or `few` of it, for the index."""
     facts, report = run.facts, run.report
     question, source = facts.get("question", ""), source_line(facts)
     page.text(account.not_provided(facts), paragraph(source), quotation(question), paragraph(headline))
     page.lead(picture, beside)
-    shown = f"{page.files.name}/{picture.name}.svg" if picture.panels else ""
+    shown = page.leave(few or picture)
     answers = {"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")}
     answers |= {"source": source, "headline": headline, "picture": shown, "advice": beside.get("What to do next", [])}
     counts = {kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")}

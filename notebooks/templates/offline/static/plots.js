@@ -24,10 +24,12 @@ addEventListener("resize", () => {
   clearTimeout(waiting);
   waiting = setTimeout(redraw, 200);
 });
-// Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher.
+// Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher; on a
+// phone a legend has one column.
+const PHONE = 480;
 const pen = document.createElement("canvas").getContext("2d");
 function fitted(text, width) {
-  let rows = 0, lines = 1;
+  let rows = 0, lines = 1, legend = 0;
   return JSON.parse(text, (_, part) => {
     if (part?.name === "Label" && part.attributes.x_units === "screen") {
       const name = part.attributes.text.attributes;
@@ -35,8 +37,14 @@ function fitted(text, width) {
       lines = Math.max(lines, name.text.split("\n").length);
       rows += 1;
     }
+    if (part?.name === "Legend" && width < PHONE) {
+      const {items, ncols} = part.attributes;
+      legend = 24 * (items.length - Math.ceil(items.length / ncols));
+      part.attributes.ncols = 1;
+    }
     // Bokeh leaves out a height that is its default.
-    if (part?.name === "Figure") part.attributes.height = (part.attributes.height ?? 600) + 18 * (lines - 1) * rows;
+    const higher = 18 * (lines - 1) * rows + legend;
+    if (part?.name === "Figure") part.attributes.height = (part.attributes.height ?? 600) + higher;
     return part;
   });
 }

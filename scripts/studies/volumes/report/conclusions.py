@@ -13,7 +13,12 @@ from scripts.studies.volumes.report.courses import Course
 from scripts.studies.volumes.series import FACTORS
 
 REASONS = 3
-SAID = {"meets": "stayed below", "misses": "did not stay below", "undecided": "may or may not be below"}
+SAID = {
+    "meets": "stayed below",
+    "misses": "did not stay below",
+    "undecided": "may or may not be below",
+    "not judged": "cannot be judged against",
+}
 CREDITS = "burst credits"
 
 
@@ -34,7 +39,7 @@ def headline(run: Results) -> str:
         return answer.headline(run, [], [])
     whole, parts = first[0].whole, []
     for verdict, text in SAID.items():
-        series = [_kept(course, run) for course in first if course.whole["verdict"] == verdict]
+        series = [_kept(course, run) for course in first if course.outcome == verdict]
         if series:
             limit = "it" if parts else phrases.limit(whole)
             parts.append(f"{text} {limit} on {phrases.some(series)}")
@@ -57,11 +62,13 @@ def advice(run: Results) -> list[str]:
         what = f"Use {bold(phrases.label(best.whole, run))}: {best.whole['metric']} {phrases.latency(best.deciding)}"
         lines.append(f"{what}, {of} that stayed below {phrases.limit(best.whole)}.")
     lines += _larger(run)
-    doubtful = [course for course in first if course.whole["verdict"] == "undecided"]
-    between = [one for one in doubtful if one.deciding["low_ms"] < one.whole["limit_ms"] <= one.deciding["high_ms"]]
+    between = [phrases.label(course.whole, run) for course in first if course.outcome == "undecided"]
     if between:
-        who = prose.listing(phrases.label(course.whole, run) for course in between)
+        who = prose.listing(between)
         lines.append(f"Raise {code('jobs')} and run again to decide on {who}: more jobs narrow the interval.")
+    for course in first:
+        if course.outcome == "not judged":
+            lines.append(f"Measure {phrases.label(course.whole, run)} again: {course.deciding['reason']}.")
     if len(run.verdicts) and (run.verdicts["verdict"] == "too few repeats").any():
         lines.append(
             f"Raise {code('batteries')} to 2 or more to compare volumes: one battery each does not tell a volume from "

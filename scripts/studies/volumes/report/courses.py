@@ -38,6 +38,13 @@ class Course:
         )
 
     @property
+    def outcome(self) -> str:
+        """The verdict; `not judged` where it is open for another reason than that the limit lies in the interval."""
+        low, high = self.deciding["low_ms"], self.deciding["high_ms"]
+        apart = self.shape[0] == "undecided" and not low < self.whole["limit_ms"] <= high
+        return "not judged" if apart else self.shape[0]
+
+    @property
     def kept_jobs(self) -> int:
         """How many jobs met the limit before one segment did not."""
         first = self.stretches[0]
