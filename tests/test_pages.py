@@ -206,7 +206,8 @@ def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: i
 def test_the_first_page_does_not_scroll_sideways(report_of: Callable[[str], Path]):
     expect_browser()
     visit = browser.visit(report_of("shots").with_name("index.html"), {"sideways": SIDEWAYS}, {}, 400)
-    assert visit.answers["sideways"] == [400, 400]
+    scrolled, inner = visit.answers["sideways"]
+    assert scrolled <= inner == 400
 
 
 @pytest.mark.parametrize("width", [1300, 400])

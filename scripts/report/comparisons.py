@@ -62,9 +62,9 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
     rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
     caption = _caption(results, first) if len(first) else ""
-    title = "What was compared, the largest decided effects first"
+    name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
     return (
-        Figure("deciding" if most == ROWS else "deciding-few", title, caption, _of_several(first, results), _numbers(results, first)),
+        Figure(name, title, caption, _of_several(first, results), _numbers(results, first)),
         Figure("deciding-rest", "The other comparisons", caption, _of_several(rest, results), _numbers(results, rest)),
     )
 
