@@ -142,7 +142,8 @@ def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
         assert f"({numbers})" in text
         assert list(csv.DictReader((page.parent / numbers).open(encoding="utf-8")))
     left = {f"{study}_files/{path.name}" for path in (page.parent / f"{study}_files").iterdir()}
-    assert left == set(re.findall(rf"\]\(({study}_files/.*?)\)", text))
+    of_index = json.loads(page.with_name(f"{study}_answers.json").read_text(encoding="utf-8"))["picture"]
+    assert left == {*re.findall(rf"\]\(({study}_files/.*?)\)", text), of_index}
 
 
 @pytest.mark.rule(22)
