@@ -412,7 +412,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     # One battery each: the comparison is in the table, and no finding.
     assert told(run, "store") == []
     assert set(tabulated.differences(run).frame["verdict"]) == {"too few repeats"}
-    assert "Raise `batteries` to 2 or more" in markdown_line(conclusions.advice(run)[-1])
+    assert "Raise `batteries` to 6 or more" in markdown_line(conclusions.advice(run)[-1])
     assert len(figures.percentiles(run).panels) == 1
     assert "a 128 GiB gp3 volume has no credits that could run out" in " ".join(told(run, "burst credits"))
     assert len(figures.latency(run).panels) == 2

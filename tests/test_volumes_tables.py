@@ -1,6 +1,7 @@
 """The tables of the volumes study say what the records hold, measured here or elsewhere, whole or not."""
 
 import math
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 
 from scripts import gather as program
 from scripts.lib.program import Problem
-from scripts.studies.volumes import tables
+from scripts.studies.volumes import compare as comparing
+from scripts.studies.volumes import series, tables
 from tests.records import failed
 from tests.volumes_records import (
     JOB,
@@ -31,9 +33,10 @@ from tests.volumes_records import (
 STEADY = np.ones(10)
 
 
-def twice(*made: dict) -> list[dict]:
-    """Return each battery as two of its volume: one battery a side decides no comparison."""
-    return [one | {"repeat": repeat} for one in made for repeat in (1, 2)]
+def side_by_side(*volumes: Callable[[int], dict], times: int = 6) -> list[dict]:
+    """Return so many batteries of each volume, made of a seed, in one session: fewer than 6 decide no comparison."""
+    session = {"session": "2026-11-20T08:00:00Z"}
+    return [volume(repeat) | session | {"repeat": repeat} for volume in volumes for repeat in range(1, times + 1)]
 
 
 def latencies(number, median=1.0, operations=2_000):
@@ -417,13 +420,23 @@ def test_device_counters_foresee_the_collapse(tmp_path):
     "ratio, verdict", [(1.0, "same"), (1.3, "higher"), (1 / 1.3, "lower")], ids=["same", "higher", "lower"]
 )
 def test_volumes_are_compared_in_percent(tmp_path, ratio, verdict):
-    jobs = np.random.default_rng(1).lognormal(0, 0.01, (2, 30))
-    pair = [battery("base", jobs[0], 1, 10_000), battery("other", ratio * jobs[1], 2, 10_000)]
+    def volume(store, level, number):
+        def made(seed):
+            jobs = level * np.random.default_rng([number, seed]).lognormal(0, 0.01, 8)
+            return battery(store, jobs, 10 * number + seed, 10_000)
+
+        return made
+
+    pair = [volume("base", 1, 1), volume("other", ratio, 2)]
     compare = [{"factor": "store", "baseline": "base"}]
-    alone = gather(write_run(tmp_path / "alone", pair), compare=compare)["comparisons"]
-    assert set(alone["verdict"]) == {"too few batteries"}
-    assert alone["percent"].notna().all()
-    rows = gather(write_run(tmp_path / "twice", twice(*pair)), compare=compare)["comparisons"].set_index("metric")
+    few = side_by_side(*pair, times=5)
+    elsewhere = [one | {"session": one["cell"]["store"]} for one in side_by_side(*pair)]
+    for name, batteries in {"few": few, "in different sessions": elsewhere}.items():
+        rows = gather(write_run(tmp_path / name, batteries), compare=compare)["comparisons"]
+        assert set(rows["verdict"]) == {"too few batteries"}
+        assert rows["percent"].notna().all()
+        assert rows["method"].str.contains("cannot be told apart").all()
+    rows = gather(write_run(tmp_path / "six", side_by_side(*pair)), compare=compare)["comparisons"].set_index("metric")
     assert list(rows.index) == ["p50", "p99", "p99.9", "mean", "iops"]
     assert set(rows["phase"]) == {"all"}
     p50 = rows.loc["p50"]
@@ -432,11 +445,32 @@ def test_volumes_are_compared_in_percent(tmp_path, ratio, verdict):
     assert rows.loc[["p50", "p99", "mean"], "verdict"].tolist() == [verdict] * 3
     other = {"higher": "lower", "lower": "higher", "same": "same"}[verdict]
     assert rows.loc["iops", "verdict"] == other
-    assert rows["method"].str.contains("cannot be told apart").all()
-    assert "merged" in rows.loc["p99", "method"]
+    assert set(rows["method"]) == {"pairs of batteries measured side by side"}
     assert rows.loc["mean", "contender_value"] / rows.loc["mean", "baseline_value"] == pytest.approx(
-        1 + rows.loc["mean", "percent"] / 100
+        1 + rows.loc["mean", "percent"] / 100, rel=0.01
     )
+
+
+@pytest.mark.thorough
+@pytest.mark.rule(18)
+def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():
+    """Batteries differ by 7 %, and jobs of one resemble each other: resampled jobs would decide most of these."""
+    decided = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        made = []
+        for store in ("base", "other"):
+            batteries = []
+            for repeat in range(1, 7):
+                level = np.exp(random.normal(0, 0.07) + np.cumsum(random.normal(0, 0.02, 10)))
+                rows = [sample(1e6 * one * random.lognormal(0, 0.5, 200), job) for job, one in enumerate(level, 1)]
+                one = record(store, rows, session="1")
+                batteries.append(series.Battery(store, (store, JOB, "none", ""), repeat, one, []))
+            made.append(series.Series(store, batteries[0].levels, tuple(batteries)))
+        compare = [{"factor": "store", "baseline": "base"}]
+        rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")
+        decided += rows.loc["p50", "verdict"] in ("higher", "lower")
+    assert decided <= 9
 
 
 def test_a_ratio_of_percentiles_is_no_finer_than_a_bin(tmp_path):
@@ -450,8 +484,13 @@ def test_a_ratio_of_percentiles_is_no_finer_than_a_bin(tmp_path):
 
 
 def test_a_background_load_is_compared_with_none(tmp_path):
-    pair = [battery("disk", STEADY), battery("disk", 3 * STEADY, 2, cell={"background": "same"})]
-    run = write_run(tmp_path, twice(*pair))
+    loaded = {"cell": {"background": "same"}}
+    run = write_run(
+        tmp_path,
+        side_by_side(
+            lambda seed: battery("disk", STEADY, seed), lambda seed: battery("disk", 3 * STEADY, 10 + seed, **loaded)
+        ),
+    )
     found = gather(run, compare=[{"factor": "background", "baseline": "none"}])["comparisons"]
     assert found[
         ["factor", "baseline", "contender", "store", "job", "background"]
@@ -460,11 +499,11 @@ def test_a_background_load_is_compared_with_none(tmp_path):
 
 
 def test_noise_is_no_evidence_and_few_jobs_are_too_few(tmp_path):
-    noisy = np.random.default_rng(2).lognormal(0, 0.4, (2, 12))
+    def noisy(store):
+        return lambda seed: battery(store, np.random.default_rng([len(store), seed]).lognormal(0, 0.4, 12), seed)
+
     compare = [{"factor": "store", "baseline": "base"}]
-    found = gather(
-        write_run(tmp_path / "a", twice(battery("base", noisy[0]), battery("other", noisy[1], 2))), compare=compare
-    )
+    found = gather(write_run(tmp_path / "a", side_by_side(noisy("base"), noisy("other"))), compare=compare)
     assert chosen(found["comparisons"], metric="p50")["verdict"].tolist() == ["no evidence"]
     few = [battery("base", STEADY), battery("other", 9 * STEADY[:5], 2)]
     rows = gather(write_run(tmp_path / "b", few), compare=compare)["comparisons"]

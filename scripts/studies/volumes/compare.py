@@ -1,8 +1,9 @@
 """Volumes against one another, and with a second job against without: differences in percent with intervals.
 
-What is compared are two batteries, not repeated blocks (METHOD 17 does not apply): one battery a volume, one after the
-other, so that a difference between volumes and one between two hours, hosts or volumes of a type cannot be told apart.
-An interval here speaks of these batteries, with jobs as the unit; the jobs of both are resampled independently.
+The unit is the battery: jobs of one are no repeats of it (METHOD 18). Where both arms have 6 batteries or more that
+were measured side by side, in one session, a verdict is that of METHOD 17, its blocks being pairs of batteries. With
+fewer there is none: a difference between volumes and one between two hours cannot be told apart. What is printed
+then has an interval that speaks of these batteries alone, with jobs as the unit, those of both resampled independently.
 """
 
 import math
@@ -14,23 +15,24 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
-from scripts.statistics import histograms, resampling
+from scripts.statistics import histograms, resampling, stats
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
 
 TOO_FEW_JOBS, TOO_FEW_BATTERIES = "too few jobs", "too few batteries"
-_LEAST_BATTERIES = 2
 METRICS = ("p50", "p99", "p99.9", "mean", "iops")
 COLUMNS = (
     *("factor", "baseline", "contender", *FACTORS, "operation", "metric", "phase", "percent", "low", "high"),
     *("baseline_value", "contender_value", "n_baseline", "n_contender", "verdict", "method"),
 )
-_JOBS = "bootstrap of the jobs of one battery a side: the volume, the host and the hour cannot be told apart"
+_BLOCKS = "pairs of batteries measured side by side"
+_JOBS = "bootstrap of the jobs of a few batteries: the volume, the host and the hour cannot be told apart"
 _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
+_CALLED = {"faster": "lower", "slower": "higher"}
 Arms = tuple[list[Series], list[Series]]
 
 
@@ -47,40 +49,74 @@ def comparisons(
     others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
     arm; those from the last change of either on. `percent` is 100 (contender / baseline - 1).
 
-    A percentile here is a bin of fio's, so that intervals of ratios of percentiles are widened by a bin (1.6 %).
+    A percentile here is a bin of fio's, so that the intervals of a few batteries' are widened by a bin (1.6 %); between
+    pairs of batteries that is part of the noise.
 
-    Verdicts: `same` if the interval lies inside ±`equivalence_percent` (taken as 1 / 1.05 … 1.05), else `higher` or
-    `lower` if it excludes 0, else `no evidence`; `too few jobs` below 6 in an arm, and `too few batteries` where an arm
-    has one alone: its jobs are no repeats of it (METHOD 18). Phases stand only where each has 6 jobs in both arms.
+    Verdicts: where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, `faster` and
+    `slower` called `lower` and `higher`, all comparisons of a factor on a phase's p99 corrected jointly, the other
+    metrics by themselves; else `too few batteries`. `too few jobs` below 6 in an arm. Phases stand only where each has
+    6 jobs in both arms.
 
     Raises:
         Problem: `compare` names something that is no factor.
     """
-    bound = 1 + equivalence_percent / 100
     by_levels = {one.levels: one for one in series}
 
     # One baseline is compared with many contenders.
     @cache
-    def figures(levels: tuple[Levels, ...], first: float, last: float, place: int) -> dict[str, _Figure]:
+    def figures(levels: tuple[Levels, ...], first: float, last: float, place: int, repeat: int = 0) -> dict:
         jobs = pd.concat([by_levels[one].jobs for one in levels], ignore_index=True)
+        jobs = jobs[jobs["repeat"] == repeat] if repeat else jobs
         return _figures(jobs[jobs["number"].between(first, last)], seed, place)
 
-    rows = []
+    rows, families = [], {}
     for entry in compare:
         if entry["factor"] not in FACTORS:
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
         for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
-            alone = min(sum(len(one.valid) for one in arm) for arm in arms) < _LEAST_BATTERIES
+            blocks = _side_by_side(arms)
+            keys = [tuple(one.levels for one in arm) for arm in arms]
             for phase, numbers in _phases(arms, segments).items():
-                sides = [figures(tuple(one.levels for one in arm), *numbers, place) for place, arm in enumerate(arms)]
+                sides = [figures(levels, *numbers, place) for place, levels in enumerate(keys)]
+                pairs = {
+                    one: [figures(levels, *numbers, place, one) for place, levels in enumerate(keys)] for one in blocks
+                }
                 for metric in METRICS:
                     # A merged percentile is compared with a merged one only: that of the jobs is something else.
                     methods = {metric: _METHODS.get(metric, _MERGED), f"{metric} of jobs": _MEDIANS}
                     name = next((name for name in methods if all(name in side for side in sides)), None)
-                    if name:
-                        judged = _judge(*(side[name] for side in sides), metric, bound, alone)
-                        rows.append({**head, "phase": phase, "metric": metric, **judged, "method": methods[name]})
+                    if not name:
+                        continue
+                    judged = _printed(*(side[name] for side in sides), metric)
+                    rows.append({**head, "phase": phase, "metric": metric, **judged, "method": methods[name]})
+                    values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
+                    d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
+                    if judged["verdict"] != TOO_FEW_JOBS and len(d) >= stats.MIN_BLOCKS:
+                        own = () if metric == "p99" else (len(rows),)
+                        families.setdefault((entry["factor"], phase, metric, *own), {})[len(rows) - 1] = pd.Series(d)
+    for family in families.values():
+        d = pd.DataFrame(family)
+        for row, verdict in zip(d, stats.judge(d.to_numpy(), equivalence_percent, seed), strict=True):
+            ends = {"percent": verdict.ratio, "low": verdict.low, "high": verdict.high}
+            rows[row] |= {name: 100 * (ratio - 1) for name, ratio in ends.items()}
+            rows[row] |= {"verdict": _CALLED.get(verdict.verdict, verdict.verdict), "method": _BLOCKS}
     return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def _side_by_side(arms: Arms) -> list[int]:
+    """The repeats in which each arm has valid batteries, all of one session of this workflow; none of imported ones."""
+    sessions: list[dict[int, set]] = []
+    for arm in arms:
+        own: dict[int, set] = {}
+        for battery in (battery for one in arm for battery in one.valid):
+            own.setdefault(battery.repeat, set()).add(battery.record.get("session"))
+        sessions.append(own)
+    first, second = sessions
+    return [
+        one
+        for one in sorted(first)
+        if first[one] == second.get(one) and len(first[one]) == 1 and None not in first[one]
+    ]
 
 
 def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
@@ -120,28 +156,22 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
     return phases
 
 
-def _judge(baseline: "_Figure", contender: "_Figure", metric: str, bound: float, alone: bool) -> dict:
+def _printed(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
+    """What is said of the jobs of both arms where their batteries are too few to judge."""
     ratio, jobs = contender.value / baseline.value, min(baseline.jobs, contender.jobs)
     low, high = resampling.interval(contender.draws / baseline.draws, max(jobs, resampling.LEAST))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
     low, high = float(low) / widened, float(high) * widened
-    if jobs < resampling.LEAST:
-        low, high, verdict = math.nan, math.nan, TOO_FEW_JOBS
-    elif alone:
-        verdict = TOO_FEW_BATTERIES
-    elif 1 / bound <= low and high <= bound:
-        verdict = "same"
-    else:
-        verdict = "higher" if low > 1 else "lower" if high < 1 else "no evidence"
+    few = jobs < resampling.LEAST
     return {
         "percent": 100 * (ratio - 1),
-        "low": 100 * (low - 1),
-        "high": 100 * (high - 1),
+        "low": math.nan if few else 100 * (low - 1),
+        "high": math.nan if few else 100 * (high - 1),
         "baseline_value": baseline.value,
         "contender_value": contender.value,
         "n_baseline": baseline.jobs,
         "n_contender": contender.jobs,
-        "verdict": verdict,
+        "verdict": TOO_FEW_JOBS if few else TOO_FEW_BATTERIES,
     }
 
 

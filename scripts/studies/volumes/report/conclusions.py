@@ -7,6 +7,7 @@ import pandas as pd
 from scripts.report import answer, pages, prose
 from scripts.report.findings import Finding
 from scripts.report.markup import bold, code
+from scripts.statistics import MIN_BLOCKS
 from scripts.studies.volumes.report import REPORT, courses, phrases
 from scripts.studies.volumes.report.batteries import Results, of
 from scripts.studies.volumes.report.courses import Course
@@ -71,8 +72,8 @@ def advice(run: Results) -> list[str]:
             lines.append(f"Measure {phrases.label(course.whole, run)} again: {course.deciding['reason']}.")
     if len(run.verdicts) and (run.verdicts["verdict"] == "too few repeats").any():
         lines.append(
-            f"Raise {code('batteries')} to 2 or more to compare volumes: one battery each does not tell a volume from "
-            "its hour."
+            f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "
+            "from a busier hour."
         )
     return lines
 
