@@ -20,8 +20,8 @@ CELLS = (
     "idle_workers,resident_before,resident_after,outlying_repeats,cache_state,reasons"
 )
 VERDICTS = (
-    "factor,baseline,contender,{levels},metric,role,blocks,baseline_s,contender_s,ratio,ratio_low,ratio_high,p,verdict,"
-    "detectable_ratio,note"
+    "factor,baseline,contender,{levels},metric,role,blocks,baseline_s,contender_s,ratio,ratio_low,ratio_high,p,looks,"
+    "verdict,detectable_ratio,mean_ratio,mean_low,mean_high,slow_baseline,slow_contender,slow_ratio,note"
 )
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -73,10 +74,9 @@ def test_twins_are_the_control_and_nothing_else(tmp_path):
         ("provenance", "data_sha256", "other", "the data differ"),
         ("work", "logical_bytes", 5, "the amount of data differs"),
         ("provenance", "lock_sha256", "other", "the Python packages differ"),
-        ("host", "kernel", "other", "the machine differs"),
     ],
 )
-def test_arms_of_different_code_data_packages_or_machine_are_not_comparable(tmp_path, part, key, value, told):
+def test_arms_of_different_code_data_or_packages_are_not_comparable(tmp_path, part, key, value, told):
     def change(record):
         if at(record, 4, library="hdf5-2.0.0", page_buffer="0"):
             record[part][key] = value
@@ -88,6 +88,102 @@ def test_arms_of_different_code_data_packages_or_machine_are_not_comparable(tmp_
     assert rows.loc["0", "note"] == f"{told} between the arms in block 4"
     assert math.isnan(rows.loc["0", "ratio"])
     assert rows.loc["64MiB", "verdict"] != "not comparable"
+
+
+@pytest.mark.rule(2, 14)
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"session": "2026-11-23T08:00:00Z"}, "in different sessions"),
+        ({"host": {"boot": "another"}}, "on different machines"),
+        ({"host": {"node": "another"}}, "on different machines"),
+        ({"host": {"ram_bytes": 2**30}}, "on different machines"),
+        ({"host": {"cpu_quota": 1.5}}, "on different machines"),
+        ({"host": {"device": "/dev/sdb", "mount_point": "/data"}}, "on different devices or mounts"),
+    ],
+)
+def test_a_block_counts_only_where_both_arms_were_measured_in_one_session_on_one_machine(tmp_path, change, told):
+    def elsewhere(record):
+        if at(record, 4, library="hdf5-2.0.0", page_buffer="0"):
+            record |= change
+        return record
+
+    cells = synthetic_cells(twins=0, **FEW)
+    judged = gather(write_synthetic_run(tmp_path, cells, 7, ratio=newer_is(1.3), change=elsewhere))[2]
+    rows = chosen(judged, factor="library", metric="total").set_index("page_buffer")
+    assert rows.loc["0", ["blocks", "verdict", "note"]].tolist() == [6, "slower", f"block 4 measured {told}, not used"]
+    assert rows.loc["64MiB", ["blocks", "verdict", "note"]].tolist() == [7, "slower", ""]
+
+
+@pytest.mark.rule(2, 14)
+def test_arms_that_were_never_measured_together_are_not_comparable(tmp_path):
+    def later(record):
+        # As after `make again` of one library on another day.
+        return record | ({"session": "2026-11-23"} if record["cell"]["library"] == "hdf5-2.0.0" else {})
+
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), ratio=newer_is(2), change=later))[2]
+    rows = chosen(judged, factor="library", metric="total")
+    assert set(rows["verdict"]) == {"not comparable"}
+    assert set(rows["note"]) == {"blocks 1, 2, 3, 4, 5, 6 measured in different sessions, not used"}
+    assert rows["ratio"].isna().all()
+    assert set(chosen(judged, factor="page_buffer")["blocks"]) == {6}
+
+
+def two_arms(base, other, sessions, later=None):
+    """What is said of two libraries that took so long, block by block, in these sessions, the second one in `later`."""
+    matrix = pd.DataFrame({"cell": ["a", "b"], "library": ["old", "new"], "twin_of": ""})
+    parts = [("a", base, sessions), ("b", other, later or sessions)]
+    rows = [
+        {"cell": cell, "repeat": block, "status": "done", "ok": True, "seconds total": time, "session": session}
+        for cell, times, when in parts
+        for block, (time, session) in enumerate(zip(times, when, strict=True), 1)
+    ]
+    compare = [{"factor": "library", "baseline": "old"}]
+    return verdicts.verdicts_table(matrix, pd.DataFrame(rows), compare).iloc[0]
+
+
+def simulated(runs, judge):
+    """How many of so many runs, each with its own random numbers, are judged faster or slower."""
+    return sum(judge(np.random.default_rng(seed)) in ("faster", "slower") for seed in range(runs))
+
+
+@pytest.mark.rule(2, 14)
+def test_a_second_session_that_is_slower_makes_no_contender_slower():
+    def judge(random):
+        base, other = np.exp(random.normal(0, 0.02, (2, 10)))
+        other[4:] *= 1.05
+        return two_arms(base, other, ["1"] * 10, ["1"] * 4 + ["2"] * 6)["verdict"]
+
+    assert simulated(100, judge) == 0
+
+
+@pytest.mark.rule(5, 17)
+def test_looking_again_after_adding_repeats_is_counted():
+    def judge(random):
+        base, other = np.exp(random.normal(0, 0.02, (2, 10)))
+        first = two_arms(base[:6], other[:6], ["1"] * 6)["verdict"]
+        return first if first != "no evidence" else two_arms(base, other, ["1"] * 6 + ["2"] * 4)["verdict"]
+
+    assert simulated(200, judge) <= 14
+    blocks = np.linspace(1, 1.1, 10)
+    looks = [two_arms(blocks, blocks * 2, when)["looks"] for when in ("1" * 10, "1" * 6 + "2" * 4, "1" * 5 + "2" * 5)]
+    assert looks == [1, 2, 1], "fewer than 6 blocks tell nothing, so they were not looked at"
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("repeats", [10, 20, 30])
+def test_a_contender_that_is_slow_now_and_then_is_not_the_same(repeats):
+    same = []
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        base, other = np.exp(random.normal(0, 0.01, (2, repeats)))
+        slow = random.random(repeats) < 0.2
+        if slow.any():
+            row = two_arms(base, other * np.where(slow, 3, 1), ["1"] * repeats)
+            same.append(row["verdict"] == "same")
+            assert 2 * slow.sum() >= repeats or row["slow_contender"] == slow.sum()
+    assert len(same) > 80
+    assert sum(same) <= 5
 
 
 def test_blocks_measured_by_new_code_in_both_arms_are_comparable(tmp_path):

@@ -17,6 +17,9 @@ def facts(path: Path | str = ".") -> dict:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "node": platform.node(),
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        # Of a cloud: which machine, of which type; only root may read the first.
+        "instance": [_read(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name")],
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "affinity": sorted(os.sched_getaffinity(0)),

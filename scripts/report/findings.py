@@ -182,6 +182,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     comparisons = len(rows) // len(steps)
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
+    evidence += _spikes(rows, *sides(rows.iloc[0], results))
     under = f", {conditions}" if conditions else ""
     new, old = sides(rows.iloc[0], results)
     if len(steps) == 1:
@@ -229,6 +230,17 @@ def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") 
         case _:
             notes = dict.fromkeys(part for note in rows["note"] for part in str(note).split("; ") if part)
             return f"{against}{strong('not comparable')}" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
+    """What a median does not show: blocks in which one side took much longer than in the others."""
+    texts = []
+    for who, column in ((new, "slow_contender"), (old, "slow_baseline")):
+        slow = rows[pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0) > 0]
+        if len(slow):
+            times = prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×")
+            texts.append(f"{who} took {times} as long in {slow[column].sum():.0f} of {rows['blocks'].sum():.0f} blocks")
+    return "".join(f"; {text}" for text in texts)
 
 
 def _in_time(metric: Metric) -> str:

@@ -8,12 +8,14 @@ from scripts.statistics import MIN_BLOCKS
 JUDGED = ("faster", "slower", "same", "no evidence")
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
 VERDICTS = {
-    "same": "the 95 % CI of the ratio lies within ±{percent:g} %",
-    "faster, slower": "p ≤ 0.05, corrected for all comparisons of that factor, and the 95 % CI excludes 1",
+    "same": "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %",
+    "faster, slower": "p ≤ 0.05, divided by how often the results were looked at and corrected for all comparisons of "
+    "that factor, and the 95 % CI excludes 1",
     "no evidence": "none of these, which does not mean that there is no difference; the report gives the smallest one "
     "that this run could have detected",
-    "not comparable": "the two sides differ in measuring code, data, packages or machine",
-    "too few repeats": f"fewer than {MIN_BLOCKS} blocks in which both sides are valid",
+    "not comparable": "the two sides differ in measuring code, data or packages, or were never measured in one session "
+    "on one machine",
+    "too few repeats": f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
 }
 
 TROUBLES = {

@@ -67,6 +67,10 @@ def complete(tables: dict, records: pd.DataFrame, facts: dict, report: Report, f
     """
     if tables["samples"].empty and tables["cells"].empty:
         raise nothing(folder)
+    samples = tables["samples"]
+    if "session" in samples and len(records):
+        sessions = samples.drop_duplicates(["cell", "repeat"]).set_index(["cell", "repeat"])["session"].fillna("")
+        records = records.join(sessions, on=["cell", "repeat"])
     cells = complete_cells(tables["cells"], records, report)
     return Results(**(tables | {"cells": cells}), facts=facts, report=report, records=records)
 

@@ -25,6 +25,11 @@ _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_deliver
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
+# The fingerprint of a machine, and of what holds the files (METHOD 14): parts of a record's host block.
+_PLACES = {
+    "machine": ("node", "boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
+    "device": ("device", "mount_point"),
+}
 _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
 
 
@@ -64,7 +69,8 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
     Returns:
         runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons,
             `seconds <name>`, work, requests, facts, and the hashes `code` and `data` of what measured and was read.
-        samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid.
+        samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid,
+            session.
     """
     rows, of_records = [], []
     for one in kept:
@@ -72,9 +78,9 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
         samples = one.record.get("samples", []) if one.record else []
         of_records.append({"cell": one.cell, "repeat": one.repeat, **summary})
         place = {"cell": one.cell, **one.levels, "repeat": one.repeat}
-        place |= {"status": summary["status"], "valid": summary["ok"]}
+        place |= {"status": summary["status"], "valid": summary["ok"], "session": summary.get("session", "")}
         rows += [{**sample, **place} for sample in samples]
-    empty = ["cell", *factors(matrix), "repeat", "status", "valid"]
+    empty = ["cell", *factors(matrix), "repeat", "status", "valid", "session"]
     return (
         pd.DataFrame(of_records, columns=None if of_records else ["cell", "repeat", *_UNUSABLE, "reasons"]),
         pd.DataFrame(rows, columns=None if rows else empty),
@@ -140,7 +146,8 @@ def _run(record: dict) -> dict:
         **{name: _sum(requests, name) for name in ("bytes_offered", "bytes_delivered")},
         **{name: facts.get(name) for name in _FACTS},
         **{name: provenance.get(f"{key}_sha256", "") for name, key in _HASHES.items()},
-        "machine": json.dumps([record.get("host", {}).get(key) for key in ("cpu", "affinity", "kernel")]),
+        **{name: json.dumps([record.get("host", {}).get(key) for key in keys]) for name, keys in _PLACES.items()},
+        "session": record.get("session", ""),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from scripts.statistics import stats
+from scripts.statistics import resampling, stats
 from scripts.statistics.tables import factors, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
@@ -20,11 +20,28 @@ _SAME = {
     "data": "the data differ",
     "logical_bytes": "the amount of data differs",
     "packages": "the Python packages differ",
-    "machine": "the machine differs",
 }
+# What a block is a piece of (METHOD 2): where it differs between the arms, the comparison does without the block.
+_TOGETHER = {
+    "session": "in different sessions",
+    "machine": "on different machines",
+    "device": "on different devices or mounts",
+}
+# A repeat that takes so much longer than its arm's median in comparison with the other arm's is slow.
+SLOW = 1.5
+_ORDINALS = {2: "2nd", 3: "3rd"}
 _JUDGEMENT = (
-    *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "verdict"),
-    *("detectable_ratio", "note"),
+    *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "looks", "verdict"),
+    *(
+        "detectable_ratio",
+        "mean_ratio",
+        "mean_low",
+        "mean_high",
+        "slow_baseline",
+        "slow_contender",
+        "slow_ratio",
+        "note",
+    ),
 )
 Pair = tuple[dict, dict]
 
@@ -47,8 +64,9 @@ def verdicts_table(
     name, on `total` alone, all contests together. Factor `control`, the A/A control: a cell and its twin; twins enter
     no other comparison.
 
-    A block counts where both arms have a valid record. Arms that differ in a block in measuring code, data or amount of
-    data are `not comparable`, have no ratio and enter no family.
+    A block counts where both arms have a valid record of one session on one machine, and, where they read from one
+    store, from one device and mount. Arms that differ in such a block in measuring code, data or amount of data, or
+    that have valid records but no such block, are `not comparable`, have no ratio and enter no family.
 
     `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
     `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none.
@@ -61,13 +79,14 @@ def verdicts_table(
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
     families[CONTROL] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
     names, blocks, rows = metrics(runs), np.sort(runs["repeat"].unique()), []
-    columns = ["status", *(f"seconds {name}" for name in names), *_SAME]
+    columns = ["status", *(f"seconds {name}" for name in names), *_SAME, *_TOGETHER]
     wide = {column: _by_block(runs, column).reindex(blocks) for column in columns}
     for factor, pairs in families.items():
         arms = {column: _arms(table, pairs) for column, table in wide.items()}
-        differing = _differing(arms, blocks)
+        apart = _apart(arms, pairs)
+        differing = _differing(arms, apart, blocks)
         wanted = [name for name in names if name == "total" or factor != CONTEST]
-        judged = {name: _judge(name, arms, blocks, differing, equivalence_percent, seed) for name in wanted}
+        judged = {name: _judge(name, arms, blocks, apart, differing, equivalence_percent, seed) for name in wanted}
         for number, (base, other) in enumerate(pairs):
             level = "cell" if factor in OF_CELLS else factor
             head = {"factor": factor, "baseline": base[level], "contender": other[level]}
@@ -89,7 +108,7 @@ def stops_scaling(
     and not inside ±`equivalence_percent`. It is not corrected for the numbers of comparisons: it describes.
 
     `runs` has one row per valid record (or several that are alike) with the factors `arm` that tell arms apart, the
-    factor `by` that grows, whole numbers, repeat, and the column `time` of the total time in seconds.
+    factor `by` that grows, whole numbers, repeat, perhaps session, and the column `time` of the total time in seconds.
 
     Returns:
         One row per arm, in order of appearance: its levels, base and base_s (the least level and its median time,
@@ -97,10 +116,10 @@ def stops_scaling(
         most measured still reduces the time), stops_at, next; ratio, ratio_low and ratio_high of the time at `next` to
         that at `stops_at`.
     """
-    rows = []
+    rows, block = [], [column for column in ("repeat", "session") if column in runs]
     for levels, part in runs.groupby(list(arm), sort=False, observed=True):
         part = part.assign(**{by: part[by].astype(int)})
-        totals = part.pivot_table(index="repeat", columns=by, values=time, aggfunc="first")
+        totals = part.pivot_table(index=block, columns=by, values=time, aggfunc="first")
         rows.append({**dict(zip(arm, levels, strict=True)), **_scaling(totals, equivalence_percent)})
     columns = [*arm, "base", "base_s", "outcome", "stops_at", "next", "ratio", "ratio_low", "ratio_high"]
     return pd.DataFrame(rows, columns=columns).astype({"stops_at": "Int64", "next": "Int64"})
@@ -136,48 +155,107 @@ def _arms(table: pd.DataFrame, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarra
 
 
 def _judge(
-    name: str, arms: dict[str, tuple], blocks: np.ndarray, differing: list[str], equivalence_percent: float, seed: int
+    name: str,
+    arms: dict[str, tuple],
+    blocks: np.ndarray,
+    apart: dict[str, np.ndarray],
+    differing: list[str],
+    equivalence_percent: float,
+    seed: int,
 ) -> list[dict]:
     """The judgement of each comparison of a factor, on one metric."""
     base, other = (table.astype(float) for table in arms[f"seconds {name}"])
     complete = np.logical_and.reduce([(table > 0) & (table < math.inf) for table in (base, other)])
-    base, other = (np.where(complete, table, math.nan) for table in (base, other))
     lost = ~complete & (pd.notna(arms["status"][0]) | pd.notna(arms["status"][1]))
+    split = np.logical_or.reduce([complete & parts for parts in apart.values()])
+    used = complete & ~split
+    base, other = (np.where(used, table, math.nan) for table in (base, other))
     d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
-    families = [d] if name == "total" else np.split(d, d.shape[1], axis=1) if d.shape[1] else []
-    verdicts = [verdict for family in families for verdict in stats.judge(family, equivalence_percent, seed)]
-    judgements = []
-    for number, verdict in enumerate(verdicts):
-        gone = blocks[lost[:, number]]
-        lost_in = f"{_blocks(gone)} failed, invalid or missing in an arm" if len(gone) else ""
-        values = (
-            *(int(complete[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
-            *(verdict.ratio, verdict.low, verdict.high, verdict.p),
-            *("not comparable" if differing[number] else verdict.verdict, verdict.detectable_ratio),
-            "; ".join(filter(None, (differing[number] or _note(verdict), lost_in))),
+    means = [resampling.total_over_total(*arms, seed) for arms in zip(other.T, base.T, strict=True)]
+    looks = [_looks(sessions[rows]) for sessions, rows in zip(arms["session"][0].T, used.T, strict=True)]
+    each = range(d.shape[1])
+    families = [list(each)] if name == "total" else [[number] for number in each]
+    judgements = [{} for _ in each]
+    for family in families:
+        judged = stats.judge(
+            d[:, family], equivalence_percent, seed, [looks[one] for one in family], [means[one] for one in family]
         )
-        judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
+        for number, verdict in zip(family, judged, strict=True):
+            never = not used[:, number].any() and split[:, number].any()
+            why = "" if never else _note(verdict, looks[number], means[number], equivalence_percent)
+            gone = {"failed, invalid or missing in an arm": lost[:, number]}
+            gone |= {
+                f"measured {what}, not used": complete[:, number] & apart[column][:, number]
+                for column, what in _TOGETHER.items()
+            }
+            notes = [
+                differing[number] or why,
+                *(f"{_blocks(blocks[those])} {how}" for how, those in gone.items() if those.any()),
+            ]
+            values = (
+                *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
+                *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
+                *("not comparable" if differing[number] or never else verdict.verdict, verdict.detectable_ratio),
+                *(*means[number][:3], *_slow(d[:, number]), "; ".join(filter(None, notes))),
+            )
+            judgements[number] = dict(zip(_JUDGEMENT, values, strict=True))
     return judgements
 
 
-def _differing(arms: dict[str, tuple], blocks: np.ndarray) -> list[str]:
-    """In words, what differs between the arms of each comparison in a block that both have; "" if nothing does."""
+def _apart(arms: dict[str, tuple], pairs: list[Pair]) -> dict[str, np.ndarray]:
+    """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
+    apart = {}
+    for column in _TOGETHER:
+        base, other = arms[column]
+        apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
+    # Stores lie on devices of their own.
+    apart["device"] &= np.array([base.get("store") == other.get("store") for base, other in pairs], dtype=bool)
+    return apart
+
+
+def _looks(sessions: Iterable[str]) -> int:
+    """How often a verdict could have been read, by the sessions of the blocks that it rests on; at least once."""
+    blocks = pd.Series(sessions, dtype=object).value_counts(sort=False).sort_index().cumsum()
+    return max(1, int((blocks >= stats.MIN_BLOCKS).sum()))
+
+
+def _differing(arms: dict[str, tuple], apart: dict[str, np.ndarray], blocks: np.ndarray) -> list[str]:
+    """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing does."""
     notes: list[list[str]] = [[] for _ in range(arms["status"][0].shape[1])]
+    together = ~np.logical_or.reduce(list(apart.values()))
     for column, what in _SAME.items():
         base, other = arms[column]
-        differs = pd.notna(base) & pd.notna(other) & (base != other)
+        differs = together & pd.notna(base) & pd.notna(other) & (base != other)
         for number in np.flatnonzero(differs.any(axis=0)):
             notes[number].append(f"{what} between the arms in {_blocks(blocks[differs[:, number]])}")
     return ["; ".join(parts) for parts in notes]
 
 
-def _note(verdict: stats.Verdict) -> str:
+def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
     if verdict.verdict == "too few repeats":
         return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
-    if verdict.verdict == "no evidence" and verdict.p <= stats.LEVEL:
-        return "p <= 0.05, but the interval includes 1"
-    excludes = verdict.verdict == "no evidence" and (verdict.low > 1 or verdict.high < 1)
-    return "the interval excludes 1, but p > 0.05" if excludes else ""
+    if verdict.verdict != "no evidence":
+        return ""
+    bound, level = 1 + equivalence_percent / 100, stats.LEVEL / looks
+    if 1 / bound <= verdict.low and verdict.high <= bound:
+        return f"the medians are the same, the means may not be: {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
+    needed = f"{level:.2g}" + (f", seen for the {_ORDINALS.get(looks, f'{looks}th')} time" if looks > 1 else "")
+    if verdict.p <= level:
+        return f"p <= {needed}, but the interval includes 1"
+    excludes = verdict.low > 1 or verdict.high < 1
+    return f"the interval excludes 1, but p > {needed}" if excludes else ""
+
+
+def _slow(d: np.ndarray) -> tuple[int, int, float]:
+    """In how many blocks baseline and contender took much longer than in the others, and how many times as long.
+
+    A median shows nothing of them.
+    """
+    d = d[np.isfinite(d)]
+    off = d - np.median(d) if len(d) else d
+    slow = np.abs(off) > math.log(SLOW)
+    ratio = float(np.exp(np.median(np.abs(off[slow])))) if slow.any() else math.nan
+    return int((off[slow] < 0).sum()), int((off[slow] > 0).sum()), ratio
 
 
 def _blocks(blocks: Iterable[int]) -> str:
