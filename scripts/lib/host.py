@@ -18,8 +18,7 @@ def facts(path: Path | str = ".") -> dict:
     return {
         "node": platform.node(),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
-        # Of a cloud: which machine, of which type; only root may read the first.
-        "instance": [_read(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name")],
+        "instance": _instance(),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "affinity": sorted(os.sched_getaffinity(0)),
@@ -91,6 +90,12 @@ def _read(path: Path | str) -> str | None:
 def _cpu_model() -> str | None:
     name = re.search(r"^model name\s*:(.*)", _read("/proc/cpuinfo") or "", re.MULTILINE)
     return name[1].strip() if name else platform.machine()
+
+
+def _instance() -> str | None:
+    """Which machine of a cloud, and of which type, as far as this user may read it."""
+    facts = (_read(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
+    return " ".join(filter(None, facts)) or None
 
 
 def _os_name() -> str:
