@@ -6,6 +6,7 @@ Writes: nothing
 
 import json
 import logging
+import os
 import re
 import shlex
 import sys
@@ -17,7 +18,7 @@ from snakemake.settings.types import DeploymentMethod
 from scripts import check
 from scripts.building.environments import lacking
 from scripts.frame import config as configuration
-from scripts.frame import matrix
+from scripts.frame import matrix, measuring
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_folders, expect_room
 from scripts.stores import store as stores
@@ -37,11 +38,13 @@ def interpreter() -> str:
 
 
 def begin(results: Path) -> None:
-    """See that the programs can write, and move aside what failed in a call that was interrupted before its end.
+    """Name the session, see that the programs can write, and move aside what failed in a call that was interrupted.
 
     A job's own process parses these rules too, a dry run and --lint (which asks for no variables of the environment)
     change nothing, and a folder that is locked is another's.
     """
+    if workflow.is_main_process:
+        os.environ[measuring.SESSION] = measuring.session_now()
     looks = workflow.output_settings.dryrun or not workflow.check_envvars
     locked = any(Path(".snakemake/locks").glob("*"))
     if not workflow.is_main_process or looks or locked:

@@ -16,12 +16,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from pathlib import Path
 from typing import IO
 
 from scripts.frame import measuring
+from scripts.frame.measuring import SESSION, session_now
 from scripts.lib.processes import apart, die_with_parent, end_group
 from scripts.lib.program import Problem, expect_room, read_json, run, write_json
 
@@ -33,7 +33,7 @@ _ENDED = (
 def main(argv: list[str] | None = None) -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.set_defaults(session=_session())
+    parser.set_defaults(session=os.environ.get(SESSION) or session_now())
     both = argparse.ArgumentParser(add_help=False)
     both.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     both.add_argument("--log", required=True, type=Path, help="file that gets the step's words")
@@ -109,13 +109,6 @@ def _fail(arguments: argparse.Namespace, reason: str, cause: str = "") -> None:
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
     if not cause:
         print(f"failed: {reason} (log: {arguments.log})", file=sys.stderr)
-
-
-def _session() -> str:
-    """When the process that started this one began (UTC): the same for all cells of one call of Snakemake."""
-    ticks = int(Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
-    began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began))
 
 
 if __name__ == "__main__":

@@ -219,7 +219,12 @@ def test_one_cell_again_on_purpose_and_a_subset_by_levels(tiny_run):
     done = launch(tiny_run, "--again", name[:-3], "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
     after = records(tiny_run)
-    assert {key for key in after if after[key] != before[key]} == {f"{name}/repeat={n}.json" for n in (1, 2)}
+    again = {f"{name}/repeat={n}.json" for n in (1, 2)}
+    assert {key for key in after if after[key] != before[key]} == again
+    sessions = {key: record["session"] for key, record in after.items()}
+    [first] = {sessions[key] for key in sessions.keys() - again}
+    [second] = {sessions[key] for key in again}
+    assert first < second, "one call of Snakemake is one session"
     assert len(list((tiny_run / "results/tiny/again").rglob("repeat=*.json"))) == 2
     wrong = launch(tiny_run, "--again", "no-such-cell")
     assert wrong.returncode == 2

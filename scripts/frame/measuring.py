@@ -22,6 +22,8 @@ from scripts.lib.program import Problem, read_json
 from scripts.stores import store as stores
 from scripts.stores.servers import Served
 
+# The variable that says in which call of Snakemake a step runs, wherever that is: jobs of a cluster inherit it.
+SESSION = "STORAGE_BENCHMARKS_SESSION"
 _POLL_S = 1.0
 # What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
 _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -43,6 +45,11 @@ class Lacking(Problem):
         """Name the artefact and say in one line why it failed."""
         super().__init__(words)
         self.cause = cause
+
+
+def session_now() -> str:
+    """Return the name of a session that begins now: the time (UTC)."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def require(path: Path) -> dict:
@@ -86,7 +93,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    started = session_now()
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
         served, location, env = stores.serve(
