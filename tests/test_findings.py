@@ -55,6 +55,25 @@ def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
     ]
 
 
+@pytest.mark.rule(2)
+@pytest.mark.parametrize(
+    "note", ["the measuring code differs in block 1", "blocks 1, 2 measured in different sessions, not used"]
+)
+def test_arms_that_do_not_belong_together_are_told_once_and_not_per_pair(tables: Path, tmp_path: Path, note: str):
+    def apart(rows: pd.DataFrame) -> pd.DataFrame:
+        library, buffer = (rows["factor"] == factor for factor in ("library", "page_buffer"))
+        rows.loc[library, ["verdict", "note"]] = ["not comparable", note]
+        rows.loc[buffer, "note"] = "block 4 measured on different machines, not used"
+        return rows
+
+    run = changed(tmp_path, tables, "verdicts.csv", apart)
+    assert {finding.factor for finding in findings.find(run)} == {"page_buffer", "layout"}
+    limits = " ".join(map(markdown_line, caveats.limits(run)))
+    counts = run.comparisons()["factor"].value_counts()
+    assert f"{counts['library']} comparisons are left out: different versions of the measuring code" in limits
+    assert f"{counts['page_buffer']} comparisons lack blocks whose two sides were not measured in one session" in limits
+
+
 @pytest.mark.parametrize(
     "ratios,ends,text,interval",
     [

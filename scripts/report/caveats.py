@@ -60,9 +60,16 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         lines.append(
             f"{prose.count(dropped, 'requested comparison')} {are} left out: {their} arms deliver different amounts."
         )
-    if apart := int(run.of_other_code(run.comparisons()).sum()):
+    unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
+    if unmade:
         lines.append(
-            f"{prose.count(apart, 'comparison')} of cells that different versions of the measuring code measured "
-            f"{'is' if apart == 1 else 'are'} left out; {code('make again')} measures cells again."
+            f"{prose.count(unmade, 'comparison')} {'is' if unmade == 1 else 'are'} left out: different versions of the "
+            "measuring code measured the two sides, or they were never measured in one session on one machine; "
+            f"{code('make again')} measures cells again."
+        )
+    if lacking:
+        lines.append(
+            f"{prose.count(lacking, 'comparison')} {'lacks' if lacking == 1 else 'lack'} blocks whose two sides were "
+            f"not measured in one session on one machine; {code('verdicts.csv')} names them."
         )
     return [*lines, *own, *judgement.of_trouble(run.cells, run.report.unit == "block"), *run.absent]

@@ -71,7 +71,7 @@ class Finding:
 def find(results: Results, metric: str = "") -> list[Finding]:
     """Return what was found about a metric (default: the one that decides), in the order of the comparisons."""
     rows = results.comparisons(metric)
-    rows = rows[~results.of_other_code(rows)]
+    rows = rows[~results.apart(rows)[0]]
     pairs = rows.groupby(results.pair_keys, sort=False) if len(rows) else ()
     return [finding for _, group in pairs for finding in _of_pair(group, results)]
 

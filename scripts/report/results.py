@@ -18,7 +18,7 @@ from scripts.report.inputs import read_table
 from scripts.report.judgement import is_true
 from scripts.report.names import Names
 from scripts.statistics import stats
-from scripts.statistics.verdicts import CONTEST, OTHER_CODE
+from scripts.statistics.verdicts import CONTEST, NOT_USED, OTHER_CODE
 
 TEXTS = (
     *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
@@ -233,9 +233,15 @@ class Results:
         return int((self._unequal(rows) & (rows["metric"] == self.report.metrics[0].name)).sum())
 
     @staticmethod
-    def of_other_code(rows: pd.DataFrame) -> pd.Series:
-        """Return which comparisons were not made as different code measured their arms: a page says that once."""
-        return rows["note"].fillna("").str.startswith(OTHER_CODE)
+    def apart(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        """Return which comparisons were not made as their arms do not belong together, and which lack blocks for that.
+
+        Other code measured one arm, or both were never measured in one session on one machine. A page says that once.
+        """
+        notes = rows["note"].fillna("")
+        lacking = notes.str.contains(NOT_USED)
+        unmade = notes.str.startswith(OTHER_CODE) | (lacking & (rows["verdict"] == "not comparable"))
+        return unmade, lacking & ~unmade
 
     def _unequal(self, rows: pd.DataFrame) -> pd.Series:
         return pd.Series([self.report.unequal(row) for row in rows.to_dict("records")], rows.index, dtype=bool)

@@ -15,6 +15,7 @@ CONTEST, CONTROL = "contest", "control"
 OF_CELLS = (CONTEST, CONTROL)
 # What has to be alike in both arms of a block.
 OTHER_CODE = "the measuring code differs"
+NOT_USED = "not used"
 _SAME = {
     "code": OTHER_CODE,
     "data": "the data differ",
@@ -185,7 +186,7 @@ def _judge(
             why = "" if never else _note(verdict, looks[number], means[number], equivalence_percent)
             gone = {"failed, invalid or missing in an arm": lost[:, number]}
             gone |= {
-                f"measured {what}, not used": complete[:, number] & apart[column][:, number]
+                f"measured {what}, {NOT_USED}": complete[:, number] & apart[column][:, number]
                 for column, what in _TOGETHER.items()
             }
             notes = [
