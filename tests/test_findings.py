@@ -154,22 +154,6 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
     assert (listings.glance(run).frame["one open"] == "1.03 slower").any()
 
 
-def test_what_other_code_measured_is_said_once_and_not_pair_by_pair(tables: Path, tmp_path: Path):
-    def other(rows: pd.DataFrame) -> pd.DataFrame:
-        mixed = (rows["factor"] == "page_buffer") & (rows["metric"] == "total")
-        rows.loc[mixed, ["verdict", "note"]] = [
-            "not comparable",
-            "the measuring code differs between the arms in block 1",
-        ]
-        return rows
-
-    run = changed(tmp_path, tables, "verdicts.csv", other)
-    mixed = run.comparisons("total")["factor"].eq("page_buffer").sum()
-    assert not any(one.factor == "page_buffer" for one in findings.find(run))
-    [line] = [line for line in caveats.limits(run) if "measuring code" in line]
-    assert line.startswith(f"{mixed} comparisons of cells that different versions")
-
-
 def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):
     found, secondary = pages.of_run(run)
     text = markdown_line(answer.headline(run, found, secondary))
