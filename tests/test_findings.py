@@ -1,6 +1,7 @@
 """What a report says of verdicts: sentences, the headline, advice and limits."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -191,6 +192,19 @@ def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: Results):
         "Reading one signal of all shots",
     ]
     assert all("× as fast**" in line for line in advice)
+
+
+def test_advice_says_how_many_repeats_make_good_the_blocks_that_are_lacking(tables: Path, tmp_path: Path):
+    def lacking(rows: pd.DataFrame) -> pd.DataFrame:
+        rows.loc[rows.index[:2], ["verdict", "blocks"]] = ["too few repeats", "4"]
+        return rows
+
+    run = changed(tmp_path, tables, "verdicts.csv", lacking)
+    run = replace(run, facts=run.facts | {"repeats": 6})
+    count = int((run.comparisons()["verdict"] == "too few repeats").sum())
+    first = markdown_line(answer.more_repeats(run)[0])
+    assert first.startswith(f"{count} comparison")
+    assert "without a verdict: raise `repeats` to 8 and run again" in first
 
 
 def test_reasons_are_the_requests_and_bytes_of_both_sides(run: Results):

@@ -158,7 +158,27 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
 
 
 def more_repeats(results: Results) -> list[str]:
-    """Return how many more repeats would tell a difference that is worth knowing, and how long they take."""
+    """Return how many more repeats a verdict needs, or would tell a difference worth knowing, and their time."""
+    return _to_judge(results) + _to_detect(results)
+
+
+def _to_judge(results: Results) -> list[str]:
+    """How many more repeats make good the blocks that comparisons of measured cells lack, for whatever reason."""
+    rows = results.comparisons()
+    few = rows[rows["verdict"] == "too few repeats"]
+    for side in ("baseline_cell", "contender_cell") if len(few) else ():
+        few = few[few[side].isin(results.measured["cell"])]
+    if few.empty or not results.facts.get("repeats"):
+        return []
+    repeats = int(results.facts["repeats"]) + MIN_BLOCKS - int(few["blocks"].min())
+    return [
+        f"{prose.capital(prose.count(len(few), 'comparison'))} without a verdict: raise {code('repeats')} to {repeats} "
+        "and run again; each further repeat measures every cell."
+    ]
+
+
+def _to_detect(results: Results) -> list[str]:
+    """How many more repeats would tell a difference that is worth knowing, and how long they take."""
     rows = results.comparisons()
     detectable_ratios = rows.get("detectable_ratio", pd.Series(dtype=float)).astype(float)
     doubtful = rows[(rows["verdict"] == "no evidence") & np.isfinite(detectable_ratios)]
