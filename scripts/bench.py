@@ -7,6 +7,7 @@ figures to keep.
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -61,6 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--smallest", action="store_true", help="see that they run: once, of as little as they can")
     arguments = parser.parse_args(argv)
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+    # Also where it runs in the background, for which a shell has the first ignored.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     rows, broken = [], False
     for name in arguments.only:
         try:

@@ -37,6 +37,20 @@ def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
     assert "bare h5py loop" in done.stdout
 
 
+def test_what_was_measured_until_the_end_from_outside_is_printed(clone: Path):
+    stand_in = (
+        "import os, signal\nfrom scripts.benchmarks.common import Row\n\ndef {}(*_, **__):\n    'Stand in.'\n    {}\n"
+    )
+    last = "os.kill(os.getpid(), signal.SIGTERM); yield Row('second', '2')"
+    (clone / "scripts/benchmarks/fio.py").write_text(stand_in.format("yield Row('first', '1')"))
+    (clone / "scripts/benchmarks/builds.py").write_text(stand_in.format(last))
+    done = program("bench", "--only", "fio", "builds", cwd=clone)
+    assert done.returncode == 1
+    assert "interrupted; what was measured until then:" in done.stdout
+    assert "first" in done.stdout
+    assert "second" not in done.stdout
+
+
 def test_the_size_of_the_project_and_the_time_of_its_tests_are_told(clone: Path, monkeypatch: pytest.MonkeyPatch):
     test = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", f"--junitxml={clone / project.TIMES}"]
     subprocess.run([*test, "tests/test_transfer.py"], check=True, capture_output=True)
