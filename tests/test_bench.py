@@ -39,7 +39,7 @@ def test_a_benchmark_that_fails_is_one_line_and_the_others_go_on(clone: Path):
 
 def test_what_was_measured_until_the_end_from_outside_is_printed(clone: Path):
     stand_in = (
-        "import os, signal\nfrom scripts.benchmarks.common import Row\n\ndef {}(*_, **__):\n    'Stand in.'\n    {}\n"
+        "import os, signal\nfrom scripts.benchmarks.common import Row\n\ndef rows(*_, **__):\n    'Stand in.'\n    {}\n"
     )
     last = "os.kill(os.getpid(), signal.SIGTERM); yield Row('second', '2')"
     (clone / "scripts/benchmarks/fio.py").write_text(stand_in.format("yield Row('first', '1')"))
