@@ -139,7 +139,7 @@ def judge(
     complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
 
     `looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
-    nothing was decided has several chances (Bonferroni). With 6 blocks and 4 more, that keeps false verdicts below 5 %.
+    nothing was decided has several chances (Bonferroni).
 
     The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
     power of 0.8: exp(s / sqrt(n) x), s the standard deviation of the comparison's d, n its blocks, x the noncentrality
