@@ -18,9 +18,9 @@ from snakemake.settings.types import DeploymentMethod
 from scripts import check
 from scripts.building.environments import lacking
 from scripts.frame import config as configuration
-from scripts.frame import matrix, measuring
+from scripts.frame import blocks, matrix, measuring, records
 from scripts.frame import study as studies
-from scripts.lib.program import Problem, expect_folders, expect_room
+from scripts.lib.program import Problem, expect_folders, expect_room, read_json
 from scripts.stores import store as stores
 
 OF_VENV = ".venv/bin/python"
@@ -37,25 +37,42 @@ def interpreter() -> str:
     return OF_VENV if lacking() else shlex.quote(sys.executable)
 
 
-def begin(results: Path) -> None:
-    """Name the session, see that the programs can write, and move aside what failed in a call that was interrupted.
+def begin() -> dict[str, blocks.Open]:
+    """Name the session, see that the programs can write, and return which blocks of each study this call measures.
 
-    A job's own process parses these rules too, a dry run and --lint (which asks for no variables of the environment)
-    change nothing, and a folder that is locked is another's.
+    What failed in a call that was interrupted, and cells to be measured anew, are moved aside. A job's own process
+    parses these rules too, a dry run and --lint (which asks for no variables of the environment) change nothing, and a
+    folder that is locked is another's.
     """
-    if workflow.is_main_process:
-        os.environ[measuring.SESSION] = measuring.session_now()
+    if not workflow.is_main_process:
+        return {study: blocks.read(RUN, study) for study in STUDIES}
+    os.environ[measuring.SESSION] = measuring.session_now()
     looks = workflow.output_settings.dryrun or not workflow.check_envvars
-    locked = any(Path(".snakemake/locks").glob("*"))
-    if not workflow.is_main_process or looks or locked:
-        return
-    if PYTHON == OF_VENV and not Path(OF_VENV).exists():
-        raise Problem(
-            f"what the programs import is neither in {sys.prefix} (no {lacking()[0]}) nor is there a .venv:"
-            " type `make setup` and the same again, or add `--sdm conda`"
+    changes = not looks and not any(Path(".snakemake/locks").glob("*"))
+    if changes:
+        if PYTHON == OF_VENV and not Path(OF_VENV).exists():
+            raise Problem(
+                f"what the programs import is neither in {sys.prefix} (no {lacking()[0]}) nor is there a .venv:"
+                " type `make setup` and the same again, or add `--sdm conda`"
+            )
+        expect_room(RESULTS / "checked.json")
+        check.move_aside(RESULTS, check.left_behind(RESULTS))
+    opened = {
+        study: blocks.decide(
+            CONFIG, SELECTED[study], blocks.measured(CONFIG, CELLS[study].values())
         )
-    expect_room(results / "checked.json")
-    check.move_aside(results, check.left_behind(results))
+        for study in STUDIES
+    }
+    if changes:
+        anew = [
+            RESULTS / study / "records" / cell
+            for study in STUDIES
+            for cell in opened[study].anew
+        ]
+        check.move_aside(RESULTS, anew, "again")
+        for study in STUDIES:
+            blocks.write(RUN, study, opened[study])
+    return opened
 
 
 PYTHON = interpreter()
@@ -66,17 +83,24 @@ try:
     CONFIG = configuration.resolve(dict(config), FILES)
     EXPANDED = matrix.expand_all(CONFIG, FILES)
     RUN = CONFIG["run"]
+    RESULTS = Path("results", RUN)
     expect_folders(RUN)
-    begin(Path("results", RUN))
     STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
     SOURCES = {
         study: list(map(str, studies.of(study).sources(CONFIG))) for study in STUDIES
     }
+    CELLS = {
+        study: {cell.name: cell for cell in EXPANDED[study][0]} for study in STUDIES
+    }
+    SELECTED = {
+        study: matrix.selected(CELLS[study].values(), CONFIG["only"])
+        for study in STUDIES
+    }
+    OPEN = begin()
 except Problem as problem:
     # Snakemake's own log may lie on a disk that is full; what its handler says of that would hide the line.
     logging.raiseExceptions = False
     raise SystemExit(f"problem: {problem}")
-CELLS = {study: {cell.name: cell for cell in EXPANDED[study][0]} for study in STUDIES}
 DATA = matrix.datasets(cell for cells in CELLS.values() for cell in cells.values())
 OF_CONDA = [
     name for name, spec in CONFIG["libraries"].items() if spec["kind"] == "conda"
@@ -100,19 +124,31 @@ wildcard_constraints:
 
 
 @cache
-def positions() -> dict:
-    """Return the position, from 1, at which each (study, cell, repeat) is measured, study after study."""
-    orders = {
-        study: matrix.order(CONFIG, study, list(CELLS[study].values()))
-        for study in STUDIES
+def places(study: str, block: int) -> dict[str, int]:
+    """Return the place of each cell of a study in the order of a block, from 1."""
+    order = matrix.order_seed(CONFIG, study), block, configuration.is_series(study)
+    return {
+        name: place
+        for place, name in enumerate(blocks.order(list(CELLS[study]), *order), 1)
     }
-    places = [(study, *place) for study, order in orders.items() for place in order]
-    return {place: number for number, place in enumerate(places, 1)}
+
+
+@cache
+def before(study: str) -> int:
+    """Return a number that no position in the studies before this one exceeds."""
+    earlier = STUDIES[: STUDIES.index(study)]
+    most = {
+        one: max(OPEN[one].blocks, default=CONFIG["repeats"]) + CONFIG["extra_blocks"]
+        for one in earlier
+    }
+    return sum(len(CELLS[one]) * blocks_of_it for one, blocks_of_it in most.items())
 
 
 def cell_priority(wildcards, attempt=None) -> int:
-    """Later positions have lower priority; all are below that of provisioning, which is 0."""
-    return -positions()[wildcards.study, wildcards.cell, int(wildcards.repeat)]
+    """Later positions, study after study and block after block, have lower priority; that of provisioning is 0."""
+    study, block = wildcards.study, int(wildcards.repeat)
+    position = (block - 1) * len(CELLS[study]) + places(study, block)[wildcards.cell]
+    return -(before(study) + position)
 
 
 def cells_concerned(wildcards) -> list:
@@ -123,31 +159,67 @@ def cells_concerned(wildcards) -> list:
 
 def environments_of(wildcards) -> list[str]:
     """Return the artefacts of the libraries of a cell or a study; none where no library is under test."""
-    levels = [cell.levels for cell in cells_concerned(wildcards)]
-    names = {level["library"] for level in levels if "library" in level}
-    return [f"results/{RUN}/environments/{name}.json" for name in sorted(names)]
+    return libraries_of(cells_concerned(wildcards))
 
 
 def provisions_of(wildcards) -> list[str]:
     """Return the artefacts of the data of a cell or a study in their stores; none where a study has no data."""
-    cells = cells_concerned(wildcards)
-    places = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
-    return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(places)]
+    return data_of(cells_concerned(wildcards))
+
+
+def wanted_of(wildcards) -> list[str]:
+    """Return the artefacts without which the block of a cell would be measured in vain, beside those of the cell."""
+    opened = OPEN[wildcards.study]
+    if int(wildcards.repeat) not in opened.conditional:
+        return []
+    fresh = [CELLS[wildcards.study][name] for name in opened.fresh]
+    return libraries_of(fresh) + data_of(fresh)
+
+
+def libraries_of(cells) -> list[str]:
+    """Return the artefacts of the libraries of cells."""
+    levels = [cell.levels for cell in cells]
+    names = {level["library"] for level in levels if "library" in level}
+    return [f"results/{RUN}/environments/{name}.json" for name in sorted(names)]
+
+
+def data_of(cells) -> list[str]:
+    """Return the artefacts of the data of cells in their stores."""
+    stored = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
+    return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(stored)]
 
 
 def records_of(wildcards) -> list[str]:
-    """Return the records that the configuration asks for, of all cells and repeats of a rule's study, or of all studies."""
+    """Return the records of a rule's study, or of all studies: those of closed blocks and those of the open ones."""
     return [
-        f"results/{RUN}/{study}/records/{cell.name}/repeat={repeat}.json"
+        name
         for study in ([wildcards.study] if hasattr(wildcards, "study") else STUDIES)
-        for cell in matrix.selected(CELLS[study].values(), CONFIG["only"])
-        for repeat in matrix.repeats(CONFIG, study)
+        for name in in_blocks(study, OPEN[study].blocks)
     ]
 
 
-def repeats_of(wildcards) -> int:
-    """Return how often the cells of a study are measured."""
-    return len(matrix.repeats(CONFIG, wildcards.study))
+def all_records_of(wildcards) -> list[str]:
+    """Return the records of a study, with those of the blocks that were appended for what failed in them."""
+    if not SELECTED[wildcards.study]:
+        return []
+    appended = read_json(
+        Path(checkpoints.append.get(run=RUN, study=wildcards.study).output[0])
+    )
+    return in_blocks(wildcards.study, OPEN[wildcards.study].blocks + appended["blocks"])
+
+
+def in_blocks(study: str, opened: list[int]) -> list[str]:
+    """Return the records of the cells of a study that are asked for: all that are there, and those of some blocks."""
+    names = []
+    for cell in SELECTED[study]:
+        folder = RESULTS / study / "records" / cell.name
+        due = {
+            *opened,
+            *OPEN[study].anew.get(cell.name, []),
+            *(number for number, _ in records.repeats(folder)),
+        }
+        names += [f"{folder}/repeat={number}.json" for number in sorted(due)]
+    return names
 
 
 def servers_of(wildcards) -> list[str]:
@@ -191,7 +263,7 @@ def imported_of(wildcards) -> list[str]:
 
 def study_config(wildcards) -> str:
     """Return what the plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
-    apart = ("only", "ask_above", "studies")
+    apart = ("only", "again", "ask_above", "studies")
     kept = {key: value for key, value in CONFIG.items() if key not in apart}
     study = {wildcards.study: CONFIG["studies"][wildcards.study]}
-    return json.dumps({**kept, "only": {}, "studies": study})
+    return json.dumps({**kept, "only": {}, "again": [], "studies": study})

@@ -1,7 +1,7 @@
-"""The matrix of a study, and the one rule that measures: a cell, once.
+"""The matrix of a study, the one rule that measures, a cell, once, and what makes good what failed in that.
 
-Reads:  results/{run}/{study}/ready.json, environments, data in their stores
-Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repeat}.json
+Reads:  results/{run}/{study}/ready.json, blocks.json, environments, data in their stores
+Writes: results/{run}/{study}/matrix.csv, plan.json, records/{cell}/repeat={repeat}.json, appended.json
 """
 
 
@@ -30,6 +30,7 @@ rule measure:
         plan=ancient("results/{run}/{study}/plan.json"),
         environment=ancient(environments_of),
         provision=ancient(provisions_of),
+        wanted=ancient(wanted_of),
     output:
         # Not removed before the step, which leaves a record that is there: an input that is gone starts this rule too.
         update("results/{run}/{study}/records/{cell}/repeat={repeat}.json"),
@@ -42,10 +43,27 @@ rule measure:
     threads: workflow.cores
     resources:
         attempt=attempt_of,
-    params:
-        repeats=repeats_of,
     message:
-        "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}/{params.repeats}"
+        "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}"
     shell:
         "program step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
-        " --environment {input.environment} --provision {input.provision} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"
+        " --environment {input.environment} --provision {input.provision} --wanted {input.wanted} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"
+
+
+checkpoint append:
+    """Append blocks of all cells where records of the last ones failed or are invalid: a hole is not filled up later."""
+    input:
+        records_of,
+    output:
+        "results/{run}/{study}/appended.json",
+    log:
+        "results/{run}/logs/{study}/append.log",
+    retries: 1
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        config=json.dumps(CONFIG),
+    message:
+        "look for what is lacking in {wildcards.study}"
+    shell:
+        "program append --config {params.config:q} --study {wildcards.study} --out {output} 2> {log}"

@@ -9,7 +9,7 @@ Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, facts.json, 
 rule gather:
     """Merge the records of a study into tables, judge the comparisons, and gather what the report says beside them."""
     input:
-        records=records_of,
+        records=all_records_of,
         imported=imported_of,
         matrix="results/{run}/{study}/matrix.csv",
         plan="results/{run}/{study}/plan.json",
@@ -77,7 +77,7 @@ rule index:
 
 
 rule check:
-    """Say what failed and end with status 1 if anything did; the next call does just that again."""
+    """Say what failed or is lacking, and end with status 1 if anything is; the next call makes it good."""
     input:
         "reports/{run}/index.html",
     output:
@@ -86,7 +86,9 @@ rule check:
         "results/{run}/logs/check.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        config=json.dumps(CONFIG),
     message:
         "look for failures"
     shell:
-        "program check --results results/{wildcards.run} --reports reports/{wildcards.run} --log {log} --out {output}"
+        "program check --config {params.config:q} --reports reports/{wildcards.run} --log {log} --out {output}"

@@ -1,44 +1,85 @@
-"""Says what failed, moves it aside so that the next call does just that again, and ends with status 1 then."""
+"""Says what failed and what is lacking, and ends with status 1 where the next call can make it good.
+
+What is no record, a build or data that failed, is moved aside, so that the next call makes it again. A record stays: it
+is an attempt of its cell, and its block is closed.
+"""
 
 import argparse
+import contextlib
+import os
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scripts.frame import records
-from scripts.lib.program import expect_room, run, write_json, write_text
+from scripts.frame import blocks, matrix, measuring, records
+from scripts.frame import study as studies
+from scripts.lib.program import Problem, expect_room, json_object, run, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
     """Check all artefacts of a run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", required=True, type=Path, help="the run's folder in results/")
+    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
     parser.add_argument("--reports", required=True, type=Path, help="the run's folder in reports/")
     parser.add_argument("--log", required=True, type=Path, help="the file to which the messages are written too")
     parser.add_argument("--out", required=True, type=Path, help="written where nothing failed, JSON")
     arguments = parser.parse_args(argv)
-    failed = failures(arguments.results, artefacts(arguments.results))
-    if not failed:
-        write_json(arguments.out, {"status": "done"})
-        return 0
+    config = arguments.config
+    results = Path("results", config["run"])
+    failed = failures(results, artefacts(results))
+    attempts = {path: record for path in failed if (record := _attempt(path, results))}
+    now = os.environ.get(measuring.SESSION)
+    old = {path for path, record in attempts.items() if now and record["session"] != now}
+    lines = _of_steps({path: failed[path] for path in failed.keys() - old}, f"{arguments.reports}/index.html")
+    if amiss := sorted(failed.keys() - attempts.keys()):
+        lines.append(f"What is no record was moved to {move_aside(results, amiss)}; the next call makes it again.")
+    lacking = [line for study in config["only"].get("study", config["studies"]) for line in _lacking(config, study)]
+    if words := "\n".join(lines + lacking):
+        print(words, file=sys.stderr)
+        write_text(arguments.log, f"{words}\n")
+    if amiss or lacking:
+        return 1
+    write_json(arguments.out, {"status": "done"})
+    return 0
+
+
+def _attempt(path: Path, results: Path) -> dict | None:
+    """Return a record that says that its cell failed; None for one that was skipped, and for any other artefact."""
+    study, kind = path.relative_to(results).parts[:2]
+    with contextlib.suppress(Problem):
+        if kind == "records" and "cause" not in (record := records.read(path, results.name, study)):
+            return record
+    return None
+
+
+def _of_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
+    """Return what is said of steps that failed, one line per reason and one for an artefact of it."""
     by_reason: dict[str, list[Path]] = defaultdict(list)
     skipped = set(filter(records.skipped, failed))
-    for path, reasons in failed.items():
-        if path not in skipped:
-            by_reason["; ".join(reasons)].append(path)
-    attempt = move_aside(arguments.results, failed)
+    for path in sorted(failed.keys() - skipped):
+        by_reason["; ".join(failed[path])].append(path)
     many = len(failed) - len(skipped)
     outcome = f"{many} step{'s' * (many != 1)} failed" + (f", {len(skipped)} skipped" if skipped else "")
-    lines = [f"{outcome}; the report shows the rest: {arguments.reports}/index.html"]
+    lines = [f"{outcome}; the report shows the rest: {page}"] if failed else []
     for reason, paths in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         lines += [f"  {reason}", f"    {paths[0]}{more}"]
-    lines.append(f"They were moved to {attempt}; the next call does just these again.")
-    print("\n".join(lines), file=sys.stderr)
-    write_text(arguments.log, "\n".join(lines) + "\n")
-    return 1
+    return lines
+
+
+def _lacking(config: dict, study: str) -> Iterator[str]:
+    """Yield what the next call makes good of a study, and what it does not."""
+    cells = matrix.expand(config, study)[0]
+    selected, sessions = matrix.selected(cells, config["only"]), blocks.measured(config, cells)
+    if sessions and (lacking := len(blocks.decide(config, selected, sessions).blocks)):
+        due = studies.of(study).repeats(config)
+        yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them, of all cells"
+    results = Path("results", config["run"])
+    for name in blocks.failing(selected, sessions):
+        if failures(results, (path for _, path in records.repeats(results / study / "records" / name))):
+            yield f"{study}: {name} failed in every block; make again CELL={name} measures it anew"
 
 
 def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
@@ -55,13 +96,14 @@ def artefacts(results: Path) -> Iterator[Path]:
 
 
 def left_behind(results: Path) -> Iterable[Path]:
-    """Return the artefacts that say they failed, found without reading all of the others."""
+    """Return the artefacts that the next call makes again, found without reading all of the others."""
 
     def may_have_failed(path: Path) -> bool:
         with open(path, "rb") as file:
             return b'"failed"' in file.read(4096)
 
-    return failures(results, filter(may_have_failed, artefacts(results)))
+    failed = failures(results, filter(may_have_failed, artefacts(results)))
+    return [path for path in failed if not _attempt(path, results)]
 
 
 def move_aside(results: Path, paths: Iterable[Path], aside: str = "failed") -> Path:

@@ -14,17 +14,17 @@ import statistics
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 from rich.console import Console
 
-from scripts import check, preflight
+from scripts import preflight
 from scripts.building.cache import COMPLETE, cache_folder
+from scripts.frame import blocks, matrix, records
 from scripts.frame import config as configuration
-from scripts.frame import matrix, records
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import host
@@ -36,8 +36,6 @@ from scripts.stores import store as stores
 _CELL_OVERHEAD_S = 1.6
 # What builds take on 2 idle cores, by kind of library and by server.
 _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "servers": 90, "azurite": 30}
-# Snakemake's options that only show what it would do; short ones may stand together, as in -pn.
-_DRY_RUN = re.compile(r"-[A-Za-z]*n[A-Za-z]*|--dry.*")
 
 
 class _Cost(NamedTuple):
@@ -69,12 +67,20 @@ def main(argv: list[str] | None = None) -> int:
         study: matrix.selected(expanded[study][0], config["only"])
         for study in config["only"].get("study", config["studies"])
     }
-    again = _to_repeat(config, [cell for of_study in cells.values() for cell in of_study], repeated)
-    costs = {study: _cost(config, study, cells[study], expanded[study][1], again) for study in cells}
+    if repeated:
+        _expect_measured(config, [cell for of_study in cells.values() for cell in of_study], repeated)
+        changes["again"] = config["again"] = repeated
+    opened = {
+        study: blocks.decide(config, cells[study], blocks.measured(config, expanded[study][0])) for study in cells
+    }
+    costs = {study: _cost(config, study, cells[study], expanded[study][1], opened[study]) for study in cells}
     if arguments.plan:
         for what, fine, detail in preflight.inputs(config):
             print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
     _show(config, costs, listed=arguments.plan)
+    for study, still in opened.items():
+        for line in _pairing(config, study, expanded[study][0], cells[study], still):
+            print(line, file=sys.stdout if arguments.plan else sys.stderr)
     if arguments.plan:
         return 0
     expect_folders(config["run"])
@@ -91,9 +97,6 @@ def main(argv: list[str] | None = None) -> int:
         studies.of(study).sources(config)
     if changes:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in changes.items())]
-    if again and not any(map(_DRY_RUN.fullmatch, arguments.snakemake)):
-        moved = check.move_aside(Path("results", config["run"]), sorted(again), "again")
-        print(f"moved records of {len(again)} cell{'s' * (len(again) > 1)} to {moved}", file=sys.stderr)
     os.execv(command[0], [*command, *arguments.snakemake])
 
 
@@ -166,14 +169,12 @@ def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
     return only
 
 
-def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], again: set[Path]) -> _Cost:
-    """Estimate what a study still has to measure; `again` are folders of cells whose records are measured again."""
-    program, repeats, before = studies.of(study), matrix.repeats(config, study), _seconds_before(study)
+def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open) -> _Cost:
+    """Estimate what a study still has to measure."""
+    program, before = studies.of(study), _seconds_before(study)
     rows, totals = [], Counter()
     for cell in cells:
-        folder = _folder(config, cell)
-        kept = () if folder in again else [folder / f"repeat={n}.json" for n in repeats]
-        to_do = len(repeats) - sum(_done(path, config["run"], study) for path in kept)
+        to_do = len(opened.blocks) + len(opened.anew.get(cell.name, []))
         guess = program.estimate(cell.settings)
         if own := before.get(cell.name):
             seconds, basis = statistics.median(own), "as before"
@@ -220,13 +221,6 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
     pieces |= {name: _BUILD_S[name] for name in {"azurite" if one == "azurite" else "servers" for one in needed}}
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
-
-
-def _done(path: Path, run_name: str, study: str) -> bool:
-    """Return whether a record stays: one that failed or cannot be used is measured again."""
-    with contextlib.suppress(Problem):
-        return records.read(path, run_name, study)["status"] == "done"
-    return False
 
 
 def _show(config: dict, costs: dict[str, _Cost], listed: bool) -> None:
@@ -282,23 +276,42 @@ def _ask(config: dict, costs: dict[str, _Cost], yes: bool) -> None:
         raise Problem("nothing was started")
 
 
-def _folder(config: dict, cell: Cell) -> Path:
-    return Path("results", config["run"], cell.study, "records", cell.name)
+def _pairing(config: dict, study: str, cells: list[Cell], selected: list[Cell], opened: blocks.Open) -> Iterator[str]:
+    """Yield what a call does to the blocks in which cells are compared with each other."""
+    compare, names = config["studies"][study]["compare"], {cell.name for cell in selected}
+    if opened.blocks and opened.blocks[0] > 1:
+        why = "what an earlier session left out is not filled up, since a cell needs its partners beside it"
+        if opened.conditional:
+            why = f"{_many(len(opened.fresh), 'cell')} were never measured, and need their partners beside them"
+        yield f"{study}: {_numbers(opened.blocks)}, of {_many(len(names), 'cell')}, appended: {why}"
+    if opened.blocks and (cut := blocks.cut(cells, names, compare)):
+        yield f"{study}: {_many(cut, 'comparison')} with cells that are not asked for: not in these blocks"
+    if opened.anew and (cut := blocks.cut(cells, opened.anew.keys(), compare)):
+        anew = _many(len(opened.anew), "cell")
+        yield f"{study}: {anew} measured anew, but not what {_many(cut, 'comparison')} need beside: make run does"
 
 
-def _to_repeat(config: dict, cells: Iterable[Cell], words: list[str]) -> set[Path]:
-    """Return the folders of measured cells whose names begin with one of the words.
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _numbers(blocks_opened: list[int]) -> str:
+    first, last = blocks_opened[0], blocks_opened[-1]
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
+
+
+def _expect_measured(config: dict, cells: Iterable[Cell], words: list[str]) -> None:
+    """See that measured cells have names that begin with each of the words.
 
     Raises:
         Problem: there is none for a word.
     """
-    measured = {cell.name: folder for cell in cells if (folder := _folder(config, cell)).is_dir()}
+    base = Path("results", config["run"])
+    measured = [cell.name for cell in cells if (base / cell.study / "records" / cell.name).is_dir()]
     for word in words:
         if not any(name.startswith(word) for name in measured):
             among = " and is asked for" if config["only"] else ""
-            base = Path("results", config["run"])
             raise Problem(f"no measured cell of {base} begins with {word!r}{among}; make plan lists the names")
-    return {folder for name, folder in measured.items() if name.startswith(tuple(words))}
 
 
 def _free_folder(command: list[str]) -> None:

@@ -27,18 +27,18 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def plan(config: dict, study: str, cells: list[Cell]) -> dict:
-    """Return what the steps of a study need to know: {"status", "run", "study", "cells": {name: …}}."""
-    positions = matrix.order(config, study, cells)
+    """Return what the steps of a study need to know: {"status", "run", "study", "order", "cells": {name: …}}."""
+    in_series = configuration.is_series(study)
     return {
         "status": "done",
         "run": config["run"],
         "study": study,
+        "order": {"seed": matrix.order_seed(config, study), "in_series": in_series},
         "cells": {
             cell.name: {
                 "settings": cell.settings,
                 "dataset": cell.dataset,
                 "time_limit_s": matrix.for_level(config["studies"][study]["time_limit_s"], cell.levels),
-                "positions": {n: positions[cell.name, n] for n in matrix.repeats(config, study)},
             }
             for cell in cells
         },

@@ -1,13 +1,17 @@
 """Runs of the workflow that take seconds: their configuration, how they are started, what they left."""
 
+import json
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 from conftest import artefact, program
+
+from scripts.frame import config as configuration
 
 SNAKEMAKE = (str(Path(sys.executable).with_name("snakemake")), "--cores", "2", "--logger=benchmark")
 # As far as a test looks: a page takes as long as ten cells.
@@ -91,5 +95,14 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen, limit_s
 
 def check(clone: Path) -> subprocess.CompletedProcess:
     """Call what a run ends with, for a test that has not made the first page before."""
-    folders = ("--results", "results/tiny", "--reports", "reports/tiny")
-    return program("check", *folders, "--log", "check.log", "--out", "checked.json", cwd=clone)
+    config = json.dumps(configuration.load(clone / "config/config.yaml"))
+    written = ("--reports", "reports/tiny", "--log", "check.log", "--out", "checked.json")
+    return program("check", "--config", config, *written, cwd=clone)
+
+
+def both(clone: Path) -> list[int]:
+    """Return the blocks of the run `tiny` in which both of its cells were measured in one session."""
+    sessions: dict[int, list[str]] = defaultdict(list)
+    for record in records(clone).values():
+        sessions[record["repeat"]] += [record["session"]] * record["valid"]
+    return [block for block, ofs in sorted(sessions.items()) if len(ofs) == 2 and len(set(ofs)) == 1]

@@ -19,6 +19,7 @@ from small_runs import (
     SINGLE,
     SNAKEMAKE,
     TINY,
+    both,
     check,
     drop,
     launch,
@@ -60,24 +61,26 @@ def test_a_failed_provision_takes_no_record_along(tiny_run, tmp_path):
     assert records(tiny_run) == before
 
 
-def test_what_is_missing_or_failed_is_measured_and_nothing_else_though_the_data_are_gone(tiny_run):
-    """A failed record that lies there is what an interrupted run left: another moves it aside at its end."""
+@pytest.mark.rule(2, 5)
+def test_what_is_missing_or_failed_stays_so_and_whole_blocks_are_appended_though_the_data_are_gone(tiny_run):
     before = records(tiny_run)
-    gone, failed, *kept = before
+    gone, _, _, failed = before
     drop(tiny_run, gone)
     path = tiny_run / "results/tiny/shots/records" / failed
-    record = {key: before[failed][key] for key in ("record", "run", "study", "name", "cell", "repeat")}
+    record = {key: before[failed][key] for key in ("record", "run", "study", "name", "cell", "repeat", "session")}
     path.write_text(json.dumps(record | {"status": "failed", "valid": False, "reasons": ["no server"]}))
     shutil.rmtree(tiny_run / "results/tiny/data")
-    assert "2 records to measure" in launch(tiny_run, "--plan").stdout
-    assert artefact(path)["status"] == "failed"
+    told = launch(tiny_run, "--plan").stdout
+    assert "4 records to measure" in told
+    assert "shots: blocks 3 to 4, of 2 cells, appended: what an earlier session left out is not filled up" in told
     done = launch(tiny_run, "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
     after = records(tiny_run)
-    assert [record["status"] for record in after.values()] == ["done"] * 4
-    assert [name for name in after if after[name] == before[name]] == kept
-    [moved] = (tiny_run / "results/tiny/failed").rglob("repeat=*.json")
-    assert artefact(moved)["reasons"] == ["no server"]
+    assert both(tiny_run) == [3, 4]
+    assert gone not in after
+    assert after[failed]["reasons"] == ["no server"]
+    assert {name: after[name] for name in before if name not in (gone, failed)}.items() <= before.items()
+    assert "0 records to measure" in launch(tiny_run, "--plan").stdout
 
 
 @pytest.mark.rule(15)
@@ -96,17 +99,18 @@ def test_what_fails_or_is_killed_is_said_reported_and_done_again(tiny_run):
     assert "ended from outside before it could write its artefact" in words
     assert "Traceback" not in words
     found = records(tiny_run)
-    assert [record["status"] for record in found.values()] == ["done"] * 3, words
+    assert sorted(record["status"] for record in found.values()) == ["done"] * 5 + ["failed"], words
+    # What was killed is made good within the call by a block of all; the blocks for the sake of the library are not.
+    assert both(tiny_run) == [1, 4]
     page = (tiny_run / "reports/tiny/shots.html").read_text(encoding="utf-8")
     assert "9.9.9" in page
     assert "ended from outside before it could write its artefact" in page
     assert (tiny_run / "reports/tiny/index.html").exists()
-    assert planned(tiny_run)["measure"] == 5
+    assert planned(tiny_run)["measure"] == 8
     write(tiny_run, TINY)
     done = snakemake(tiny_run, *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(records(tiny_run)) == 4
-    assert {name: record for name, record in records(tiny_run).items() if name in found} == found
+    assert records(tiny_run) == found
 
 
 def test_data_that_cannot_be_made_are_told_once_skip_their_cells_and_open_the_report(tiny):
@@ -181,9 +185,8 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny_
     before = dict(sorted(records(tiny_run).items(), key=lambda item: item[1]["started_utc"])[:5])
     done = launch(tiny_run, "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
-    after = records(tiny_run)
-    assert len(after) == 8
-    assert {name: after[name] for name in before} == before
+    assert len(both(tiny_run)) == 4
+    assert {name: records(tiny_run)[name] for name in before} == before
 
 
 def steps_of(clone: Path) -> list[int]:
@@ -200,7 +203,8 @@ def steps_of(clone: Path) -> list[int]:
 
 
 def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_reported(tiny_run):
-    paths = sorted((tiny_run / "results/tiny/shots/records").glob("*/repeat=*.json"))
+    folder = tiny_run / "results/tiny/shots/records"
+    paths = sorted(folder.glob("*/repeat=*.json"))
     before = records(tiny_run)
     paths[0].write_text(json.dumps(artefact(paths[0]) | {"samples": "none"}))
     paths[1].write_text('{"record":' + "[" * 100_000 + "]" * 100_000 + "}")
@@ -219,8 +223,8 @@ def test_odd_records_and_a_doubled_row_of_the_matrix_are_named_and_all_else_is_r
     assert "another row of matrix.csv is of the same cell" in page
     assert snakemake(tiny_run, *MEASURE).returncode == 0
     after = records(tiny_run)
-    assert len(after) == 4
-    assert sum(after[name] == before[name] for name in before) == 1
+    assert both(tiny_run) == [3, 4]
+    assert [name for name in before if after.get(name) == before[name]] == [str(paths[2].relative_to(folder))]
 
 
 @pytest.fixture
@@ -253,7 +257,7 @@ def test_results_on_a_full_file_system_are_one_line_and_the_next_call_builds_the
     filler.unlink()
     done = launch(tiny_run, "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(records(tiny_run)) == 4
+    assert both(tiny_run) == [1, 3]
     assert {name: records(tiny_run)[name] for name in before} == before
 
 
@@ -271,4 +275,4 @@ def test_a_second_run_in_one_clone_stops_and_the_first_goes_on(tiny_run):
     os.kill(step, signal.SIGCONT)
     words, _ = first.communicate()
     assert first.returncode == 0, words
-    assert [record["status"] for record in records(tiny_run).values()] == ["done"] * 4
+    assert both(tiny_run) == [1, 3]

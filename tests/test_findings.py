@@ -194,7 +194,7 @@ def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: Results):
     assert all("× as fast**" in line for line in advice)
 
 
-def test_advice_says_how_many_repeats_make_good_the_blocks_that_are_lacking(tables: Path, tmp_path: Path):
+def test_advice_says_what_makes_good_the_blocks_that_are_lacking(tables: Path, tmp_path: Path):
     def lacking(rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[rows.index[:2], ["verdict", "blocks"]] = ["too few repeats", "4"]
         return rows
@@ -204,7 +204,9 @@ def test_advice_says_how_many_repeats_make_good_the_blocks_that_are_lacking(tabl
     count = int((run.comparisons()["verdict"] == "too few repeats").sum())
     first = markdown_line(answer.more_repeats(run)[0])
     assert first.startswith(f"{count} comparison")
-    assert "without a verdict: raise `repeats` to 8 and run again" in first
+    assert "without a verdict: run again, which appends 2 blocks of every cell" in first
+    few = replace(run, facts=run.facts | {"repeats": 4})
+    assert "without a verdict: raise `repeats` to 6 and run again" in markdown_line(answer.more_repeats(few)[0])
 
 
 def test_reasons_are_the_requests_and_bytes_of_both_sides(run: Results):

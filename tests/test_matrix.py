@@ -1,14 +1,15 @@
 """What a matrix becomes: cells with names of their own, an order, what is left out and why."""
 
-import copy
 import csv
 import json
 
 import pytest
 from conftest import ROOT, program
 
+from scripts import plan
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.frame import study as studies
 from scripts.lib.program import Problem
 from scripts.statistics import MIN_BLOCKS
 
@@ -96,6 +97,7 @@ def test_a_changed_setting_makes_other_cells(config, change):
     "change",
     [
         lambda c: c.update(repeats=20),
+        lambda c: c.update(order_seed=7, extra_blocks=0),
         lambda c: c.update(equivalence_percent=1),
         lambda c: c["studies"]["shots"].update(time_limit_s=1),
         lambda c: c["studies"]["shots"].update(compare=[]),
@@ -106,21 +108,6 @@ def test_what_does_not_change_a_measurement_leaves_the_cells(config, change):
     before = names(config)
     change(config)
     assert names(config) == before
-
-
-@pytest.mark.rule(2)
-def test_a_repeat_is_a_block_of_all_cells_once_in_a_seeded_order(config):
-    config["repeats"] = 3
-    cells, _ = matrix.expand(config, "shots")
-    positions = matrix.order(config, "shots", cells)
-    assert sorted(positions.values()) == list(range(3 * len(cells)))
-    blocks = [sorted(cells, key=lambda cell: positions[cell.name, repeat]) for repeat in (1, 2, 3)]
-    for repeat in (1, 2, 3):
-        block = [positions[cell.name, repeat] // len(cells) for cell in cells]
-        assert block == [repeat - 1] * len(cells)
-    assert len({tuple(cell.name for cell in block) for block in blocks}) > 1
-    more = copy.deepcopy(config) | {"repeats": 5}
-    assert matrix.order(more, "shots", cells).items() >= positions.items()
 
 
 @pytest.mark.rule(6)
@@ -146,9 +133,26 @@ def test_a_setting_of_the_data_may_depend_on_the_layout(config):
 
 def test_only_selects_by_level_and_leaves_the_matrix_alone(config):
     cells, _ = matrix.expand(config, "shots")
-    some = matrix.selected(cells, {"library": ["hdf5-1.14.6"], "page_buffer": ["0"]})
+    levels = {"library": ["hdf5-1.14.6"], "page_buffer": ["0"]}
+    some = [cell for cell in matrix.selected(cells, levels) if not cell.twin_of]
     assert {(cell.levels["library"], cell.levels["page_buffer"]) for cell in some} == {("hdf5-1.14.6", "0")}
     assert matrix.selected(cells, {"pattern": ["broadcast"]}) == cells
+    config["studies"]["shots"]["control_cells"] = 2
+    cells, _ = matrix.expand(config, "shots")
+    some = matrix.selected(cells, levels)
+    twins = [cell for cell in some if cell.twin_of]
+    assert twins, "each session has a control of its own"
+    assert {cell.twin_of for cell in twins} <= {cell.name for cell in some}
+    assert {cell.levels["library"] for cell in some} == {"hdf5-1.14.6"}, "no other library is needed for it"
+    assert matrix.selected(cells, {"library": ["none"]}) == []
+
+
+@pytest.mark.rule(2)
+def test_the_order_of_measuring_has_a_seed_of_its_own(config):
+    cells, _ = matrix.expand(config, "shots")
+    assert plan.plan(config, "shots", cells)["order"] == {"seed": "smoke shots", "in_series": False}
+    config["order_seed"] = 7
+    assert plan.plan(config, "shots", cells)["order"]["seed"] == "7 shots"
 
 
 def test_a_matrix_or_a_baseline_of_which_nothing_is_left_is_refused_before_anything_runs(config):
@@ -185,11 +189,12 @@ def volumes() -> dict:
 @pytest.mark.rule(2)
 def test_volumes_are_measured_in_the_order_of_their_matrix_and_batteries_are_the_repeats(volumes):
     volumes["studies"]["volumes"]["batteries"] = 2
+    assert studies.of("volumes").repeats(volumes) == 2
     cells, _ = matrix.expand(volumes, "volumes")
     levels = [(cell.levels["store"], cell.levels["background"]) for cell in cells]
     assert levels == [("gp2", "none"), ("gp2", "same"), ("gp3", "none"), ("gp3", "same"), ("gp2", "other")]
-    expected = [(cell.name, battery) for battery in (1, 2) for cell in cells]
-    assert list(matrix.order(volumes, "volumes", cells)) == expected
+    planned = plan.plan(volumes, "volumes", cells)
+    assert (list(planned["cells"]), planned["order"]["in_series"]) == ([cell.name for cell in cells], True)
 
 
 def test_the_text_of_a_job_is_part_of_its_cell_and_a_background_only_where_there_is_one(volumes):

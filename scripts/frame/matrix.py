@@ -37,7 +37,7 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
         Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
     """
     section, factors = config["studies"][study], configuration.factors(study)
-    mappings, times = studies.mappings(section), len(repeats(config, study))
+    mappings, times = studies.mappings(section), studies.of(study).repeats(config)
     # So many cells cannot even be listed: they are counted, not made.
     if (many := sum(math.prod(map(len, mapping.values())) for mapping in mappings)) * times > _MOST_RECORDS:
         raise Problem(
@@ -83,34 +83,30 @@ def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Om
 
 
 def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
-    """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected."""
-    return [
-        cell
+    """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected.
+
+    A twin is among them, with the cell that it repeats, if there is one that needs no other library or store: each
+    session has its own control (METHOD 6).
+    """
+    cells = list(cells)
+    chosen = {
+        cell.name: _needs(cell)
         for cell in cells
         if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
-    ]
+    }
+    twins = [cell for cell in cells if cell.twin_of and _needs(cell) in chosen.values()]
+    if not any(twin.name in chosen for twin in twins):
+        chosen |= {name: () for twin in twins[:1] for name in (twin.twin_of, twin.name)}
+    return [cell for cell in cells if cell.name in chosen]
 
 
-def order(config: dict, study: str, cells: list[Cell]) -> dict[tuple[str, int], int]:
-    """Return the position (0, 1, …) at which each (cell name, repeat) is measured.
-
-    A repeat is a block: all cells once, in a random order that the seed and the repeat decide (METHOD 2). Where one
-    measurement leaves its traces in the next, as credits of a volume do, the order is that of the matrix.
-    """
-    positions = {}
-    for repeat in repeats(config, study):
-        names = [cell.name for cell in cells]
-        if not configuration.is_series(study):
-            names.sort()
-            random.Random(f"{config['seed']} {study} {repeat}").shuffle(names)
-        for name in names:
-            positions[name, repeat] = len(positions)
-    return positions
+def _needs(cell: Cell) -> tuple:
+    return cell.levels.get("library"), cell.levels["store"]
 
 
-def repeats(config: dict, study: str) -> range:
-    """Return the repeats of a study, from 1."""
-    return range(1, studies.of(study).repeats(config) + 1)
+def order_seed(config: dict, study: str) -> str:
+    """Return what decides the order in which cells of a study are measured; no cell has it in its settings."""
+    return f"{config.get('order_seed', config['run'])} {study}"
 
 
 def digest(value: object) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import records
+from scripts.frame import blocks, records
 from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.processes import owned
@@ -78,12 +78,14 @@ def failed_base(arguments: argparse.Namespace) -> dict:
 
 
 def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -> None:
-    """Measure one cell once and write its record; one that was measured before stays as it is."""
+    """Measure one cell once and write its record; one that is there stays, whatever it says, as its block is closed."""
     with contextlib.suppress(Problem):
-        if read_json(arguments.out).get("status") == "done":
+        if "status" in read_json(arguments.out):
             print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
             return
     began = time.monotonic()
+    for needed in arguments.wanted:
+        require(needed)
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
     settings, study = cell["settings"], studies.of(plan["study"])
@@ -116,7 +118,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             **failed_base(arguments),
             "status": "done",
             "settings": settings,
-            "position": cell["positions"][str(arguments.repeat)],
+            "position": _position(plan, arguments),
             "seed": settings["seed"],
             "started_utc": started,
             "step_seconds": time.monotonic() - began,
@@ -131,6 +133,13 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             "reasons": faults,
         },
     )
+
+
+def _position(plan: dict, arguments: argparse.Namespace) -> int:
+    """Return the place of a cell in the order in which a study is measured, from 0, block after block."""
+    names = list(plan["cells"])
+    in_block = blocks.order(names, plan["order"]["seed"], arguments.repeat, plan["order"]["in_series"])
+    return (arguments.repeat - 1) * len(names) + in_block.index(arguments.cell)
 
 
 def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:

@@ -51,14 +51,18 @@ def omitted(matrix: pd.DataFrame) -> Table:
 
 
 def attempts(facts: dict) -> Table:
-    """Return earlier attempts that failed and were repeated."""
+    """Return builds, data and unreadable records that failed earlier and were moved aside."""
     rows = []
     for attempt in facts.get("failed_attempts") or []:
         details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
         reasons = details.get("reasons") or []
         shown = {key: value for key, value in details.items() if isinstance(value, (str, int, float))}
         rows.append(shown | {"reasons": "; ".join(map(str, reasons if isinstance(reasons, list) else [reasons]))})
-    return Table("failed-attempts", "Earlier attempts that failed; each was measured again.", pd.DataFrame(rows))
+    return Table(
+        "failed-attempts",
+        "What failed earlier and was moved aside; it was made again, or blocks were appended.",
+        pd.DataFrame(rows),
+    )
 
 
 def machine(facts: dict) -> Table:

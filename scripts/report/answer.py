@@ -163,18 +163,18 @@ def more_repeats(results: Results) -> list[str]:
 
 
 def _to_judge(results: Results) -> list[str]:
-    """How many more repeats make good the blocks that comparisons of measured cells lack, for whatever reason."""
+    """What gives comparisons of measured cells the blocks that they lack: the next call appends those of `repeats`."""
     rows = results.comparisons()
     few = rows[rows["verdict"] == "too few repeats"]
     for side in ("baseline_cell", "contender_cell") if len(few) else ():
         few = few[few[side].isin(results.measured["cell"])]
     if few.empty or not results.facts.get("repeats"):
         return []
-    repeats = int(results.facts["repeats"]) + MIN_BLOCKS - int(few["blocks"].min())
-    return [
-        f"{prose.capital(prose.count(len(few), 'comparison'))} without a verdict: raise {code('repeats')} to {repeats} "
-        "and run again; each further repeat measures every cell."
-    ]
+    lacking = MIN_BLOCKS - int(few["blocks"].min())
+    way = f"run again, which appends {prose.count(lacking, 'block')} of every cell"
+    if int(results.facts["repeats"]) < MIN_BLOCKS:
+        way = f"raise {code('repeats')} to {MIN_BLOCKS} and run again"
+    return [f"{prose.capital(prose.count(len(few), 'comparison'))} without a verdict: {way}."]
 
 
 def _to_detect(results: Results) -> list[str]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from scripts.frame.blocks import compared
 from scripts.statistics import resampling, stats
-from scripts.statistics.tables import factors, metrics
+from scripts.statistics.tables import factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
 CONTEST, CONTROL = "contest", "control"
@@ -127,11 +128,9 @@ def stops_scaling(
 
 
 def _pairs(matrix: pd.DataFrame, factor: str, baseline: str) -> list[Pair]:
-    cells = matrix[matrix["twin_of"] == ""].to_dict("records")
-    others = [name for name in factors(matrix) if name not in (factor, "control")]
-    bases = {tuple(cell[name] for name in others): cell for cell in cells if cell[factor] == baseline}
-    places = [(bases.get(tuple(cell[name] for name in others)), cell) for cell in cells if cell[factor] != baseline]
-    return [(base, cell) for base, cell in places if base]
+    originals = matrix[matrix["twin_of"] == ""]
+    cells = {cell["cell"]: cell for cell in originals.to_dict("records")}
+    return [(cells[base], cells[other]) for base, other in compared(levels_of(originals), factor, baseline)]
 
 
 def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) -> list[Pair]:

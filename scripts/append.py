@@ -1,0 +1,36 @@
+"""Says which blocks are appended to a study, so that what failed or is invalid is made good in the same call."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from scripts.frame import blocks, matrix
+from scripts.frame import study as studies
+from scripts.lib.program import json_object, run, write_json
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write {"status", "blocks"}: the numbers of at most `extra_blocks` blocks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
+    parser.add_argument("--study", required=True, help="name of the study")
+    parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
+    arguments = parser.parse_args(argv)
+    config, study = arguments.config, studies.of(arguments.study)
+    cells = matrix.expand(config, study.name)[0]
+    sessions = blocks.measured(config, cells)
+    # What was skipped needs something that this call could not make.
+    tried = [cell for cell in matrix.selected(cells, config["only"]) if cell.name in sessions]
+    lacking = blocks.lacking(tried, study.section(config)["compare"], sessions, study.repeats(config))
+    in_vain = config["again"] or len(blocks.failing(tried, sessions)) == len(tried)
+    # Records of open blocks may lie there though they have measured nothing: those of what was skipped.
+    taken = blocks.begun(sessions).union(blocks.read(config["run"], study.name).blocks)
+    appended = blocks.after(taken, 0 if in_vain else min(lacking, config["extra_blocks"]))
+    if appended:
+        print(f"{study.name}: appended {appended}, since {lacking} blocks are lacking", file=sys.stderr)
+    write_json(arguments.out, {"status": "done", "blocks": appended})
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

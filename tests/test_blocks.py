@@ -1,0 +1,177 @@
+"""Which blocks a call measures: a hole stays a hole, and what is missing is made good by whole blocks."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+
+from scripts import append
+from scripts.frame import blocks, matrix
+from scripts.frame import config as configuration
+from scripts.frame.study import Cell
+from scripts.lib.program import read_json, write_json
+
+COMPARE = [{"factor": "library", "baseline": "old"}]
+MONDAY, TUESDAY = "2026-11-23T08:00:00Z", "2026-11-24T08:00:00Z"
+
+
+def cell(library: str, store: str = "disk", twin_of: str = "") -> Cell:
+    levels = {"library": library, "store": store, "control": "twin" if twin_of else ""}
+    return Cell(f"{library}-{store}" + "-twin" * bool(twin_of), "shots", levels, {}, "", twin_of)
+
+
+OLD, NEW, NEWEST = cell("old"), cell("new"), cell("newest")
+TWIN = cell("old", twin_of=OLD.name)
+
+
+def opened(asked: list[Cell], found: blocks.Measured, repeats: int = 6, **changes: object) -> blocks.Open:
+    config = {"run": "x", "repeats": repeats, "again": [], "studies": {"shots": {"compare": COMPARE}}} | changes
+    return blocks.decide(config, asked, found)
+
+
+def of(numbers: range | list[int], session: str | None = MONDAY) -> dict[int, str | None]:
+    return dict.fromkeys(numbers, session)
+
+
+@pytest.mark.rule(2)
+def test_the_order_is_random_and_mirrored_in_even_blocks_and_another_for_another_seed():
+    names = [f"cell-{number:02}" for number in range(20)]
+    orders = [blocks.order(names, "tuesday shots", block, in_series=False) for block in range(1, 7)]
+    assert all(sorted(order) == names for order in orders)
+    assert [order[::-1] for order in orders[::2]] == orders[1::2]
+    assert len(set(map(tuple, orders))) == 6
+    assert blocks.order(names[::-1], "tuesday shots", 1, in_series=False) == orders[0], (
+        "whatever the order of the matrix"
+    )
+    assert blocks.order(names, "wednesday shots", 1, in_series=False) != orders[0]
+    assert blocks.order(names[::-1], "tuesday shots", 2, in_series=True) == names[::-1], "a series is as the matrix"
+
+
+@pytest.mark.rule(2, 5)
+def test_a_first_call_measures_all_blocks_and_a_second_none():
+    assert opened([OLD, NEW], {}) == ([1, 2, 3, 4, 5, 6], [], [OLD.name, NEW.name], {})
+    assert opened([OLD, NEW], {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}).blocks == []
+    assert opened([], {}).blocks == [], "a study of results from elsewhere has no cell"
+
+
+@pytest.mark.rule(2, 5)
+def test_a_hole_is_made_good_by_a_whole_block_after_the_last():
+    failed = of(range(1, 7)) | {3: None}
+    assert opened([OLD, NEW], {OLD.name: of(range(1, 7)), NEW.name: failed}).blocks == [7]
+    missing = of([1, 2, 4, 5, 6])
+    assert opened([OLD, NEW], {OLD.name: of(range(1, 7)), NEW.name: missing}).blocks == [7]
+    # An interrupted call: the third block was begun.
+    assert opened([OLD, NEW], {OLD.name: of([1, 2, 3]), NEW.name: of([1, 2])}).blocks == [4, 5, 6, 7]
+    assert opened([OLD, NEW], {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}, repeats=8).blocks == [7, 8]
+
+
+@pytest.mark.rule(2, 5)
+def test_a_block_counts_where_both_sides_are_of_one_session():
+    found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7)) | of([5, 6], TUESDAY)}
+    assert opened([OLD, NEW], found).blocks == [7, 8]
+    # Each comparison has its blocks, though no block has all cells of one session.
+    found = {OLD.name: of(range(1, 7)) | of(range(7, 13), TUESDAY), NEW.name: of(range(1, 7))}
+    assert opened([OLD, NEW, NEWEST], found | {NEWEST.name: of(range(7, 13), TUESDAY)}).blocks == []
+    # A twin is compared with the cell that it repeats.
+    assert opened([OLD, TWIN], {OLD.name: of(range(1, 7)), TWIN.name: of([1, 2, 3])}).blocks == [7, 8, 9]
+
+
+@pytest.mark.rule(2, 5)
+def test_cells_that_were_never_measured_have_the_others_beside_them_if_they_can_be_measured_at_all():
+    found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}
+    assert opened([OLD, NEW, NEWEST], found) == ([7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 12], [NEWEST.name], {})
+    # Of the blocks that the others need, none is for the sake of the new cell.
+    found[NEW.name] = of([1, 2, 3, 4])
+    assert opened([OLD, NEW, NEWEST], found)[:2] == ([7, 8, 9, 10, 11, 12], [9, 10, 11, 12])
+
+
+@pytest.mark.rule(2, 5)
+def test_a_cell_that_failed_in_every_block_is_not_waited_for_unless_all_did():
+    found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7), None)}
+    assert blocks.failing([OLD, NEW], found) == [NEW.name]
+    assert opened([OLD, NEW], found).blocks == []
+    assert opened([OLD, NEW], {OLD.name: of([1, 2], None), NEW.name: of([1, 2], None)}).blocks == [3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.rule(2, 5)
+def test_cells_are_measured_anew_on_purpose_in_their_own_blocks_and_nothing_else_is():
+    found = {OLD.name: of(range(1, 7)), NEW.name: of([1, 2, 4])}
+    assert opened([OLD, NEW, NEWEST], found, again=["new"]) == ([], [], [], {NEW.name: [1, 2, 4]})
+    assert blocks.cut([OLD, NEW, NEWEST], {NEW.name}, COMPARE) == 1
+    assert blocks.cut([OLD, NEW, NEWEST], {OLD.name, NEW.name}, COMPARE) == 1
+    assert blocks.cut([OLD, NEW], {OLD.name, NEW.name}, COMPARE) == 0
+
+
+CONFIG = {
+    "run": "small",
+    "repeats": 6,
+    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
+    "stores": {"disk": {"kind": "posix"}},
+    "studies": {
+        "shots": {
+            "control_cells": 0,
+            "matrix": {
+                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
+                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["cold", "warm"]},
+            },
+            "compare": [{"factor": "cache", "baseline": "cold"}],
+        }
+    },
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Return a function that writes the records of two cells of a run and says which blocks are appended to it."""
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    monkeypatch.chdir(tmp_path)
+
+    def appended(spoilt: dict[int, dict], planned: int = 6, **changes: object) -> list[int]:
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(CONFIG | changes))
+        config = configuration.load(tmp_path / "run.yaml")
+        cells = matrix.expand(config, "shots")[0]
+        blocks.write("small", "shots", blocks.decide(config, cells, {}))
+        for one in cells:
+            for number in range(1, planned + 1):
+                place = {"run": "small", "study": "shots", "name": one.name, "cell": one.levels, "repeat": number}
+                record = RECORD | place | (spoilt.get(number, {}) if one is cells[0] else {})
+                path = Path(f"results/small/shots/records/{one.name}/repeat={number}.json")
+                write_json(path, record)
+        out = tmp_path / "appended.json"
+        assert append.main(["--config", json.dumps(config), "--study", "shots", "--out", str(out)]) == 0
+        return read_json(out)["blocks"]
+
+    return appended
+
+
+RECORD = {
+    **{"record": 1, "status": "done", "valid": True, "reasons": [], "session": MONDAY, "seconds": {"total": 1.0}},
+    **{"work": {}, "samples": [], "host": {}, "provenance": {"code_sha256": "c0de"}},
+}
+INVALID = {"valid": False, "reasons": ["the page cache lost pages"]}
+FAILED = {"status": "failed", "valid": False, "reasons": ["no server"]}
+SKIPPED = FAILED | {"cause": "results/small/environments/wheel.json"}
+
+
+@pytest.mark.rule(5)
+@pytest.mark.parametrize(
+    "spoilt, changes, expected",
+    [
+        ({}, {}, []),
+        ({2: INVALID}, {}, [7]),
+        ({2: FAILED, 5: INVALID}, {}, [7, 8]),
+        ({1: FAILED, 2: FAILED, 3: FAILED}, {}, [7, 8]),
+        ({1: FAILED, 2: FAILED, 3: FAILED}, {"extra_blocks": 5}, [7, 8, 9]),
+        ({1: FAILED}, {"extra_blocks": 0}, []),
+        ({1: FAILED}, {"again": ["wheel"]}, []),
+        (dict.fromkeys(range(1, 7), FAILED), {}, []),
+        (dict.fromkeys(range(1, 7), INVALID), {}, []),
+        (dict.fromkeys(range(1, 7), SKIPPED), {}, []),
+    ],
+    ids=["all-well", "invalid", "two", "more", "as-many-as", "none", "on-purpose", "failing", "never-valid", "skipped"],
+)
+def test_what_failed_or_is_invalid_is_made_good_in_the_same_call_within_limits(run, spoilt, changes, expected):
+    assert run(spoilt, **changes) == expected
