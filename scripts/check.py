@@ -77,9 +77,10 @@ def _lacking(config: dict, study: str) -> Iterator[str]:
         due = studies.of(study).repeats(config)
         yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them, of all cells"
     results = Path("results", config["run"])
-    for name in blocks.failing(selected, sessions):
-        if failures(results, (path for _, path in records.repeats(results / study / "records" / name))):
-            yield f"{study}: {name} failed in every block; make again CELL={name} measures it anew"
+    for cell in selected:
+        paths = [path for _, path in records.repeats(results / study / "records" / cell.name)]
+        if paths and len(failures(results, paths)) == len(paths):
+            yield f"{study}: {cell.name} failed in every block; make again CELL={cell.name} measures it again"
 
 
 def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:

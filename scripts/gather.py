@@ -46,7 +46,9 @@ def merged(
         return own
     runs, samples = tables.runs_and_samples(matrix, kept)
     compare, equivalence = program.section(config)["compare"], config["equivalence_percent"]
-    judged = verdicts.verdicts_table(matrix, runs, compare, equivalence, config["seed"], program.contest)
+    judged = verdicts.verdicts_table(
+        matrix, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks
+    )
     return {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
 
 

@@ -73,7 +73,9 @@ def main(argv: list[str] | None = None) -> int:
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
-            _fail(arguments, str(problem), getattr(problem, "cause", ""))
+            also = {"cause": problem.cause} if isinstance(problem, measuring.Lacking) else {}
+            also |= {"timed_out_s": problem.limit_s} if isinstance(problem, measuring.TimedOut) else {}
+            _fail(arguments, str(problem), also)
         except Exception as error:
             # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
             traceback.print_exc(file=log)
@@ -100,15 +102,15 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
     read_json(arguments.out)
 
 
-def _fail(arguments: argparse.Namespace, reason: str, cause: str = "") -> None:
-    """Write the artefact of a step that failed; where even that is impossible, say so and fail for good.
+def _fail(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
+    """Write the artefact of a step that failed, and what it `also` says; where even that is impossible, fail for good.
 
-    One that was skipped, since `cause` had failed, says so there alone: many steps may need the same.
+    One that was skipped, since its `cause` had failed, says so there alone: many steps may need the same.
     """
     base = measuring.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
-    base |= {"cause": cause} if cause else {}
+    base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
-    if not cause:
+    if "cause" not in base:
         print(f"failed: {reason} (log: {arguments.log})", file=sys.stderr)
 
 

@@ -255,3 +255,26 @@ def test_limits_say_what_was_emulated_and_what_is_missing(run: Results):
         "6 repeats of 1 cell",
     ):
         assert part in text
+
+
+@pytest.mark.rule(15)
+def test_attempts_that_failed_stand_in_the_sentence_with_their_interval(tables: Path, tmp_path: Path):
+    def failing(rows: pd.DataFrame) -> pd.DataFrame:
+        rows[["attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender"]] = "8", "0", "8", "2"
+        return rows
+
+    run = changed(tmp_path, tables, "verdicts.csv", failing)
+    texts = [one.text for one in findings.find(run) if one.factor == "library"]
+    assert texts
+    assert any("in 2 of 8 attempts [3, 65 %], " in text and "in 0 of 8 attempts [0, 37 %]" in text for text in texts)
+    (tmp_path / "none").mkdir()
+    run = changed(tmp_path / "none", tables, "verdicts.csv", lambda rows: failing(rows).assign(failed_contender="0"))
+    assert not any("attempts" in one.text for one in findings.find(run))
+
+
+def test_the_page_says_how_many_families_its_verdicts_are_of(run: Results):
+    [line] = judgement.families(run.verdicts)
+    rows = run.verdicts[run.verdicts["role"] == "decides"]
+    count = rows["factor"].nunique()
+    assert f"{count} on the figure that decides (together at most {5 * count} %)" in line
+    assert judgement.families(run.verdicts.iloc[:0]) == []

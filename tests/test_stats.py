@@ -228,3 +228,12 @@ def test_detectable_ratio_is_infinite_where_nothing_could_have_been_decided():
     found = stats.judge(d)[0]
     assert found.verdict == "no evidence"
     assert found.detectable_ratio == math.inf
+
+
+@pytest.mark.rule(15)
+def test_a_share_has_its_exact_interval():
+    # Clopper and Pearson, Biometrika 26, 1934: none of 10 is at most 30.85 %, 2 of 8 lie in [3.19, 65.09] %.
+    assert stats.share(0, 10)[1:] == pytest.approx((0, 0.3085, 10), abs=1e-4)
+    assert stats.share(2, 8) == pytest.approx((0.25, 0.0319, 0.6509, 8), abs=1e-4)
+    assert stats.share(3, 3)[1:3] == pytest.approx((0.2924, 1), abs=1e-4)
+    assert math.isnan(stats.share(0, 0).value)

@@ -8,7 +8,7 @@ import pytest
 
 from scripts import gather as gather_program
 from scripts.statistics import tables, verdicts
-from tests.records import COMPARE, FEW, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
+from tests.records import COMPARE, FEW, at, chosen, failed, gather, newer_is, synthetic_cells, write_synthetic_run
 
 
 def test_a_slower_library_is_found_and_the_page_buffer_left_alone(tmp_path):
@@ -35,7 +35,7 @@ def test_total_decides_and_the_other_metrics_are_secondary(tmp_path):
 
 
 @pytest.mark.rule(17)
-def test_total_is_corrected_jointly_and_secondary_metrics_are_outside_that_family(tmp_path):
+def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_other_metric(tmp_path):
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, workers=("1", "2")), repeats=8)
     matrix = tables.read_matrix(run / "matrix.csv")
     _, kept = gather_program.read(run, "synthetic", "shots")
@@ -45,13 +45,76 @@ def test_total_is_corrected_jointly_and_secondary_metrics_are_outside_that_famil
         verdicts.verdicts_table(part, runs, COMPARE[:1])
         for _, part in matrix.groupby(["layout", "access", "workers", "page_buffer"], sort=False)
     )
-    whole, alone = (chosen(table, metric="total") for table in (together, by_itself))
-    assert len(whole) == len(alone) == 16
-    assert alone["ratio"].tolist() == whole["ratio"].tolist()
-    assert (whole["p"].to_numpy() >= alone["p"].to_numpy()).all()
-    assert whole["p"].min() > alone["p"].min()
-    for metric in ("open", "first", "rest"):
-        assert chosen(together, metric=metric)["p"].tolist() == chosen(by_itself, metric=metric)["p"].tolist()
+    for metric in ("total", "open", "first", "rest"):
+        whole, alone = (chosen(table, metric=metric) for table in (together, by_itself))
+        assert len(whole) == len(alone) == 16
+        assert alone["ratio"].tolist() == whole["ratio"].tolist()
+        assert (whole["p"].to_numpy() >= alone["p"].to_numpy()).all()
+        assert whole["p"].min() > alone["p"].min()
+        others = [column for column in runs if column.startswith("seconds ") and column != f"seconds {metric}"]
+        # Without the other metrics it is the same; `total` is judged in any case.
+        without = verdicts.verdicts_table(matrix, runs.drop(columns=set(others) - {"seconds total"}), COMPARE[:1])
+        assert chosen(without, metric=metric)["p"].tolist() == whole["p"].tolist()
+
+
+@pytest.mark.rule(7)
+def test_what_is_of_single_tasks_is_compared_where_there_are_as_many(tmp_path):
+    def change(record):
+        record["work"]["tasks_done"] = record["work"]["tasks_asked"] = 4 * int(record["cell"]["workers"])
+        return record
+
+    run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, **{**FEW, "workers": ("1", "2")}), change=change)
+    judged = gather(run, compare=[*COMPARE, {"factor": "workers", "baseline": "1"}])[2]
+    assert set(chosen(judged, factor="library")["metric"]) == {"total", "open", "first", "rest"}
+    assert set(chosen(judged, factor="workers")["metric"]) == {"total", "open"}
+
+
+@pytest.mark.rule(13)
+def test_a_cell_of_which_the_harness_takes_a_tenth_has_no_verdict_on_its_total(tmp_path):
+    def change(record):
+        share = 0.099 if record["cell"]["page_buffer"] == "0" else 0.12
+        if record["cell"]["library"] == "hdf5-2.0.0":
+            record["seconds"]["null"] = share * record["seconds"]["total"]
+        return record
+
+    cells = synthetic_cells(twins=0, **FEW)
+    judged = gather(write_synthetic_run(tmp_path, cells, ratio=newer_is(2), change=change))[2]
+    rows = chosen(judged, factor="library", metric="total").set_index("page_buffer")
+    assert rows["verdict"].to_dict() == {"0": "slower", "64MiB": "not comparable"}
+    assert rows.loc["64MiB", "note"] == "the harness takes 12 % of an arm's time"
+    assert set(chosen(judged, factor="library", metric="rest")["verdict"]) == {"slower"}
+
+
+@pytest.mark.rule(15)
+def test_attempts_that_failed_stay_with_their_arm_and_what_was_skipped_is_none(tmp_path):
+    def change(record):
+        if record["cell"]["library"] != "hdf5-2.0.0" or record["repeat"] not in (2, 5, 7):
+            return record
+        return failed(record, "no server") | ({"cause": "servers.json"} if record["repeat"] == 7 else {})
+
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), 10, change=change))[2]
+    columns = ["attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "blocks"]
+    assert chosen(judged, factor="library", metric="total")[columns].to_numpy().tolist() == [[10, 0, 9, 2, 7]] * 2
+
+
+@pytest.mark.rule(15)
+def test_a_time_limit_is_a_time_of_at_least_that_and_no_hole(tmp_path):
+    def change(record):
+        late = record["repeat"] in (1, 2, 3)
+        if late and (record["cell"]["library"] == "hdf5-2.0.0" or record["repeat"] == 1):
+            ended = failed(record, "the time limit") | {"session": record.get("session", ""), "timed_out_s": 1000.0}
+            return ended
+        return record
+
+    cells = synthetic_cells(twins=0, **FEW)
+    judged = gather(write_synthetic_run(tmp_path, cells, 8, ratio=newer_is(1.5), change=change))[2]
+    for row in chosen(judged, factor="library", metric="total").to_dict("records"):
+        assert (row["blocks"], row["verdict"]) == (7, "slower"), "of the block in which both ended nothing is known"
+        assert row["mean_ratio"] > 10
+        assert "blocks 2, 3 ended by the time limit in an arm, and taken as that long" in row["note"]
+        assert "block 1 failed, invalid or missing in an arm" in row["note"]
+        assert (row["failed_baseline"], row["failed_contender"]) == (1, 3)
+    assert set(chosen(judged, factor="library", metric="open")["blocks"]) == {5}
 
 
 @pytest.mark.rule(6)

@@ -82,7 +82,9 @@ def measured(config: dict, cells: Iterable[Cell]) -> Measured:
                 record = records.read(path, config["run"], cell.study)
                 if "cause" in record:
                     continue
-                session = None if records.faults(record) else record.get("session", "")
+                # One that was ended by its time limit has a time, of at least that.
+                usable = record.get("timed_out_s") or not records.faults(record)
+                session = record.get("session", "") if usable else None
             sessions.setdefault(cell.name, {})[block] = session
     return sessions
 

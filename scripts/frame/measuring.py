@@ -47,6 +47,19 @@ class Lacking(Problem):
         self.cause = cause
 
 
+class TimedOut(Problem):
+    """A cell was ended by its time limit.
+
+    Attributes:
+        limit_s: the limit in seconds; it would have taken at least as long.
+    """
+
+    def __init__(self, name: str, limit_s: float) -> None:
+        """Name the program that was ended."""
+        super().__init__(f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
+        self.limit_s = limit_s
+
+
 def session_now() -> str:
     """Return the name of a session that begins now: the time (UTC)."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -81,7 +94,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     """Measure one cell once and write its record; one that is there stays, whatever it says, as its block is closed."""
     with contextlib.suppress(Problem):
         if "status" in read_json(arguments.out):
-            print(f"{arguments.out} is there and stays; make again measures its cell anew", file=log)
+            print(f"{arguments.out} is there and stays; make again measures its cell again", file=log)
             return
     began = time.monotonic()
     for needed in arguments.wanted:
@@ -209,8 +222,7 @@ class _Child:
         Raises:
             Problem: it or its server ended before, or the time limit has passed.
         """
-        passed = Problem(f"{self._name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
-        with _time_limit(limit_s, passed), selectors.DefaultSelector() as selector:
+        with _time_limit(TimedOut(self._name, limit_s)), selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 if served and served.dead():
@@ -239,14 +251,14 @@ class _Child:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float, passed: Problem) -> Iterator[None]:
-    """Raise `passed` after so many seconds of a `with` block, even where it waits for a server that hangs."""
+def _time_limit(passed: TimedOut) -> Iterator[None]:
+    """Raise `passed` when a `with` block has taken its limit, even where it waits for a server that hangs."""
 
     def stop(signal_number: int, frame: object) -> None:
         raise passed
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, passed.limit_s)
     try:
         yield
     finally:

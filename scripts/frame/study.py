@@ -43,9 +43,11 @@ class Study:
     Attributes:
         name: that of its folder in scripts/studies.
         environment: that of the file in envs/ from which conda makes what its cells are measured in.
+        of_tasks: the metrics of single tasks: cells of different numbers of tasks are not compared by them.
     """
 
     environment = "workflow"
+    of_tasks: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
         """Name it as its folder in scripts/studies."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from scripts.report import judgement, listings, prose
 from scripts.report.markup import code
 from scripts.report.results import Results
+from scripts.statistics import HARNESS
 
 
 def method(run: Results, own: Iterable[str]) -> list[str]:
@@ -16,7 +17,8 @@ def method(run: Results, own: Iterable[str]) -> list[str]:
         *_order(run.facts.get("order") or {}),
         *own,
         *judgement.method(run.facts),
-        f"Verdicts use the {title}. The other metrics are judged one by one and say where a difference arises.",
+        *judgement.families(run.verdicts),
+        f"Verdicts use the {title}. The other metrics say where a difference arises.",
         "Every repeat is drawn; none is removed as an outlier. Failed and invalid repeats are shown and in no verdict.",
     ]
 
@@ -51,8 +53,8 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         "The requested cache state could not be verified in {}.": listings.odd_state(cells),
         "In {} more workers or processes ran than there are cores: they compete for the cores, so the gain from more "
         "of them says little.": judgement.is_true(listings.column(cells, "oversubscribed")),
-        f"In {{}} the harness itself takes more than {listings.HARNESS} % of the {decides}, up to {share.max():.0f} %: "
-        "see the table of its cost.": share > listings.HARNESS,
+        f"In {{}} the harness itself takes more than {HARNESS} % of the {decides}, up to {share.max():.0f} %: "
+        "see the table of its cost.": share > HARNESS,
     }
     lines += [text.format(prose.count(int(those.sum()), "cell")) for text, those in counts.items() if those.any()]
     if dropped := run.left_out:

@@ -17,6 +17,7 @@ from scripts.report.declaration import Metric
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold
 from scripts.report.results import Results
+from scripts.statistics import stats
 
 BEYOND = ("faster", "slower")
 DECIDED = (*BEYOND, "same", "meets", "misses", "modelled")
@@ -182,7 +183,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     comparisons = len(rows) // len(steps)
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
-    evidence += _spikes(rows, *sides(rows.iloc[0], results))
+    evidence += _spikes(rows, *sides(rows.iloc[0], results)) + _failures(rows, *sides(rows.iloc[0], results))
     under = f", {conditions}" if conditions else ""
     new, old = sides(rows.iloc[0], results)
     if len(steps) == 1:
@@ -241,6 +242,20 @@ def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
             times = prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×")
             texts.append(f"{who} took {times} as long in {slow[column].sum():.0f} of {rows['blocks'].sum():.0f} blocks")
     return "".join(f"; {text}" for text in texts)
+
+
+def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
+    """How many attempts at each side failed, with the exact interval of that share, where any did (METHOD 15)."""
+    texts, any_failed = [], False
+    for who, side in ((new, "contender"), (old, "baseline")):
+        if f"attempts_{side}" not in rows:
+            return ""
+        cells = rows.drop_duplicates(f"{side}_cell")
+        failed, attempts = (int(cells[f"{what}_{side}"].sum()) for what in ("failed", "attempts"))
+        of = stats.share(failed, attempts)
+        texts.append(f"{who} in {failed} of {attempts} attempts [{100 * of.low:.0f}, {100 * of.high:.0f} %]")
+        any_failed |= failed > 0
+    return f"; failed: {', '.join(texts)}" if any_failed else ""
 
 
 def _in_time(metric: Metric) -> str:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from scripts.report import prose
-from scripts.statistics import MIN_BLOCKS
+from scripts.statistics import HARNESS, MIN_BLOCKS
 
 JUDGED = ("faster", "slower", "same", "no evidence")
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
@@ -13,8 +13,8 @@ VERDICTS = {
     "that factor, and the 95 % CI excludes 1",
     "no evidence": "none of these, which does not mean that there is no difference; the report gives the smallest one "
     "that this run could have detected",
-    "not comparable": "the two sides differ in measuring code, data or packages, or were never measured in one session "
-    "on one machine",
+    "not comparable": "the two sides differ in measuring code, data or packages, were never measured in one session on "
+    f"one machine, or the harness takes more than {HARNESS} % of the time of one",
     "too few repeats": f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
 }
 
@@ -44,6 +44,24 @@ def control(verdicts: pd.DataFrame) -> str:
     outcome = prose.listing(parts) if parts else "too few complete blocks to judge any"
     pairs = prose.count(rows["contender"].nunique(), "cell")
     return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {outcome}."
+
+
+def families(verdicts: pd.DataFrame) -> list[str]:
+    """Return how often verdicts that rest on chance alone are to be expected, over all families of a report."""
+    rows = verdicts[(verdicts["role"] != "control") & verdicts["verdict"].isin(JUDGED)] if len(verdicts) else verdicts
+    if rows.empty:
+        return []
+    deciding = rows["role"] == "decides"
+    counts = [len(part.groupby(["factor", "metric"])) for part in (rows[deciding], rows[~deciding])]
+    parts = [
+        f"{count} on {what} (together at most {min(5 * count, 100)} %)"
+        for count, what in zip(counts, ("the figure that decides", "its parts"), strict=True)
+        if count
+    ]
+    return [
+        "All comparisons of a factor on one figure are a family. Where nothing differs, at most 5 % of runs call any "
+        f"arm of it faster or slower. Families here: {prose.listing(parts)}."
+    ]
 
 
 def method(facts: dict) -> list[str]:

@@ -11,11 +11,11 @@ from scripts.report.declaration import Column
 from scripts.report.judgement import is_true
 from scripts.report.page import Table
 from scripts.report.results import Results
+from scripts.statistics import HARNESS
 
 MIB = 2**20
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
-HARNESS = 10  # percent of the time; more is said and marked
 COLOURED = ("faster", "slower", "same")
 WHOLE = "{:.0f}".format
 REQUESTS = (

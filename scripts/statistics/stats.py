@@ -57,6 +57,18 @@ def median(values: Sequence[float]) -> Estimate:
     return Estimate(middle, _at(ordered, low), _at(ordered, high), len(ordered))
 
 
+def share(events: int, n: int) -> Estimate:
+    """Return the share of `n` trials in which an event was seen, with its exact 95 % interval (Clopper & Pearson 1934).
+
+    The interval covers at least 95 %, whatever the share; of no trial nothing is known.
+    """
+    if not n:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    low = special.betaincinv(events, n - events + 1, _TAIL) if events else 0.0
+    high = special.betaincinv(events + 1, n - events, 1 - _TAIL) if events < n else 1.0
+    return Estimate(events / n, float(low), float(high), n)
+
+
 def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:
     """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16)."""
     time = float(np.sum(seconds))

@@ -22,7 +22,7 @@ OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
 _COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
-_UNUSABLE = {"status": "failed", "ok": False, "edited": False}
+_UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
 # The fingerprint of a machine, and of what holds the files (METHOD 14): parts of a record's host block.
@@ -67,8 +67,9 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
     """Return (runs, samples) of the records of a matrix's cells; one that cannot be used counts as failed.
 
     Returns:
-        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons,
-            `seconds <name>`, work, requests, facts, and the hashes `code` and `data` of what measured and was read.
+        runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons, attempted (it
+            was not skipped), timed_out (its `seconds total` is its time limit), `seconds <name>`, work, requests,
+            facts, and the hashes `code` and `data` of what measured and was read.
         samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid,
             session.
     """
@@ -130,6 +131,9 @@ def _run(record: dict) -> dict:
     done = record["status"] == "done"
     faults = records.faults(record)
     run = {"status": record["status"], "ok": done and not faults, "edited": records.edited(record), "reasons": faults}
+    run["attempted"] = "cause" not in record
+    if limit := record.get("timed_out_s"):
+        return {**run, "timed_out": True, "seconds total": float(limit), "session": record.get("session", "")}
     if not done:
         return run
     work, cache, provenance = record["work"], record.get("cache", {}), record.get("provenance", {})

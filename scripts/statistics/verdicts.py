@@ -2,13 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from scripts.frame.blocks import compared
-from scripts.statistics import resampling, stats
+from scripts.statistics import HARNESS, resampling, stats
 from scripts.statistics.tables import factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
@@ -29,21 +30,15 @@ _TOGETHER = {
     "machine": "on different machines",
     "device": "on different devices or mounts",
 }
+# What a record says that was ended by its time limit.
+_OF_TIMED_OUT = ("seconds total", "session", "timed_out")
 # A repeat that takes so much longer than its arm's median in comparison with the other arm's is slow.
 SLOW = 1.5
 _ORDINALS = {2: "2nd", 3: "3rd"}
 _JUDGEMENT = (
     *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "looks", "verdict"),
-    *(
-        "detectable_ratio",
-        "mean_ratio",
-        "mean_low",
-        "mean_high",
-        "slow_baseline",
-        "slow_contender",
-        "slow_ratio",
-        "note",
-    ),
+    *("detectable_ratio", "mean_ratio", "mean_low", "mean_high", "slow_baseline", "slow_contender", "slow_ratio"),
+    *("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "note"),
 )
 Pair = tuple[dict, dict]
 
@@ -55,23 +50,26 @@ def verdicts_table(
     equivalence_percent: float = 5,
     seed: int = 1,
     contest: Callable[[dict], Hashable | None] = lambda cell: None,
+    of_tasks: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return verdicts.csv: one row per comparison and metric, in the order of `compare`, then of the matrix.
 
     A cell at the baseline's level is compared with each cell that differs from it in that factor alone. All
-    comparisons of a factor on `total` are one family, whose p are adjusted jointly (`stats.judge`). The other metrics
-    are secondary: each of their rows is a family of its own, so that its p is adjusted for nothing.
+    comparisons of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge`).
 
     Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
     name, on `total` alone, all contests together. Factor `control`, the A/A control: a cell and its twin; twins enter
     no other comparison.
 
     A block counts where both arms have a valid record of one session on one machine, and, where they read from one
-    store, from one device and mount. Arms that differ in such a block in measuring code, data or amount of data, or
-    that have valid records but no such block, are `not comparable`, have no ratio and enter no family.
+    store, from one device and mount. A record that was ended by its time limit counts with that, which is the least
+    that it would have taken. Arms that differ in such a block in measuring code, data or amount of data, that have
+    valid records but no such block, or of whose `total` the harness takes more than 10 %, are `not comparable`, have no
+    ratio and enter no family.
 
     `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
-    `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none.
+    `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
+    `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
     """
     families: dict[str, list[Pair]] = {}
     for entry in compare:
@@ -80,21 +78,21 @@ def verdicts_table(
     families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
     families[CONTROL] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
-    names, blocks, rows = metrics(runs), np.sort(runs["repeat"].unique()), []
-    columns = ["status", *(f"seconds {name}" for name in names), *_SAME, *_TOGETHER]
-    wide = {column: _by_block(runs, column).reindex(blocks) for column in columns}
+    names, rows = metrics(runs), []
+    ended = _true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
+    runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
     for factor, pairs in families.items():
-        arms = {column: _arms(table, pairs) for column, table in wide.items()}
-        apart = _apart(arms, pairs)
-        differing = _differing(arms, apart, blocks)
+        family = _Family(runs, pairs, equivalence_percent, seed)
         wanted = [name for name in names if name == "total" or factor != CONTEST]
-        judged = {name: _judge(name, arms, blocks, apart, differing, equivalence_percent, seed) for name in wanted}
+        judged = {name: family.judge(name) for name in wanted}
         for number, (base, other) in enumerate(pairs):
             level = "cell" if factor in OF_CELLS else factor
             head = {"factor": factor, "baseline": base[level], "contender": other[level]}
             for name in factors(matrix):
                 head[name] = base[name] if factor == CONTROL or base[name] == other[name] else ""
             for name, judgements in judged.items():
+                if name in of_tasks and family.differs("tasks")[number]:
+                    continue
                 role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
                 rows.append({**head, "metric": name, "role": role, **judgements[number]})
     columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
@@ -141,94 +139,133 @@ def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) 
     return [pair for name, cells in contests.items() if name is not None for pair in itertools.combinations(cells, 2)]
 
 
-def _by_block(runs: pd.DataFrame, column: str) -> pd.DataFrame:
-    """A column of the runs as a table of blocks and cells, missing where there is no record, or no valid one."""
-    rows = runs if column == "status" else runs[runs["ok"].astype(bool)]
-    rows = rows if column in rows else rows.assign(**{column: math.nan})
-    return rows.pivot(index="repeat", columns="cell", values=column)
+class _Family:
+    """Comparisons that are judged together: what each of their arms has in each block."""
 
+    def __init__(self, runs: pd.DataFrame, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
+        self._runs, self._pairs, self._percent, self._seed = runs, pairs, equivalence_percent, seed
+        self._blocks = np.sort(runs["repeat"].unique())
+        self._tables: dict[str, pd.DataFrame] = {}
 
-def _arms(table: pd.DataFrame, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    """The table's values for all baselines and for all contenders, each by block and comparison."""
-    cells = ([pair[arm]["cell"] for pair in pairs] for arm in (0, 1))
-    return tuple(table.reindex(columns=names).to_numpy() for names in cells)
-
-
-def _judge(
-    name: str,
-    arms: dict[str, tuple],
-    blocks: np.ndarray,
-    apart: dict[str, np.ndarray],
-    differing: list[str],
-    equivalence_percent: float,
-    seed: int,
-) -> list[dict]:
-    """The judgement of each comparison of a factor, on one metric."""
-    base, other = (table.astype(float) for table in arms[f"seconds {name}"])
-    complete = np.logical_and.reduce([(table > 0) & (table < math.inf) for table in (base, other)])
-    lost = ~complete & (pd.notna(arms["status"][0]) | pd.notna(arms["status"][1]))
-    split = np.logical_or.reduce([complete & parts for parts in apart.values()])
-    used = complete & ~split
-    base, other = (np.where(used, table, math.nan) for table in (base, other))
-    d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
-    means = [resampling.total_over_total(*arms, seed) for arms in zip(other.T, base.T, strict=True)]
-    looks = [_looks(sessions[rows]) for sessions, rows in zip(arms["session"][0].T, used.T, strict=True)]
-    each = range(d.shape[1])
-    families = [list(each)] if name == "total" else [[number] for number in each]
-    judgements = [{} for _ in each]
-    for family in families:
-        judged = stats.judge(
-            d[:, family], equivalence_percent, seed, [looks[one] for one in family], [means[one] for one in family]
-        )
-        for number, verdict in zip(family, judged, strict=True):
-            never = not used[:, number].any() and split[:, number].any()
-            why = "" if never else _note(verdict, looks[number], means[number], equivalence_percent)
-            gone = {"failed, invalid or missing in an arm": lost[:, number]}
-            gone |= {
-                f"measured {what}, {NOT_USED}": complete[:, number] & apart[column][:, number]
-                for column, what in _TOGETHER.items()
-            }
-            notes = [
-                differing[number] or why,
-                *(f"{_blocks(blocks[those])} {how}" for how, those in gone.items() if those.any()),
-            ]
+    def judge(self, name: str) -> list[dict]:
+        """Return the judgement of each comparison on one metric."""
+        base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
+        complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
+        # Of two that took at least their limits nothing is known.
+        complete &= ~self._both("timed_out")
+        used = complete & ~self._split
+        base, other = (np.where(used, table, math.nan) for table in (base, other))
+        differing = self._differing if name != "total" else list(map("; ".join, self._with_harness()))
+        d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
+        means = [resampling.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
+        sessions = self._arms("session")[0]
+        looks = [_looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
+        judged = stats.judge(d, self._percent, self._seed, looks, means)
+        judgements = []
+        for number, verdict in enumerate(judged):
+            never = not used[:, number].any() and self._split[:, number].any()
+            why = "" if never else _note(verdict, looks[number], means[number], self._percent)
+            notes = [differing[number] or why, *self._gone(number, complete[:, number], used[:, number])]
             values = (
                 *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
                 *("not comparable" if differing[number] or never else verdict.verdict, verdict.detectable_ratio),
-                *(*means[number][:3], *_slow(d[:, number]), "; ".join(filter(None, notes))),
+                *(*means[number][:3], *_slow(d[:, number]), *self._attempts(number), "; ".join(filter(None, notes))),
             )
-            judgements[number] = dict(zip(_JUDGEMENT, values, strict=True))
-    return judgements
+            judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
+        return judgements
+
+    def differs(self, column: str) -> np.ndarray:
+        """Return of which comparisons the arms differ in some block in a column of the runs."""
+        base, other = self._arms(column)
+        return (pd.notna(base) & pd.notna(other) & (base != other)).any(axis=0)
+
+    def _gone(self, number: int, complete: np.ndarray, used: np.ndarray) -> Iterator[str]:
+        """In words, the blocks that a comparison does without, and those in which it has but a time limit."""
+        status, ended = ([table[:, number] for table in self._arms(column)] for column in ("status", "timed_out"))
+        gone = {"failed, invalid or missing in an arm": ~complete & (pd.notna(status[0]) | pd.notna(status[1]))}
+        for column, what in _TOGETHER.items():
+            gone[f"measured {what}, {NOT_USED}"] = complete & self._apart[column][:, number]
+        gone["ended by the time limit in an arm, and taken as that long"] = used & (_true(ended[0]) | _true(ended[1]))
+        for how, those in gone.items():
+            if those.any():
+                yield f"{_blocks(self._blocks[those])} {how}"
+
+    def _attempts(self, number: int) -> tuple[int, ...]:
+        """Attempts at the baseline and how many of them failed, then those at the contender."""
+        status = [pd.Series(table[:, number]).dropna() for table in self._arms("status")]
+        return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
+
+    def _with_harness(self) -> Iterator[list[str]]:
+        """What differs between the arms, and where the harness takes too much of the time that decides."""
+        nulls, totals = self._arms("seconds null"), self._arms("seconds total")
+        for number, differing in enumerate(self._differing):
+            shares = [
+                stats.median(null[:, number]).value / stats.median(total[:, number]).value
+                for null, total in zip(nulls, totals, strict=True)
+            ]
+            most = max(100 * share for share in shares) if np.isfinite(shares).all() else 0
+            harness = f"the harness takes {most:.0f} % of an arm's time"
+            yield [*([differing] if differing else []), *([harness] if most > HARNESS else [])]
+
+    def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+        """A column of the runs for all baselines and for all contenders, each by block and comparison."""
+        if column not in self._tables:
+            self._tables[column] = self._by_block(column)
+        table = self._tables[column]
+        return tuple(table.reindex(columns=[pair[arm]["cell"] for pair in self._pairs]).to_numpy() for arm in (0, 1))
+
+    def _by_block(self, column: str) -> pd.DataFrame:
+        """A column of the runs by block and cell, missing where there is no record, or none that counts."""
+        rows = self._runs
+        if column == "status":
+            rows = rows[rows["attempted"].astype(bool)]
+        else:
+            rows = rows[rows["counts" if column in _OF_TIMED_OUT else "ok"].astype(bool)]
+        rows = rows if column in rows else rows.assign(**{column: math.nan})
+        return rows.pivot(index="repeat", columns="cell", values=column).reindex(self._blocks)
+
+    def _both(self, column: str) -> np.ndarray:
+        base, other = self._arms(column)
+        return _true(base) & _true(other)
+
+    @cached_property
+    def _apart(self) -> dict[str, np.ndarray]:
+        """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
+        apart = {}
+        for column in _TOGETHER:
+            base, other = self._arms(column)
+            apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
+        # Stores lie on devices of their own.
+        stores = [base.get("store") == other.get("store") for base, other in self._pairs]
+        apart["device"] &= np.array(stores, dtype=bool)
+        return apart
+
+    @cached_property
+    def _split(self) -> np.ndarray:
+        return np.logical_or.reduce(list(self._apart.values()))
+
+    @cached_property
+    def _differing(self) -> list[str]:
+        """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing."""
+        notes: list[list[str]] = [[] for _ in self._pairs]
+        for column, what in _SAME.items():
+            base, other = self._arms(column)
+            differs = ~self._split & pd.notna(base) & pd.notna(other) & (base != other)
+            for number in np.flatnonzero(differs.any(axis=0)):
+                notes[number].append(f"{what} between the arms in {_blocks(self._blocks[differs[:, number]])}")
+        return ["; ".join(parts) for parts in notes]
 
 
-def _apart(arms: dict[str, tuple], pairs: list[Pair]) -> dict[str, np.ndarray]:
-    """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
-    apart = {}
-    for column in _TOGETHER:
-        base, other = arms[column]
-        apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
-    # Stores lie on devices of their own.
-    apart["device"] &= np.array([base.get("store") == other.get("store") for base, other in pairs], dtype=bool)
-    return apart
+def _true(values: np.ndarray) -> np.ndarray:
+    """Where a column of truths that may be missing is true."""
+    return np.equal(values, True).astype(bool)
 
 
 def _looks(sessions: Iterable[str]) -> int:
     """How often a verdict could have been read, by the sessions of the blocks that it rests on; at least once."""
     blocks = pd.Series(sessions, dtype=object).value_counts(sort=False).sort_index().cumsum()
     return max(1, int((blocks >= stats.MIN_BLOCKS).sum()))
-
-
-def _differing(arms: dict[str, tuple], apart: dict[str, np.ndarray], blocks: np.ndarray) -> list[str]:
-    """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing does."""
-    notes: list[list[str]] = [[] for _ in range(arms["status"][0].shape[1])]
-    together = ~np.logical_or.reduce(list(apart.values()))
-    for column, what in _SAME.items():
-        base, other = arms[column]
-        differs = together & pd.notna(base) & pd.notna(other) & (base != other)
-        for number in np.flatnonzero(differs.any(axis=0)):
-            notes[number].append(f"{what} between the arms in {_blocks(blocks[differs[:, number]])}")
-    return ["; ".join(parts) for parts in notes]
 
 
 def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:

@@ -13,6 +13,9 @@ from scripts.studies.shots import drivers
 class Shots(Study):
     """Reading single-shot files through HDF5's drivers."""
 
+    # The slowest of a task's first datasets, and the sum of all other ones.
+    of_tasks = ("first", "rest")
+
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
