@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_left_out_with_the_reason(row: dict, reason: str)
 
 
 def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_limit():
-    config = resolved(store=["disk", "files", "azure"], pattern=["sections"], size=["4TiB", "5TiB"])
+    config = resolved(store=["disk", "files", "azure"], pattern=["sections"], size=["4TiB", "5TiB"], cache=["cold"])
     (reason,) = omitted(config)
     assert reason.startswith("an object of azure-files has at most 4 TiB (2026-05; Azure,")
     assert "https://" in reason

@@ -147,6 +147,18 @@ def test_only_selects_by_level_and_leaves_the_matrix_alone(config):
     assert matrix.selected(cells, {"library": ["none"]}) == []
 
 
+@pytest.mark.rule(8)
+def test_a_service_elsewhere_has_cold_cells_and_no_warm_ones(config):
+    config["stores"]["s3"] = {"kind": "s3", "bucket": "mine"}
+    mapping = config["studies"]["shots"]["matrix"][0]
+    config["studies"]["shots"]["matrix"] = [mapping | {"cache": ["cold", "warm", "any"]}]
+    cells, omitted = matrix.expand(config, "shots")
+    assert {cell.levels["cache"] for cell in cells} == {"cold", "any"}
+    assert {(one.levels["cache"], one.reason) for one in omitted} == {
+        ("warm", "store s3 is elsewhere: its caches cannot be filled on purpose; take cold")
+    }
+
+
 @pytest.mark.rule(2)
 def test_the_order_of_measuring_has_a_seed_of_its_own(config):
     cells, _ = matrix.expand(config, "shots")

@@ -47,6 +47,18 @@ def test_the_page_cache_is_left_to_a_program_that_sets_it_itself(tmp_path):
 
 
 @pytest.mark.rule(8)
+def test_no_state_is_verified_where_the_kernel_does_not_see_what_is_read(tmp_path, monkeypatch):
+    """A stand-in for a file system that passes the page cache by: mincore finds nothing, whatever was read."""
+    monkeypatch.setattr(cache, "_states", lambda path, start, length: bytes(-(-length // 4096)))
+    monkeypatch.setattr(cache, "_sees", {})
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(300_000))
+    for state in ("cold", "warm", "any"):
+        assert cache.prepare(state, [file]) == {"asked": state, "state": "unverified", "resident_before": None}
+        assert cache.resident([file]) is None, "warm pages are not taken for lost afterwards"
+
+
+@pytest.mark.rule(8)
 def test_the_state_of_files_in_memory_cannot_be_verified():
     folder = Path("/dev/shm")
     if host.mount(folder)["file_system"] != "tmpfs":

@@ -6,7 +6,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from scripts.frame import config as configuration
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib.program import Problem
+from scripts.stores import store as stores
 
 # What a study's section says beside the settings of its cells.
 _NOT_SETTINGS = ("question", "matrix", "compare", "control_cells", "data", "time_limit_s")
@@ -49,7 +50,8 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     for mapping in mappings:
         for combination in itertools.product(*(mapping[factor] for factor in factors)):
             levels = dict(zip(factors, map(str, combination), strict=True))
-            if reason := next(studies.of(study).impossible(levels, config), ""):
+            impossible = itertools.chain(studies.of(study).impossible(levels, config), _caches(levels, config))
+            if reason := next(impossible, ""):
                 omitted[json.dumps(levels)] = Omitted({**levels, "control": ""}, reason)
             else:
                 cell = _cell(config, study, levels)
@@ -98,6 +100,12 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
     if not any(twin.name in chosen for twin in twins):
         chosen |= {name: () for twin in twins[:1] for name in (twin.twin_of, twin.name)}
     return [cell for cell in cells if cell.name in chosen]
+
+
+def _caches(levels: dict[str, str], config: dict) -> Iterator[str]:
+    """Yield that nobody here can fill the caches of a service elsewhere (METHOD 8)."""
+    if levels.get("cache") == "warm" and stores.of(config["stores"][levels["store"]]).elsewhere:
+        yield f"store {levels['store']} is elsewhere: its caches cannot be filled on purpose; take cold"
 
 
 def _needs(cell: Cell) -> tuple:

@@ -118,7 +118,8 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         job |= {key: provision[key] for key in ("manifest", "local_files")}
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
-        window = Window(settings["cell"].get("cache", "any"), files, served)
+        unknown = "elsewhere" if stores.of(settings["store"]).elsewhere else "unverified"
+        window = Window(settings["cell"].get("cache", "any"), files, served, unknown)
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     facts["load_after"] = list(os.getloadavg())
@@ -177,9 +178,9 @@ def inherited() -> dict[str, str]:
 class Window:
     """The timed window as seen from outside: the page cache before and after, and the requests in between."""
 
-    def __init__(self, state: str, files: list[Path], served: Served | None) -> None:
-        """Say in which `state` the page cache should be for `files`, and whose requests are counted."""
-        self._state, self._files, self._served = state, files, served
+    def __init__(self, state: str, files: list[Path], served: Served | None, unknown: str = "unverified") -> None:
+        """Say in which state the page cache should be for `files`, what it is without any, and whose requests count."""
+        self._state, self._files, self._served, self._unknown = state, files, served, unknown
         self.cache: dict = {}
         self.requests: dict = {}
 
@@ -187,7 +188,7 @@ class Window:
         """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
         os.sync()
         if not sets_cache:
-            uncontrolled = {"asked": self._state, "state": "unverified", "resident_before": None}
+            uncontrolled = {"asked": self._state, "state": self._unknown, "resident_before": None}
             self.cache = cache.prepare(self._state, self._files) if self._files else uncontrolled
         if self._served:
             self._served.open_window()

@@ -13,6 +13,8 @@ WARM_AT_LEAST = 0.99
 # A page of a file is a byte of memory for as long as it is asked for.
 _AT_ONCE = 1 << 32
 _libc = ctypes.CDLL(None, use_errno=True)
+# By device: whether the kernel says of a page that was just read that it is there.
+_sees: dict[int, bool] = {}
 
 
 def evict(paths: Iterable[Path | str]) -> None:
@@ -37,8 +39,9 @@ def load(paths: Iterable[Path | str], block_bytes: int = 1 << 22) -> int:
 def resident(paths: Iterable[Path | str]) -> float | None:
     """Return the fraction of the pages of `paths` (0 … 1) that the page cache holds, by mincore(2).
 
-    None where the kernel's answer means nothing: files on tmpfs (which are the page cache) and files that are not
-    this user's, for which Linux says "all resident" since 5.2. Empty files count nothing.
+    None where the kernel's answer means nothing: files on tmpfs (which are the page cache), files that are not this
+    user's, for which Linux says "all resident" since 5.2, and files that are read past the page cache, as `prepare`
+    has found out (ZFS, GPFS, FUSE with direct_io). Empty files count nothing.
     """
     pages = present = 0
     for path in paths:
@@ -66,12 +69,27 @@ def _states(path: Path | str, start: int, length: int) -> bytes:
 
 
 def _answerable(path: Path | str) -> bool:
-    ours = os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
-    return ours and host.mount(path)["file_system"] not in host.MEMORY_FILE_SYSTEMS
+    file = os.stat(path)
+    ours = file.st_uid == os.geteuid() or os.access(path, os.W_OK)
+    return ours and _sees.get(file.st_dev, True) and host.mount(path)["file_system"] not in host.MEMORY_FILE_SYSTEMS
+
+
+def _look(path: Path) -> None:
+    """Find out whether mincore(2) sees what is read from the device of a file: its first page, just read, is there."""
+    device = os.stat(path).st_dev
+    if device in _sees or not os.path.getsize(path):
+        return
+    with open(path, "rb", buffering=0) as file:
+        # One page and not those after it.
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        file.read(1)
+        _sees[device] = any(_states(path, 0, min(mmap.PAGESIZE, os.path.getsize(path))))
 
 
 def prepare(state: str, paths: list[Path]) -> dict:
     """Bring `paths` into the cache state that a cell asks for and return what was found afterwards.
+
+    The instrument is tested before: where a page that was just read is not seen, no state is verified.
 
     Args:
         state: "cold", "warm", "direct" (cold, for readers that pass the cache by), or "any" (nothing is done).
@@ -81,6 +99,8 @@ def prepare(state: str, paths: list[Path]) -> dict:
         {"asked", "state", "resident_before"}: state is what was verified ("cold", "warm", "mixed") or "unverified";
         resident_before is the fraction of the pages in the cache, None where it cannot be known.
     """
+    for path in paths:
+        _look(path)
     if state in ("cold", "direct"):
         evict(paths)
     elif state == "warm":
@@ -114,7 +134,7 @@ def fault(state: dict, of: str = "", when: str = "") -> str | None:
         when: such as " before iteration 1".
     """
     wanted = {"direct": "cold"}.get(state["asked"], state["asked"])
-    if wanted == "any" or state["state"] in (wanted, "unverified"):
+    if wanted == "any" or state["state"] in (wanted, "unverified", "elsewhere"):
         return None
     resident = in_percent(state["resident_before"])
     return f"the page cache{of} was {state['state']} ({resident} resident){when}, {wanted} was asked"

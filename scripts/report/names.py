@@ -18,9 +18,10 @@ _STATES = {
     "cold": "cold cache",
     "warm": "served from memory (page cache)",
     "unverified": "cache state unverified",
+    "elsewhere": "caches of the service unknown",
     "direct": "past the page cache",
 }
-_ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "unverified"))}
+_ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "elsewhere", "unverified"))}
 
 
 class Effect(NamedTuple):

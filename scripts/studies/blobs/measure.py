@@ -60,7 +60,7 @@ def measure(step: Step) -> dict:
         },
         **{key: outcome[key] for key in ("retries", "attempts", "verified")},
         "faults": faults,
-        "cache": _cache(settings["cell"]["cache"], reads),
+        "cache": _cache(settings, reads),
         "ceiling": {
             "threads": len(work),
             "requests": sum(len(share.extents) for share in work),
@@ -160,7 +160,7 @@ def stripe(file: str) -> dict[str, str]:
     return {name.strip().removeprefix("lmm_"): value.strip() for name, value in pairs}
 
 
-def _cache(wanted: str, reads: list[dict]) -> dict:
+def _cache(settings: dict, reads: list[dict]) -> dict:
     """Return the state of the page cache that was furthest from the one that was asked for, of all iterations.
 
     After: the mean of the iterations. What one of them lost is there again before the next.
@@ -168,8 +168,10 @@ def _cache(wanted: str, reads: list[dict]) -> dict:
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
     )
+    wanted = settings["cell"]["cache"]
     worst = caches.worst(wanted, before)
-    state = {"asked": wanted, "state": cache.verified_state(worst), "resident_before": worst}
+    seen = "elsewhere" if stores.of(settings["store"]).elsewhere else cache.verified_state(worst)
+    state = {"asked": wanted, "state": seen, "resident_before": worst}
     return state | {"resident_after": statistics.fmean(after) if after else None}
 
 
