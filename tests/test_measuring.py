@@ -35,7 +35,7 @@ def test_a_good_cell_is_done_and_valid_and_says_what_it_did(good_record):
     assert seconds["total"] >= max(row["open+read-data-time"] for row in record["samples"])
     assert seconds["null"] > 0
     assert 0 <= seconds["gather"] < seconds["total"]
-    assert record["verified"] in ("within the timed pass", "in a pass of its own")
+    assert record["verified"] == "in a pass of its own", "checksums weigh where no network does"
     assert record["host"]["affinity"] == sorted(os.sched_getaffinity(0))
     assert "modules" not in record
 
@@ -131,47 +131,6 @@ def test_corrupted_values_make_the_record_invalid(shots_cell):
     record = here.measure()
     assert not record["valid"]
     assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
-
-
-@pytest.mark.rule(9)
-def test_checksums_that_would_weigh_on_the_time_move_into_a_pass_of_their_own(shots_cell):
-    here = shots_cell(data={"deflate": 0, "shots": 2}, read_shots=2)
-    # They take as long as all the rest.
-    here.pretend(
-        "import time\nfrom scripts.lib import dask_workers\nfrom scripts.studies.shots import reader\n"
-        "real = dask_workers.Workers.map\n"
-        "def slow(self, function, batches):\n"
-        "    began = time.perf_counter()\n"
-        "    rows = real(self, function, batches)\n"
-        "    if function is reader.read:\n"
-        "        seconds = time.perf_counter() - began\n"
-        "        time.sleep(seconds)\n"
-        "        rows[0]['verify'] += seconds\n"
-        "    return rows\n"
-        "dask_workers.Workers.map = slow"
-    )
-    raw = here.measure()
-    assert raw["verified"] == "in a pass of its own"
-    assert raw["valid"]
-    assert raw["work"]["tasks_done"] == raw["work"]["tasks_asked"] == 2
-    assert raw["work"]["checksum"] == raw["work"]["checksum_asked"]
-
-
-def test_checksums_that_do_not_weigh_on_the_time_stay_in_the_timed_pass(shots_cell):
-    here = shots_cell()
-    here.pretend(
-        "from scripts.lib import dask_workers\nfrom scripts.studies.shots import reader\n"
-        "real = dask_workers.Workers.map\n"
-        "def quick(self, function, batches):\n"
-        "    rows = real(self, function, batches)\n"
-        "    if function is reader.read:\n"
-        "        rows = [{**row, 'verify': row['verify'] / 1e6} for row in rows]\n"
-        "    return rows\n"
-        "dask_workers.Workers.map = quick"
-    )
-    record = here.measure()
-    assert record["verified"] == "within the timed pass"
-    assert 0 < record["seconds"]["verify"] <= 0.03 * record["seconds"]["total"]
 
 
 @pytest.mark.rule(8)

@@ -170,6 +170,7 @@ def test_a_hanging_cell_is_ended_at_its_time_limit_and_leaves_nothing_behind(sho
     record = here.measure()
     assert record["status"] == "failed"
     assert "time limit of 3 s" in record["reasons"][0]
+    assert record["timed_out_s"] == 3
     until(lambda: processes_of(str(here.folder)) == [])
 
 

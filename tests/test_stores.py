@@ -77,6 +77,7 @@ def test_a_bucket_elsewhere_is_filled_verified_and_read_signed_and_then_anonymou
     assert record["valid"], record["reasons"]
     assert record["requests"] == {}
     assert record["cache"]["state"] == "elsewhere"
+    assert record["verified"] == "within the timed pass", "the network weighs more than checksums"
     assert here.provide(**KEYS).provided["upload"] == {"uploaded": 0, "found": 1, "retries": 0}
     told = [path for path in (tmp_path / "signed").rglob("*") if path.suffix in (".json", ".log")]
     assert len(told) > 3

@@ -108,17 +108,17 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
-    started = session_now()
+    started, store = session_now(), stores.of(settings["store"])
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
         served, location, env = stores.serve(
             stack, settings["store"], provision, inherited(), arguments.servers, servers_log
         )
         job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
-        job |= {key: provision[key] for key in ("manifest", "local_files")}
+        job |= {"far": store.far, **{key: provision[key] for key in ("manifest", "local_files")}}
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
-        unknown = "elsewhere" if stores.of(settings["store"]).elsewhere else "unverified"
+        unknown = "elsewhere" if store.elsewhere else "unverified"
         window = Window(settings["cell"].get("cache", "any"), files, served, unknown)
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}

@@ -146,6 +146,7 @@ def _run(record: dict) -> dict:
         **run,
         **{name: _float(value) for name, value in measured.items()},
         "read": json.dumps(record.get("read")),
+        "verified": record.get("verified") or "",
         "requests": _sum(requests, "count"),
         **{name: _sum(requests, name) for name in ("bytes_offered", "bytes_delivered")},
         **{name: facts.get(name) for name in _FACTS},

@@ -23,6 +23,7 @@ _SAME = {
     "data": "the data differ",
     "logical_bytes": "the amount of data differs",
     "packages": "the Python packages differ",
+    "verified": "whether checksums are within the timed pass differs",
 }
 # What a block is a piece of (METHOD 2): where it differs between the arms, the comparison does without the block.
 _TOGETHER = {

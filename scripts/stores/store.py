@@ -58,6 +58,11 @@ class Store(ABC):
         """Whether a service elsewhere is asked, whose requests cost money."""
         return not self.files and not self.embedded
 
+    @property
+    def far(self) -> bool:
+        """Whether its bytes come through a network, real or emulated: next to that, checksums take no time."""
+        return self.elsewhere or bool(self.spec.get("network"))
+
     @abstractmethod
     def provide(self, dataset: str, files: list[File], folder: Path, binaries: Path | None, say: Say) -> dict:
         """Bring a dataset into the store and verify it there.
