@@ -272,6 +272,16 @@ def test_attempts_that_failed_stand_in_the_sentence_with_their_interval(tables: 
     assert not any("attempts" in one.text for one in findings.find(run))
 
 
+@pytest.mark.rule(20)
+def test_what_the_network_lets_through_is_that_of_one_connection_per_worker(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(workers="4"))
+    column = next(column for column in run.report.moved if column.title.startswith("bound"))
+    bounds = column.of(run, run.measured)
+    emulated = run.measured["store"] == "s3"
+    assert set(bounds[emulated]) == {200}, "50 MiB/s each"
+    assert bounds[~emulated].isna().all()
+
+
 def test_the_page_says_how_many_families_its_verdicts_are_of(run: Results):
     [line] = judgement.families(run.verdicts)
     rows = run.verdicts[run.verdicts["role"] == "decides"]

@@ -27,6 +27,15 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
     assert cache.resident([tmp_path / "empty"]) is None
 
 
+@pytest.mark.rule(8)
+@pytest.mark.parametrize(
+    "fraction, state",
+    [(0, "cold"), (0.01, "cold"), (0.0101, "mixed"), (0.3, "mixed"), (0.6, "mixed"), (0.9899, "mixed"), (0.99, "warm")],
+)
+def test_a_state_holds_for_99_percent_of_the_pages(fraction, state):
+    assert cache.verified_state(fraction) == state
+
+
 @pytest.mark.parametrize(
     "fraction, text", [(0.5, "50.0%"), (0.9896, "98.96%"), (0.98996, "98.996%"), (0.01004, "1.004%"), (0.995, "99.5%")]
 )

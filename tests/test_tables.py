@@ -212,6 +212,22 @@ def test_a_run_without_records_or_comparisons_has_its_tables(tmp_path):
 
 
 @pytest.mark.rule(19)
+@pytest.mark.parametrize("beyond, outlying", [(1.4, ""), (1.6, "8")])
+def test_a_repeat_is_outlying_beyond_one_and_a_half_interquartile_ranges(tmp_path, beyond, outlying):
+    times = np.array([10, 11, 12, 13, 14, 15, 16])
+    # The quartiles of eight values of which the last is the largest: numpy's linear interpolation.
+    low, high = np.quantile([*times, 99], [0.25, 0.75])
+    last = high + beyond * (high - low)
+
+    def change(record: dict) -> dict:
+        record["seconds"]["total"] = float([*times, last][record["repeat"] - 1])
+        return record
+
+    _, cells, _ = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), repeats=8, change=change))
+    assert set(cells["outlying_repeats"].fillna("").astype(str).str.removesuffix(".0")) == {outlying}
+
+
+@pytest.mark.rule(19)
 def test_an_outlying_repeat_is_named_and_stays(tmp_path):
     def slow(record: dict) -> dict:
         factor = 10 if record["repeat"] == 4 else 1

@@ -1,0 +1,77 @@
+"""What tells machines and sessions apart is read where it is, and is not the same for all (METHOD 14)."""
+
+import json
+import os
+import platform
+from pathlib import Path
+
+import pytest
+from conftest import artefact, program
+
+from scripts import ready
+from scripts.frame import measuring
+from scripts.lib import cache, host
+
+
+@pytest.mark.rule(2, 14)
+def test_the_fingerprint_of_a_machine_is_that_of_this_one(tmp_path):
+    facts = host.facts(tmp_path)
+    kilobytes = next(line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
+    assert facts["node"] == platform.node() == os.uname().nodename
+    assert facts["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts["kernel"] == os.uname().release
+    assert facts["affinity"] == sorted(os.sched_getaffinity(0))
+    assert facts["ram_bytes"] == pytest.approx(int(kilobytes) * 1024, rel=0.01)
+    assert os.stat(facts["mount_point"]).st_dev == os.stat(tmp_path).st_dev
+    assert facts["cpu"]
+
+
+@pytest.mark.rule(2, 14)
+def test_a_record_is_of_the_session_in_which_its_step_ran(tmp_path):
+    (tmp_path / "none.json").write_text(json.dumps({"status": "failed", "reasons": ["no library"]}), encoding="utf-8")
+    settings = {"cell": {"store": "disk"}, "study": "shots"}
+    plan = {"run": "x", "study": "shots", "cells": {"a": {"settings": settings}}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+
+    def session(number: int, environment: dict[str, str]) -> str:
+        out = tmp_path / f"{number}/record.json"
+        place = (
+            "--plan",
+            tmp_path / "plan.json",
+            "--cell",
+            "a",
+            "--repeat",
+            1,
+            "--environment",
+            tmp_path / "none.json",
+        )
+        done = program("step", "measure", *place, "--out", out, "--log", tmp_path / "log", env=environment)
+        assert done.returncode == 0, done.stderr
+        return artefact(out)["session"]
+
+    outside = {key: value for key, value in os.environ.items() if key != measuring.SESSION}
+    assert session(1, outside | {measuring.SESSION: "2026-11-23T08:00:00Z"}) == "2026-11-23T08:00:00Z"
+    before = measuring.session_now()
+    assert before <= session(2, outside) <= measuring.session_now()
+
+
+@pytest.mark.rule(4)
+def test_what_others_have_written_is_on_the_disk_before_the_clock_starts(monkeypatch):
+    flushed = []
+    monkeypatch.setattr(os, "sync", lambda: flushed.append(True))
+    for sets_cache in (False, True):
+        measuring.Window("any", [], None).open(sets_cache=sets_cache)
+    assert flushed == [True, True]
+
+
+@pytest.mark.rule(2)
+def test_all_data_are_read_once_before_the_first_block(tmp_path):
+    file = tmp_path / "data"
+    file.write_bytes(os.urandom(3_000_000))
+    cache.evict([file])
+    assert cache.resident([file]) < 0.5
+    provision = tmp_path / "disk.json"
+    provision.write_text(json.dumps({"status": "done", "local_files": [str(file)]}), encoding="utf-8")
+    assert ready.main(["--provisions", str(provision), "--out", str(tmp_path / "ready.json")]) == 0
+    assert cache.resident([file]) > 0.5
+    assert artefact(tmp_path / "ready.json")["bytes_read"] == {str(provision): 3_000_000}
