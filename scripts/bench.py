@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import blobs, builds, fio, null_cells, project, scale, shots
+from scripts.benchmarks import blobs, builds, false_verdicts, fio, null_cells, project, scale, shots
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
@@ -38,6 +38,7 @@ class Benchmark(NamedTuple):
 _ROUND = {"rounds": 1}
 BENCHMARKS = {
     "project": Benchmark(project.rows, {}),
+    "verdicts": Benchmark(false_verdicts.rows, {"runs": 2}),
     "reading": Benchmark(shots.loop, _ROUND),
     "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),
     "cell": Benchmark(null_cells.rows, {"repeats": 1, "starts": 1}),

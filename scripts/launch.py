@@ -77,10 +77,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.plan:
         for what, fine, detail in preflight.inputs(config):
             print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
-    _show(config, costs, listed=arguments.plan)
-    for study, still in opened.items():
-        for line in _pairing(config, study, expanded[study][0], cells[study], still):
-            print(line, file=sys.stdout if arguments.plan else sys.stderr)
+    notes = {study: _pairing(config, study, expanded[study][0], cells[study], opened[study]) for study in cells}
+    _show(config, costs, notes, listed=arguments.plan)
     if arguments.plan:
         return 0
     expect_folders(config["run"])
@@ -223,8 +221,8 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 
 
-def _show(config: dict, costs: dict[str, _Cost], listed: bool) -> None:
-    """Print the cost of each study and of all; before it, where asked, each cell and what is left out."""
+def _show(config: dict, costs: dict[str, _Cost], notes: dict[str, Iterable[str]], listed: bool) -> None:
+    """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out."""
     console = Console(stderr=not listed, highlight=False, markup=False, emoji=False, soft_wrap=True)
     for study, cost in costs.items():
         width = max((len(cell.name) for cell, *_ in cost.cells), default=0)
@@ -242,6 +240,8 @@ def _show(config: dict, costs: dict[str, _Cost], listed: bool) -> None:
             f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
             + ("; exploratory: too few repeats for a verdict" if exploratory else "")
         )
+        for note in notes[study]:
+            console.print(f"  {note}")
     cells, totals = [cell for cost in costs.values() for cell, *_ in cost.cells], _totals(costs)
     built = _builds(config, cells)
     building = sum(built.values())
@@ -280,15 +280,17 @@ def _pairing(config: dict, study: str, cells: list[Cell], selected: list[Cell], 
     """Yield what a call does to the blocks in which cells are compared with each other."""
     compare, names = config["studies"][study]["compare"], {cell.name for cell in selected}
     if opened.blocks and opened.blocks[0] > 1:
-        why = "what an earlier session left out is not filled up, since a cell needs its partners beside it"
-        if opened.conditional:
-            why = f"{_many(len(opened.fresh), 'cell')} were never measured, and need their partners beside them"
-        yield f"{study}: {_numbers(opened.blocks)}, of {_many(len(names), 'cell')}, appended: {why}"
+        why = "what an earlier session left out is not filled up, as a cell needs its partners beside it"
+        if opened.blocks[-1] == studies.of(study).repeats(config):
+            why = f"there are to be {opened.blocks[-1]}"
+        elif opened.conditional:
+            why = f"{_many(len(opened.fresh), 'cell')} without any record, to be measured beside the others"
+        yield f"{_numbers(opened.blocks)}, of {_many(len(names), 'cell')}, appended: {why}"
     if opened.blocks and (cut := blocks.cut(cells, names, compare)):
-        yield f"{study}: {_many(cut, 'comparison')} with cells that are not asked for: not in these blocks"
+        yield f"{_many(cut, 'comparison')} with cells that are not asked for: not in these blocks"
     if opened.anew and (cut := blocks.cut(cells, opened.anew.keys(), compare)):
         anew = _many(len(opened.anew), "cell")
-        yield f"{study}: {anew} measured anew, but not what {_many(cut, 'comparison')} need beside: make run does"
+        yield f"{anew} measured again, without the other side of {_many(cut, 'comparison')}: make run measures both"
 
 
 def _many(count: int, what: str) -> str:

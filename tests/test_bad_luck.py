@@ -72,7 +72,7 @@ def test_what_is_missing_or_failed_stays_so_and_whole_blocks_are_appended_though
     shutil.rmtree(tiny_run / "results/tiny/data")
     told = launch(tiny_run, "--plan").stdout
     assert "4 records to measure" in told
-    assert "shots: blocks 3 to 4, of 2 cells, appended: what an earlier session left out is not filled up" in told
+    assert "\n  blocks 3 to 4, of 2 cells, appended: what an earlier session left out is not filled up" in told
     done = launch(tiny_run, "--", *MEASURE)
     assert done.returncode == 0, done.stdout + done.stderr
     after = records(tiny_run)

@@ -87,6 +87,33 @@ def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_mo
     assert records(measured) == before
 
 
+def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
+    def notes(*arguments: str, **changes: object) -> list[str]:
+        section = CONFIG["studies"]["shots"] | {"compare": [{"factor": "cache", "baseline": "cold"}]} | changes
+        written(measured / "config/config.yaml", studies={"shots": section}, repeats=changes.pop("repeats", 2))
+        done = program("launch", "--plan", *arguments, cwd=measured)
+        assert done.returncode == 0, done.stderr
+        return [line.strip() for line in done.stdout.splitlines() if line.startswith("  ")]
+
+    assert notes() == []
+    assert notes("--only", "cache=cold") == []
+    cold, warm = sorted(path for path in (measured / "results/small/shots/records").iterdir())
+    told = notes("--again", cold.name)
+    assert told == ["1 cell measured again, without the other side of 1 comparison: make run measures both"]
+    (warm / "repeat=2.json").unlink()
+    [told] = notes()
+    assert told.startswith("block 3, of 2 cells, appended: what an earlier session left out is not filled up")
+    (cold / "repeat=2.json").unlink()
+    assert notes() == ["block 2, of 2 cells, appended: there are to be 2"]
+    assert notes("--only", "cache=cold") == [
+        "block 2, of 1 cell, appended: there are to be 2",
+        "1 comparison with cells that are not asked for: not in these blocks",
+    ]
+    shutil.rmtree(warm)
+    [told] = notes()
+    assert told == "blocks 2 to 3, of 2 cells, appended: 1 cell without any record, to be measured beside the others"
+
+
 def rewritten(clone: Path, run: str, pattern: str, **changes: object) -> None:
     for path in (clone / "results" / run / "shots/records").glob(f"{pattern}/*.json"):
         path.write_text(json.dumps(artefact(path) | changes), encoding="utf-8")

@@ -6,7 +6,8 @@ is even-handed: exchanging contender and baseline turns every ratio into its inv
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -134,6 +135,15 @@ def max_t(d: np.ndarray, seed: int = 1, level: float | np.ndarray = LEVEL) -> tu
     allowed = np.floor(np.asarray(level) * len(signs)).astype(int) - 1
     critical = np.where(allowed >= 0, np.sort(largest[1:])[::-1][np.maximum(allowed, 0)], math.inf)
     return p, critical
+
+
+def looks(sessions: Iterable[str]) -> int:
+    """Return how often a verdict could have been read, by the sessions of its blocks in their order; at least once.
+
+    A session after which there were 6 blocks or more is one.
+    """
+    blocks = np.cumsum([count for _, count in sorted(Counter(sessions).items())])
+    return max(1, int((blocks >= MIN_BLOCKS).sum()))
 
 
 def judge(

@@ -160,7 +160,7 @@ class _Family:
         d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
         means = [resampling.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
         sessions = self._arms("session")[0]
-        looks = [_looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
+        looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
         judged = stats.judge(d, self._percent, self._seed, looks, means)
         judgements = []
         for number, verdict in enumerate(judged):
@@ -261,12 +261,6 @@ class _Family:
 def _true(values: np.ndarray) -> np.ndarray:
     """Where a column of truths that may be missing is true."""
     return np.equal(values, True).astype(bool)
-
-
-def _looks(sessions: Iterable[str]) -> int:
-    """How often a verdict could have been read, by the sessions of the blocks that it rests on; at least once."""
-    blocks = pd.Series(sessions, dtype=object).value_counts(sort=False).sort_index().cumsum()
-    return max(1, int((blocks >= stats.MIN_BLOCKS).sum()))
 
 
 def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:

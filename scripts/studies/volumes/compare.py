@@ -53,9 +53,8 @@ def comparisons(
     pairs of batteries that is part of the noise.
 
     Verdicts: where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, `faster` and
-    `slower` called `lower` and `higher`, all comparisons of a factor on a phase's p99 corrected jointly, the other
-    metrics by themselves; else `too few batteries`. `too few jobs` below 6 in an arm. Phases stand only where each has
-    6 jobs in both arms.
+    `slower` called `lower` and `higher`, all comparisons of a factor on a metric of a phase corrected jointly; else
+    `too few batteries`. `too few jobs` below 6 in an arm. Phases stand only where each has 6 jobs in both arms.
 
     Raises:
         Problem: `compare` names something that is no factor.
@@ -69,7 +68,7 @@ def comparisons(
         jobs = jobs[jobs["repeat"] == repeat] if repeat else jobs
         return _figures(jobs[jobs["number"].between(first, last)], seed, place)
 
-    rows, families = [], {}
+    rows, families, looks = [], {}, {}
     for entry in compare:
         if entry["factor"] not in FACTORS:
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
@@ -92,19 +91,20 @@ def comparisons(
                     values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
                     d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
                     if judged["verdict"] != TOO_FEW_JOBS and len(d) >= stats.MIN_BLOCKS:
-                        own = () if metric == "p99" else (len(rows),)
-                        families.setdefault((entry["factor"], phase, metric, *own), {})[len(rows) - 1] = pd.Series(d)
+                        families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
+                        looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
     for family in families.values():
         d = pd.DataFrame(family)
-        for row, verdict in zip(d, stats.judge(d.to_numpy(), equivalence_percent, seed), strict=True):
+        judged = stats.judge(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
+        for row, verdict in zip(d, judged, strict=True):
             ends = {"percent": verdict.ratio, "low": verdict.low, "high": verdict.high}
             rows[row] |= {name: 100 * (ratio - 1) for name, ratio in ends.items()}
             rows[row] |= {"verdict": _CALLED.get(verdict.verdict, verdict.verdict), "method": _BLOCKS}
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
-def _side_by_side(arms: Arms) -> list[int]:
-    """The repeats in which each arm has valid batteries, all of one session of this workflow; none of imported ones."""
+def _side_by_side(arms: Arms) -> dict[int, str]:
+    """The repeats in which each arm has valid batteries, all of one session of this workflow, which is told."""
     sessions: list[dict[int, set]] = []
     for arm in arms:
         own: dict[int, set] = {}
@@ -112,11 +112,12 @@ def _side_by_side(arms: Arms) -> list[int]:
             own.setdefault(battery.repeat, set()).add(battery.record.get("session"))
         sessions.append(own)
     first, second = sessions
-    return [
-        one
+    # Imported batteries are of no session.
+    return {
+        one: next(iter(first[one]))
         for one in sorted(first)
         if first[one] == second.get(one) and len(first[one]) == 1 and None not in first[one]
-    ]
+    }
 
 
 def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:

@@ -1,0 +1,130 @@
+"""How often the project is wrong: runs without a difference, from their records to the sentences of a page."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from scripts import gather
+from scripts.benchmarks.common import Row, Say
+from scripts.frame import records
+from scripts.report import findings
+from scripts.statistics import stats, tables
+from scripts.studies.shots.report import results
+
+NOISE, SLOWER = 0.02, 1.05  # standard deviation of ln(time) of a record; what a later session is slower by
+OFTEN, TIMES = 0.2, 3  # the share of slow repeats, and how many times as long they take
+FALSE_OF_400 = 29  # a rule that is wrong in 5 % of runs is wrong in more of 400 in 2.5 % of cases
+_MATRIX = "cell,library,store,control,omitted,twin_of\nold,old,disk,,,\nnew,new,disk,,,\n"
+_COMPARE = [{"factor": "library", "baseline": "old"}]
+Arms = tuple[list[float], list[str], list[float], list[str]]
+
+
+def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
+    """Judge 400 simulated runs of each kind in which nothing differs, and find a difference of 10 % in others."""
+    simulated: dict[str, Callable[[np.random.Generator], str]] = {
+        "a second session is 5 % slower": lambda random: _judged(folder, _second_session(random)),
+        "one arm was measured again in a slower session": lambda random: _judged(folder, _measured_again(random)),
+        "4 blocks added where 6 were undecided": lambda random: _looked_at_twice(folder, random),
+    }
+    for what, judge in simulated.items():
+        say(what)
+        wrong = sum(judge(np.random.default_rng(seed)) in findings.BEYOND for seed in range(runs))
+        yield _row(f"false verdicts where {what}", wrong, runs)
+    say("identical volumes whose batteries differ by 5 and 10 %")
+    for effect in (0.05, 0.1):
+        d = [_batteries(np.random.default_rng(seed), effect) for seed in range(runs)]
+        wrong = sum(stats.judge(one)[0].verdict in findings.BEYOND for one in d)
+        yield _row(f"false verdicts between identical volumes, batteries differ by {100 * effect:.0f} %", wrong, runs)
+    for repeats in (10, 20, 30):
+        say(f"{repeats} repeats of which a fifth take 3 times as long")
+        verdicts = [_judged(folder, arms) for seed in range(runs) if (arms := _slow_at_times(seed, repeats))]
+        what = f"called the same of {repeats} repeats with slow ones"
+        yield _row(what, verdicts.count("same"), len(verdicts))
+    for repeats in (6, 8):
+        say(f"24 comparisons, one of them 10 % slower, {repeats} repeats")
+        found = sum(_power(np.random.default_rng(seed), repeats) for seed in range(runs))
+        what = f"power for ×1.10 among 24 comparisons at {repeats} repeats, noise {100 * NOISE:.0f} %"
+        yield Row(what, f"{found / runs:.2f}", f"{found} of {runs} runs")
+
+
+def _row(what: str, wrong: int, runs: int) -> Row:
+    share = stats.share(wrong, runs)
+    limit = int(FALSE_OF_400 * runs / 400)
+    ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}] %"
+    return Row(what, f"{wrong} of {runs}", ends, limit=f"≤ {limit} of {runs}", within=wrong <= limit)
+
+
+def _times(random: np.random.Generator, repeats: int) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(np.exp(random.normal(0, NOISE, (2, repeats))))
+
+
+def _second_session(random: np.random.Generator) -> Arms:
+    """A library that was ready for the last 6 of 10 blocks alone, whose session is slower."""
+    base, other = _times(random, 10)
+    other[4:] *= SLOWER
+    return [*base], ["1"] * 10, [*other], ["1"] * 4 + ["2"] * 6
+
+
+def _measured_again(random: np.random.Generator) -> Arms:
+    base, other = _times(random, 10)
+    return [*base], ["1"] * 10, [*other * SLOWER], ["2"] * 10
+
+
+def _looked_at_twice(folder: Path, random: np.random.Generator) -> str:
+    base, other = _times(random, 10)
+    first = _judged(folder, ([*base[:6]], ["1"] * 6, [*other[:6]], ["1"] * 6))
+    if first != "no evidence":
+        return first
+    sessions = ["1"] * 6 + ["2"] * 4
+    return _judged(folder, ([*base], sessions, [*other], sessions))
+
+
+def _slow_at_times(seed: int, repeats: int) -> Arms | None:
+    """A contender that takes 3 times as long in a fifth of its repeats; None where it never did."""
+    random = np.random.default_rng(seed)
+    base, other = _times(random, repeats)
+    slow = random.random(repeats) < OFTEN
+    sessions = ["1"] * repeats
+    return ([*base], sessions, [*np.where(slow, TIMES, 1) * other], sessions) if slow.any() else None
+
+
+def _batteries(random: np.random.Generator, effect: float) -> np.ndarray:
+    """ln(contender / baseline) of 6 pairs of batteries, each with an effect of its own that all its jobs share."""
+    own = random.normal(0, effect, (2, 6))
+    jobs = random.normal(0, NOISE, (2, 6, 20))
+    p99 = np.median(own[:, :, None] + jobs, axis=2)
+    return (p99[1] - p99[0])[:, None]
+
+
+def _power(random: np.random.Generator, repeats: int) -> bool:
+    """Whether the one of 24 comparisons that is 10 % slower is found."""
+    d = random.normal(0, NOISE * np.sqrt(2), (repeats, 24))
+    d[:, 0] += np.log(1.1)
+    return stats.judge(d)[0].verdict == "slower"
+
+
+def _judged(folder: Path, arms: Arms) -> str:
+    """Return the verdict of a run by its records, tables and sentence; the sentence says what the verdict is."""
+    (folder / "matrix.csv").write_text(_MATRIX, encoding="utf-8")
+    kept = [*_kept("old", *arms[:2]), *_kept("new", *arms[2:])]
+    config = {"equivalence_percent": 5, "seed": 1, "studies": {"shots": {"compare": _COMPARE}}}
+    made = gather.merged(config, "shots", tables.read_matrix(folder / "matrix.csv"), kept, {})
+    gather.write(made, folder)
+    (folder / "facts.json").write_text(json.dumps({"study": "shots", "stores": {"disk": {"kind": "posix"}}}))
+    run = results.load(folder, folder / "facts.json")
+    verdict = made["verdicts"].iloc[0]["verdict"]
+    texts = [one.verdict for one in findings.find(run)]
+    return verdict if verdict in texts or verdict not in findings.DECIDED else f"{verdict}, but the page says {texts}"
+
+
+def _kept(cell: str, seconds: list[float], sessions: list[str]) -> Iterator[records.Kept]:
+    levels = {"library": cell, "store": "disk", "control": ""}
+    for number, (took, session) in enumerate(zip(seconds, sessions, strict=True), 1):
+        record = {
+            **{"record": 1, "status": "done", "run": "bench", "study": "shots", "name": cell, "cell": levels},
+            **{"repeat": number, "valid": True, "reasons": [], "session": session, "seconds": {"total": float(took)}},
+            **{"work": {"logical_bytes": 2**20}, "samples": [], "host": {"node": "a"}, "provenance": {}},
+        }
+        yield records.Kept(cell, levels, number, Path(f"{cell}/repeat={number}.json"), record)
