@@ -15,7 +15,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import check plan again export test bench lock format
+.PHONY: help setup run quick import check plan again export test bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -59,9 +59,12 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
 	@.venv/bin/python -sE -m scripts.bench
 
+mutants: setup ## change what judges in many small ways, an hour long, and print each change that no test notices
+	@.venv/bin/python -sE -m scripts.mutants
+
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test
 	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in
-	@for name in measure build go node; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
+	@for name in measure build go node mutants; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
 		$(PINS) -c envs/workflow.lock envs/$$name.in | sed 's/^/      - /' >> envs/$$name.yaml; done

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -161,11 +161,11 @@ def program(name: str, *arguments: object) -> list[str]:
     return [sys.executable, "-sE", "-m", name, *map(str, arguments)]
 
 
-def copy_tree(folder: Path) -> Path:
+def copy_tree(folder: Path, names: Iterable[str] = TREE) -> Path:
     """Return a copy of the project, without results, in which Snakemake can run."""
     copy = folder / "tree"
     copy.mkdir()
-    for name in TREE:
+    for name in names:
         if Path(name).is_dir():
             shutil.copytree(name, copy / name)
         else:

@@ -22,7 +22,7 @@ Arms = tuple[list[float], list[str], list[float], list[str]]
 
 
 def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
-    """Judge 400 simulated runs of each kind in which nothing differs, and find a difference of 10 % in others."""
+    """Judge 400 simulated runs of each kind in which nothing differs, and others with a known difference."""
     simulated: dict[str, Callable[[np.random.Generator], str]] = {
         "a second session is 5 % slower": lambda random: _judged(folder, _second_session(random)),
         "one arm was measured again in a slower session": lambda random: _judged(folder, _measured_again(random)),
@@ -44,9 +44,9 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         yield _row(what, verdicts.count("same"), len(verdicts))
     for repeats in (6, 8):
         say(f"24 comparisons, one of them 10 % slower, {repeats} repeats")
-        found = sum(_power(np.random.default_rng(seed), repeats) for seed in range(runs))
+        right = sum(_power(np.random.default_rng(seed), repeats) for seed in range(runs))
         what = f"power for ×1.10 among 24 comparisons at {repeats} repeats, noise {100 * NOISE:.0f} %"
-        yield Row(what, f"{found / runs:.2f}", f"{found} of {runs} runs")
+        yield Row(what, f"{right / runs:.2f}", f"{right} of {runs} runs")
 
 
 def _row(what: str, wrong: int, runs: int) -> Row:

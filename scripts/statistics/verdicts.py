@@ -82,8 +82,11 @@ def verdicts_table(
     names, rows = metrics(runs), []
     ended = _true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
     runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
+    by_block = _ByBlock(runs)
     for factor, pairs in families.items():
-        family = _Family(runs, pairs, equivalence_percent, seed)
+        if not pairs:
+            continue
+        family = _Family(by_block, pairs, equivalence_percent, seed)
         wanted = [name for name in names if name == "total" or factor != CONTEST]
         judged = {name: family.judge(name) for name in wanted}
         for number, (base, other) in enumerate(pairs):
@@ -140,13 +143,31 @@ def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) 
     return [pair for name, cells in contests.items() if name is not None for pair in itertools.combinations(cells, 2)]
 
 
+class _ByBlock:
+    """The columns of the runs as tables of blocks and cells, each made once."""
+
+    def __init__(self, runs: pd.DataFrame) -> None:
+        self._runs = runs
+        self._tables: dict[str, pd.DataFrame] = {}
+        self.blocks = np.sort(runs["repeat"].unique())
+
+    def __getitem__(self, column: str) -> pd.DataFrame:
+        """Return a column by block and cell, missing where there is no record, or none that counts."""
+        if column not in self._tables:
+            which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
+            rows = self._runs[self._runs[which].astype(bool)]
+            rows = rows if column in rows else rows.assign(**{column: math.nan})
+            table = rows.pivot(index="repeat", columns="cell", values=column)
+            self._tables[column] = table.reindex(self.blocks)
+        return self._tables[column]
+
+
 class _Family:
     """Comparisons that are judged together: what each of their arms has in each block."""
 
-    def __init__(self, runs: pd.DataFrame, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
-        self._runs, self._pairs, self._percent, self._seed = runs, pairs, equivalence_percent, seed
-        self._blocks = np.sort(runs["repeat"].unique())
-        self._tables: dict[str, pd.DataFrame] = {}
+    def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
+        self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
+        self._blocks = by_block.blocks
 
     def judge(self, name: str) -> list[dict]:
         """Return the judgement of each comparison on one metric."""
@@ -211,20 +232,8 @@ class _Family:
 
     def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
         """A column of the runs for all baselines and for all contenders, each by block and comparison."""
-        if column not in self._tables:
-            self._tables[column] = self._by_block(column)
-        table = self._tables[column]
+        table = self._by_block[column]
         return tuple(table.reindex(columns=[pair[arm]["cell"] for pair in self._pairs]).to_numpy() for arm in (0, 1))
-
-    def _by_block(self, column: str) -> pd.DataFrame:
-        """A column of the runs by block and cell, missing where there is no record, or none that counts."""
-        rows = self._runs
-        if column == "status":
-            rows = rows[rows["attempted"].astype(bool)]
-        else:
-            rows = rows[rows["counts" if column in _OF_TIMED_OUT else "ok"].astype(bool)]
-        rows = rows if column in rows else rows.assign(**{column: math.nan})
-        return rows.pivot(index="repeat", columns="cell", values=column).reindex(self._blocks)
 
     def _both(self, column: str) -> np.ndarray:
         base, other = self._arms(column)
