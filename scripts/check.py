@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 from scripts.frame import blocks, matrix, measuring, records
@@ -31,11 +31,15 @@ def main(argv: list[str] | None = None) -> int:
     failed = failures(results, artefacts(results))
     attempts = {path: record for path in failed if (record := _attempt(path, results))}
     now = os.environ.get(measuring.SESSION)
-    old = {path for path, record in attempts.items() if now and record["session"] != now}
+    old = {path for path, record in attempts.items() if now and record.get("session") != now}
     lines = _of_steps({path: failed[path] for path in failed.keys() - old}, f"{arguments.reports}/index.html")
     if amiss := sorted(failed.keys() - attempts.keys()):
         lines.append(f"What is no record was moved to {move_aside(results, amiss)}; the next call makes it again.")
-    lacking = [line for study in config["only"].get("study", config["studies"]) for line in _lacking(config, study)]
+    lacking = [
+        line
+        for study in config["only"].get("study", config["studies"])
+        for line in _lacking(config, study, failed.keys())
+    ]
     if words := "\n".join(lines + lacking):
         print(words, file=sys.stderr)
         write_text(arguments.log, f"{words}\n")
@@ -69,8 +73,8 @@ def _of_steps(failed: dict[Path, list[str]], page: str) -> list[str]:
     return lines
 
 
-def _lacking(config: dict, study: str) -> Iterator[str]:
-    """Yield what the next call makes good of a study, and what it does not."""
+def _lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
+    """Yield what the next call makes good of a study, and what it does not: cells of which all records have failed."""
     cells = matrix.expand(config, study)[0]
     selected, sessions = matrix.selected(cells, config["only"]), blocks.measured(config, cells)
     if sessions and (lacking := len(blocks.decide(config, selected, sessions).blocks)):
@@ -79,7 +83,7 @@ def _lacking(config: dict, study: str) -> Iterator[str]:
     results = Path("results", config["run"])
     for cell in selected:
         paths = [path for _, path in records.repeats(results / study / "records" / cell.name)]
-        if paths and len(failures(results, paths)) == len(paths):
+        if paths and failed >= set(paths):
             yield f"{study}: {cell.name} failed in every block; make again CELL={cell.name} measures it again"
 
 

@@ -194,9 +194,8 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "cell": {factor: row[factor] for factor in (*FACTORS, "control")},
         "repeat": repeat,
         "seconds": {
-            "total": float(latencies.sum()),
+            "total": float(later.sum()),
             "first": float(latencies[0]),
-            "rest": float(latencies[1:].sum()),
             "latency": float(np.median(later)),
             "ranks_start": 0.4,
             "first_broadcast": 0.002,
@@ -209,6 +208,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
             "tasks_done": iterations * processes,
             "logical_bytes_asked": iterations * bytes_,
             "logical_bytes": iterations * bytes_,
+            "timed_bytes": len(later) * bytes_,
         },
         "cache": {"asked": row["cache"], "state": row["cache"], "resident_before": 0.0, "resident_after": 1.0},
         "requests": {"GET": asked} if s3 else {},

@@ -39,6 +39,33 @@ def test_a_chunk_is_a_request(store, tmp_path):
     assert here.measure()["attempts"] == 2
 
 
+@pytest.mark.rule(7)
+def test_no_client_has_a_connection_when_the_first_iteration_begins(store, tmp_path):
+    here = store.cell(tmp_path, processes="2", pattern="broadcast", iterations=2)
+    port = store.served.endpoint.rpartition(":")[2].partition("/")[0]
+    here.pretend(
+        "import os, psutil\nfrom scripts.studies.blobs import caches, process\n"
+        "def opened():\n"
+        f"    return sum(1 for one in psutil.Process().net_connections('tcp') if one.raddr and one.raddr.port == {port}"
+        " and one.status == 'ESTABLISHED')\n"
+        "real, read = process.Process.measure, process.Process._read\n"
+        "seen = []\n"
+        "def counted(self, *arguments):\n"
+        "    seen.append(opened())\n"
+        "    return read(self, *arguments)\n"
+        "def measure(self):\n"
+        "    seen.clear()\n"
+        "    process.Process._read = counted\n"
+        "    real(self)\n"
+        f"    open({str(tmp_path)!r} + f'/rank-{{self._comm.rank}}', 'w').write(repr(seen))\n"
+        "process.Process.measure = measure"
+    )
+    assert here.measure()["reasons"] == []
+    seen = [json.loads((tmp_path / f"rank-{rank}").read_text()) for rank in (0, 1)]
+    assert [first for first, _ in seen] == [0, 0]
+    assert max(later for _, later in seen) == 1, "one that was opened stays"
+
+
 @pytest.mark.rule(8)
 @pytest.mark.parametrize("state, fraction", [("cold", 0.0), ("warm", 1.0)])
 def test_the_page_cache_of_the_servers_files_is_as_asked_before_every_iteration(store, tmp_path, state, fraction):

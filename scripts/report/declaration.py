@@ -119,7 +119,6 @@ class Report:
     effective: tuple[Column, ...] = ()  # what was in force in each cell, as read back
     moved: tuple[Column, ...] = ()  # about requests and bytes, beside those that every study has
     along: str = ""  # the factor along which comparisons are told from level to level; "": each stands by itself
-    confirm: str = ""  # the metric in which an order that turns along that factor has to turn too; "": none
     # Whether the arms of a comparison (a row of verdicts.csv) deliver different amounts by nature, so it is not told.
     unequal: Callable[[dict], bool] = lambda row: False
     unit: str = "block"  # what is counted of both arms of a comparison, and resampled for its interval

@@ -196,11 +196,8 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in BEYOND]
     turns = [f"between {a} and {b}" for (a, before), (b, after) in itertools.pairwise(decided) if before != after]
     turn = f" {bold(f'The order turns {prose.listing(turns)}.')}" if turns else ""
-    deciding = report.metric(rows["metric"].iloc[0])
-    if turns and report.confirm and not _confirmed(rows, results):
-        other = report.metric(report.confirm).title
-        turn += f" This holds for the {deciding.title}; it is not shown for the {other}."
-    return f"{new} against {old}{_in_time(deciding)}{under}: {'; '.join(texts)} ({evidence}).{turn}"
+    in_time = _in_time(report.metric(rows["metric"].iloc[0]))
+    return f"{new} against {old}{in_time}{under}: {'; '.join(texts)} ({evidence}).{turn}"
 
 
 def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
@@ -301,11 +298,3 @@ def stretch(levels: list[str], of: list[str], results: Results) -> str:
     if levels[0] == of[0]:
         return f"up to {last}"
     return f"from {first} on" if levels[-1] == of[-1] else f"from {first} to {last}"
-
-
-def _confirmed(rows: pd.DataFrame, results: Results) -> bool:
-    """Whether the metric that has to confirm a turn has the same verdicts."""
-    keys = ["baseline_cell", "contender_cell"]
-    later = results.comparisons(results.report.confirm)[[*keys, "verdict"]]
-    both = rows.merge(later, on=keys, how="left", suffixes=("", "_later"))
-    return bool((both["verdict"] == both["verdict_later"]).all())

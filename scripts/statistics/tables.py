@@ -141,6 +141,7 @@ def _run(record: dict) -> dict:
     facts = {**cache, **(record.get("effective") or {}), "cache_state": cache.get("state")}
     measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
     measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
+    measured["timed_bytes"] = work.get("timed_bytes", work.get("logical_bytes"))
     measured |= {name: facts.get(name) for name in _RESIDENT}
     return {
         **run,
@@ -174,7 +175,7 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
         summary |= {f"{name}_s": middle.value, f"{name}_s_low": middle.low, f"{name}_s_high": middle.high}
     summary |= {f"{name}_s": _median(good, f"seconds {name}") for name in overhead}
     logical = _column(good, "logical_bytes")
-    summary["throughput_mib_s"] = stats.rate(logical / MIB, _column(good, "seconds total"))
+    summary["throughput_mib_s"] = stats.rate(_column(good, "timed_bytes") / MIB, _column(good, "seconds total"))
     for name in _COUNTS:
         summary[name] = _whole(_median(good, name))
         if name == "requests":

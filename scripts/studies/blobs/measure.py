@@ -83,15 +83,22 @@ def _faults(outcome: dict) -> list[str]:
 
 
 def _seconds(reads: list[dict]) -> dict:
-    """Return the seconds of all iterations; None where none was finished."""
+    """Return the seconds of the iterations after the first, which opens connections, and of that; None where unknown.
+
+    Of a single iteration they are the same.
+    """
     latencies = [row["latency_s"] for row in reads]
-    later = latencies[1:] or latencies
+    later = _later(latencies)
     return {
-        "total": sum(latencies),
+        "total": sum(later),
         "first": latencies[0] if latencies else None,
-        "rest": sum(latencies[1:]) if latencies else None,
         "latency": statistics.median(later) if later else None,
     }
+
+
+def _later(iterations: list) -> list:
+    """Return what the total is of: the iterations after the first, or the only one."""
+    return iterations[1:] or iterations
 
 
 def _work(plan: patterns.Plan, outcome: dict, iterations: int, files: list[dict]) -> dict:
@@ -105,6 +112,7 @@ def _work(plan: patterns.Plan, outcome: dict, iterations: int, files: list[dict]
         "tasks_done": outcome["tasks"],
         "logical_bytes_asked": iterations * sum(map(plan.delivered, everybody)),
         "logical_bytes": outcome["bytes"],
+        "timed_bytes": sum(row["bytes"] for row in _later(outcome["samples"])),
         "blocks_asked": passes * len(blocks),
         "blocks_verified": outcome["blocks_verified"],
         "blocks_wrong": outcome["blocks_wrong"],

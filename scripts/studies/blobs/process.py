@@ -111,6 +111,9 @@ class Process:
         view = memoryview(self._buffer)[:length]
         self._delivery = DELIVERIES[self._plan.kind.by](self._comm, self._plan, self._reader, names, view)
         self._identify()
+        # Whoever identified an object has a connection already: no client begins its first iteration with one.
+        self._reader.close()
+        self._reader = self._delivery.reader = self._connect()
         self._null = self._empty_iterations()
         memory.forget_peak()
         self._start = memory.resident()
@@ -198,11 +201,11 @@ class Process:
         return (began, ended), count
 
     def _empty_iterations(self) -> float:
-        """Return the seconds of as many iterations without bytes: the harness's part of the time (METHOD 13)."""
+        """Return the seconds of as many iterations without bytes as the total has: the harness's part (METHOD 13)."""
         if self._changed:
             return 0.0
         empty, seconds = self._delivery.without_bytes(), 0.0
-        for _ in range(self._iterations):
+        for _ in range(max(1, self._iterations - 1)):
             times, _ = self._between(empty)
             rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
             seconds += span(rows)[0] if rows else 0.0

@@ -52,7 +52,8 @@ def reads(samples: pd.DataFrame, phase: str = "read") -> pd.DataFrame:
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
     """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values.
 
-    latency_s is the median of the iterations after the first (of a single one, that one), first_ratio the first's
+    total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
+    first_ratio the first's
     divided by it, spread the slowest by the fastest of them, imbalance the median of last by first process done, share
     the bandwidth by the ceiling's where each process reads.
     """
@@ -67,7 +68,10 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     groups = rows.groupby(keys, sort=False)
     records = groups[["valid", "control", *FACTORS]].first()
     records["iterations"], records["first_s"] = groups.size(), groups["latency_s"].first()
-    records[["total_s", "bytes"]] = groups[["latency_s", "bytes"]].sum()
+    # The first iteration opens connections and files; where there is another, it has figures of its own.
+    alone = groups["iteration"].transform("size") == 1
+    timed = rows[(groups.cumcount() > 0) | alone].groupby(keys, sort=False)
+    records[["total_s", "bytes"]] = timed[["latency_s", "bytes"]].sum()
     records["byte_s"] = records["total_s"] / records["bytes"]
     records["mib_s"] = records["bytes"] / MIB / records["total_s"]
     later = rows[groups.cumcount() > 0].groupby(keys, sort=False)["latency_s"]

@@ -61,7 +61,7 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
             over[f"{run.names.store(store)} {head}"] = list(own["invalid"] > 0)
     how = (
         "latency: median of the iterations after the first (of a single one, that one); bandwidth: all bytes divided "
-        "by all time, with the first iteration; [95 % CI] over the repeats, where they are 6 or more"
+        "by the time, without the first iteration; [95 % CI] over the repeats, where they are 6 or more"
     )
     same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
     shared = ", ".join(run.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
@@ -241,7 +241,6 @@ def limits(run: Results) -> list[str]:
     refused = readers.get("ceiling.problem", pd.Series()).dropna()
     if len(refused):
         lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {refused.iloc[0]}.")
-    lines += _of_first_iterations(run)
     if beyond := int((run.measured["share"] > 1.05).sum()):
         lines.append(
             f"In {prose.count(beyond, 'cell')} the processes got more than the ceiling: its requests are threads of "
@@ -252,23 +251,6 @@ def limits(run: Results) -> list[str]:
     if idle := int((listings.numbers(readers, "effective.idle_processes") > 0).sum()):
         lines.append(f"In {prose.count(idle, 'record')} some processes had nothing to read.")
     return lines
-
-
-def _of_first_iterations(run: Results) -> list[str]:
-    """What the first iteration weighs where sizes are not read equally often."""
-    records = run.records[run.records["valid"] & (run.records["control"] == "")]
-    if records["iterations"].nunique() < 2:
-        return []
-    by_size = records.assign(share=100 * records["first_s"] / records["total_s"]).groupby("size", sort=False)
-    medians = by_size[["share", "iterations"]].median().sort_values("share")
-    least, most = (
-        f"{row.share:.0f} % at {names.size(row.Index)} ({prose.count(int(row.iterations), 'iteration')} per record)"
-        for row in medians.iloc[[0, -1]].itertuples()
-    )
-    return [
-        f"The first iteration, which opens connections and files, takes {least} to {most} of the time that decides, "
-        "since sizes are not read equally often. The latency leaves it out."
-    ]
 
 
 def by_store(run: Results, value: Value, text: str) -> list[str]:
