@@ -53,7 +53,7 @@ def first_screen(
 def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     """Return the findings on the metric that decides, and those on the others that lie beyond what counts as the same.
 
-    The others are many and each is judged by itself, so false alarms are among them: a sentence is made of those whose
+    The others are many families, so false alarms are among them: a sentence is made of those whose
     95 % CI lies outside what counts as the same.
     """
     bound = 1 + judgement.equivalence(run.facts) / 100
@@ -82,7 +82,7 @@ def lists(
     decided: list[Finding],
     secondary: list[Finding],
     undecided: list[Finding],
-    about: str = "Where the differences arise: parts of a run, each judged by itself",
+    about: str = "Where the differences arise: parts of a run",
 ) -> None:
     """Show findings, those on the metrics that do not decide under a line that is `about` them."""
     _list(page, "Findings", decided, FURTHER, run)
