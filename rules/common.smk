@@ -137,11 +137,10 @@ def places(study: str, block: int) -> dict[str, int]:
 def before(study: str) -> int:
     """Return a number that no position in the studies before this one exceeds."""
     earlier = STUDIES[: STUDIES.index(study)]
-    most = {
-        one: max(OPEN[one].blocks, default=CONFIG["repeats"]) + CONFIG["extra_blocks"]
+    return sum(
+        len(CELLS[one]) * (blocks.last(OPEN[one]) + CONFIG["extra_blocks"])
         for one in earlier
-    }
-    return sum(len(CELLS[one]) * blocks_of_it for one, blocks_of_it in most.items())
+    )
 
 
 def cell_priority(wildcards, attempt=None) -> int:

@@ -81,10 +81,12 @@ def _lacking(config: dict, study: str, failed: Set[Path]) -> Iterator[str]:
         due = studies.of(study).repeats(config)
         yield f"{study}: some comparisons lack {lacking} of {due} blocks; the next call appends them, of all cells"
     results = Path("results", config["run"])
-    for cell in selected:
-        paths = [path for _, path in records.repeats(results / study / "records" / cell.name)]
-        if paths and failed >= set(paths):
-            yield f"{study}: {cell.name} failed in every block; make again CELL={cell.name} measures it again"
+    by_cell = {
+        cell.name: {path for _, path in records.repeats(results / study / "records" / cell.name)} for cell in selected
+    }
+    if names := [name for name, paths in by_cell.items() if paths and failed >= paths]:
+        many = f"{len(names)} cell{'s' * (len(names) > 1)} failed in every block"
+        yield f"{study}: {many}, {names[0]} first; make again CELL={names[0]} measures it again"
 
 
 def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:

@@ -44,11 +44,11 @@ def main(argv: list[str] | None = None) -> int:
         (tree / "mutants.toml").write_text(text, encoding="utf-8")
         _cosmic_ray(tree, "baseline", "mutants.toml")
         _cosmic_ray(tree, "init", "mutants.toml", "session.sqlite")
-        many = _keep(tree / "session.sqlite", arguments.sample, arguments.seed)
-        print(f"{arguments.sample} of {many} changes, seed {arguments.seed}", flush=True)
+        kept, many = _keep(tree / "session.sqlite", max(1, arguments.sample), arguments.seed)
+        print(f"{kept} of {many} changes, seed {arguments.seed}", flush=True)
         _cosmic_ray(tree, "exec", "mutants.toml", "session.sqlite")
         survivors = list(_survivors(_cosmic_ray(tree, "dump", "session.sqlite")))
-    print("\n\n".join([*survivors, f"{len(survivors)} of {arguments.sample} changes went unnoticed"]))
+    print("\n\n".join([*survivors, f"{len(survivors)} of {kept} changes went unnoticed"]))
     return int(bool(survivors))
 
 
@@ -64,15 +64,15 @@ def _cosmic_ray(tree: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def _keep(session: Path, sample: int, seed: int) -> int:
-    """Leave a random sample of the changes in a session; returns how many there were."""
+def _keep(session: Path, sample: int, seed: int) -> tuple[int, int]:
+    """Leave a random sample of the changes in a session; returns how many are left, and how many there were."""
     with sqlite3.connect(session) as database:
         jobs = [job for (job,) in database.execute("select job_id from work_items order by job_id")]
         kept = set(random.Random(seed).sample(jobs, min(sample, len(jobs))))
         dropped = [(job,) for job in jobs if job not in kept]
         for table in ("mutation_specs", "work_items"):
             database.executemany(f"delete from {table} where job_id = ?", dropped)
-    return len(jobs)
+    return len(kept), len(jobs)
 
 
 def _survivors(dump: str) -> Iterator[str]:

@@ -42,6 +42,22 @@ TINY = {
         }
     },
 }
+# Two cells that a test plans and does not measure.
+TWO_CELLS = {
+    "run": "small",
+    "repeats": 2,
+    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
+    "stores": {"disk": {"kind": "posix"}},
+    "studies": {
+        "shots": {
+            "control_cells": 0,
+            "matrix": {
+                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
+                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["cold", "warm"]},
+            },
+        }
+    },
+}
 _SHOTS = TINY["studies"]["shots"]
 SINGLE = TINY | {
     "repeats": 1,

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT
+from small_runs import TWO_CELLS
 
-from scripts import append
+from scripts import append, check
 from scripts.frame import blocks, matrix
 from scripts.frame import config as configuration
 from scripts.frame.study import Cell
@@ -105,22 +106,8 @@ def test_cells_are_measured_anew_on_purpose_in_their_own_blocks_and_nothing_else
     assert blocks.cut([OLD, NEW], {OLD.name, NEW.name}, COMPARE) == 0
 
 
-CONFIG = {
-    "run": "small",
-    "repeats": 6,
-    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
-    "stores": {"disk": {"kind": "posix"}},
-    "studies": {
-        "shots": {
-            "control_cells": 0,
-            "matrix": {
-                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
-                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["cold", "warm"]},
-            },
-            "compare": [{"factor": "cache", "baseline": "cold"}],
-        }
-    },
-}
+_SHOTS = TWO_CELLS["studies"]["shots"] | {"compare": [{"factor": "cache", "baseline": "cold"}]}
+CONFIG = TWO_CELLS | {"repeats": 6, "studies": {"shots": _SHOTS}}
 
 
 @pytest.fixture
@@ -175,3 +162,21 @@ SKIPPED = FAILED | {"cause": "results/small/environments/wheel.json"}
 )
 def test_what_failed_or_is_invalid_is_made_good_in_the_same_call_within_limits(run, spoilt, changes, expected):
     assert run(spoilt, **changes) == expected
+
+
+def test_cells_that_failed_in_every_block_are_one_line(run):
+    run(dict.fromkeys(range(1, 7), FAILED))
+    config = configuration.load(Path("run.yaml"))
+    failed = check.failures(Path("results/small"), check.artefacts(Path("results/small")))
+    [line] = check._lacking(config, "shots", failed.keys())
+    name = matrix.expand(config, "shots")[0][0].name
+    assert line == f"shots: 1 cell failed in every block, {name} first; make again CELL={name} measures it again"
+    run({2: INVALID})
+    [line] = check._lacking(config, "shots", set())
+    assert line == "shots: some comparisons lack 1 of 6 blocks; the next call appends them, of all cells"
+
+
+def test_the_last_block_of_a_call_is_that_of_new_blocks_and_of_cells_measured_again():
+    assert blocks.last(blocks.Open([7, 8], [], [], {})) == 8
+    assert blocks.last(blocks.Open([], [], [], {"a": [1, 12], "b": [3]})) == 12
+    assert blocks.last(blocks.Open([], [], [], {})) == 0

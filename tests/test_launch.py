@@ -11,27 +11,13 @@ import h5py
 import pytest
 import yaml
 from conftest import ROOT, artefact, launched, program
+from small_runs import TWO_CELLS as CONFIG
 
 from scripts import launch, preflight
 from scripts.frame.records import write as write_record
 from scripts.lib import memory
 from scripts.lib.program import Problem
 
-CONFIG = {
-    "run": "small",
-    "repeats": 2,
-    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
-    "stores": {"disk": {"kind": "posix"}},
-    "studies": {
-        "shots": {
-            "control_cells": 0,
-            "matrix": {
-                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
-                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["cold", "warm"]},
-            },
-        }
-    },
-}
 OBJECTS = {
     **{"store": ["disk"], "pattern": ["single-file"], "size": ["4GiB"], "processes": [1], "objects": ["shared"]},
     **{"operation_size": ["1GiB"], "chunk_size": ["4MiB"], "concurrency": [1], "cache": ["any"]},

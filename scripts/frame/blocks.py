@@ -141,6 +141,11 @@ def after(numbers: Collection[int], many: int) -> list[int]:
     return list(range(last + 1, last + 1 + many))
 
 
+def last(opened: Open) -> int:
+    """Return the number of the last block in which a call measures anything, 0 where it measures nothing."""
+    return max(itertools.chain(opened.blocks, *opened.anew.values()), default=0)
+
+
 def read(run: str, study: str) -> Open:
     """Return what `write` wrote: what the call decided of which this process is a job."""
     return Open(**read_json(_path(run, study)))

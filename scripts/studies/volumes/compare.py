@@ -104,7 +104,7 @@ def comparisons(
 
 
 def _side_by_side(arms: Arms) -> dict[int, str]:
-    """The repeats in which each arm has valid batteries, all of one session of this workflow, which is told."""
+    """The session by repeat, of the repeats in which both arms have valid batteries and all are of one session."""
     sessions: list[dict[int, set]] = []
     for arm in arms:
         own: dict[int, set] = {}
