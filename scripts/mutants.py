@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which ones (default: %(default)s)")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
-        tree = copy_tree(Path(folder), (*TREE, "tests", "pyproject.toml"))
+        tree = copy_tree(Path(folder), (*TREE, "docs", "tests", "pyproject.toml"))
         tests = " ".join(f"tests/test_{name}.py" for name in TESTS)
         command = f"{sys.executable} -m pytest -q -x -n0 -p no:cacheprovider {tests}"
         text = _CONFIG.format(modules=json.dumps([f"scripts/{name}" for name in JUDGING]), command=json.dumps(command))
@@ -59,8 +59,9 @@ def _cosmic_ray(tree: Path, *arguments: str) -> str:
     command = [*tool, "--with-requirements", str(Path(LOCK).resolve()), "cosmic-ray", *arguments]
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise Problem(f"cosmic-ray {arguments[0]} ended with status {done.returncode}: {last}")
+        lines = f"it said nothing\n{done.stdout}{done.stderr}".strip().splitlines()
+        why = next((line for line in lines if line.startswith("FAILED")), lines[-1])
+        raise Problem(f"cosmic-ray {arguments[0]} ended with status {done.returncode}: {why}")
     return done.stdout
 
 
