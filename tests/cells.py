@@ -75,7 +75,8 @@ class Place:
         self.config = configuration.resolve(values, [])
         self.cells, _ = matrix.expand(self.config, "shots")
         self.cell, self.folder, self.environments, self.once = self.cells[0], folder, environments, once
-        self.plan = folder / "plan.json"
+        self.plan = folder / "shots" / "plan.json"
+        self.plan.parent.mkdir()
         self.plan.write_text(json.dumps(plan(self.config, "shots", self.cells)), encoding="utf-8")
         self.data = folder / "data" / self.cell.dataset
         self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"

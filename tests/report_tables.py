@@ -112,7 +112,7 @@ def facts() -> dict:
         },
         "stores": {
             "disk": {"kind": "posix"},
-            "s3": {"kind": "s3", "server": "embedded", "network": {"latency_ms": 20, "bandwidth_mib_s": 50}},
+            "s3": {"kind": "s3", "server": "embedded", "network": {"latency_ms": 20, "per_connection_mib_s": 50}},
         },
         "settings": {"repeats": 6, "equivalence_percent": 5, "data": {"shots": 12, "signals": 61, "read_signals": 4}},
         "limits": [

@@ -83,6 +83,10 @@ def test_every_key_of_the_schema_is_described():
         (lambda c: c["stores"]["s3"].update(buket="b"), "stores.s3.buket: unknown key; did you mean bucket?"),
         (lambda c: c["stores"]["s3"]["network"].update(latency_ms="20"), "latency_ms: '20' is not of type integer"),
         (
+            lambda c: c["stores"]["s3"]["network"].update(bandwidth_mib_s=50),
+            "network.bandwidth_mib_s: unknown key; per_connection_mib_s limits each connection, shared_mib_s all",
+        ),
+        (
             lambda c: c["stores"]["s3"].update(endpoint="http://a"),
             "stores.s3: server and endpoint exclude each other; drop one",
         ),

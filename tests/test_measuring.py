@@ -1,5 +1,7 @@
 """Each rule of the method, and the fault that it is there for, planted in a real cell and seen caught."""
 
+import csv
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +77,13 @@ def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(shots_cell
     assert first["failed"] == 0
     assert first["bytes_delivered"] >= first["bytes_offered"] > 0
     assert (first["count"], first["bytes_offered"]) == (second["count"], second["bytes_offered"])
+    with gzip.open(here.folder / "requests.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        exchanges = list(csv.DictReader(file))
+    assert len(exchanges) == sum(method["count"] for method in records[0]["requests"].values())
+    assert sum(int(row["bytes"]) for row in exchanges if row["method"] == "GET") == first["bytes_offered"]
+    assert {int(row["connection"]) for row in exchanges} == set(range(1, records[0]["network"]["connections"] + 1))
+    assert records[0]["network"]["connections"] == records[1]["network"]["connections"]
+    assert all(records[0]["network"][key] > 0 for key in ("round_trip_s", "mib_s", "in_flight"))
     # The parts of the data as they were asked for, and as the store tells them.
     for record in records:
         assert record["valid"], record["reasons"]

@@ -8,6 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
@@ -17,7 +21,8 @@ from conftest import artefact
 from scripts.frame import measuring
 from scripts.lib import objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import servers
+from scripts.stores import bare, measure_network, servers
+from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.stores.servers import Served
 
@@ -96,11 +101,17 @@ def test_requests_within_the_window_are_counted_and_told_apart_from_what_was_del
         with contextlib.suppress(s3.exceptions.NoSuchKey):
             s3.get_object(Bucket="counted", Key="absent")
         s3.close()
-        requests = served.close_window()
+        requests, passed = served.close_window()
     assert {method: requests[method]["count"] for method in requests} == {"GET": 8, "HEAD": 1}
     assert requests["GET"]["failed"] == 1
     assert requests["GET"]["bytes_offered"] == 700_000
     assert 700_000 < requests["GET"]["bytes_delivered"] < 720_000
+    asked = [(row["method"], row["range"], row["status"], row["bytes"]) for row in passed["exchanges"]]
+    assert asked[:8] == [("GET", "bytes=0-99999", "206", 100_000)] * 7 + [("HEAD", "", "200", 0)]
+    assert [row[:3] for row in asked[8:]] == [("GET", "", "404")]
+    assert passed["connections"] == 0, "the client's own was opened before the window"
+    assert passed["unread"] == 0
+    assert all(0 < row["begin"] <= row["first"] <= row["end"] for row in passed["exchanges"])
 
 
 def test_reports_of_requests_that_were_lost_are_noticed():
@@ -121,24 +132,77 @@ def test_reports_of_requests_that_were_lost_are_noticed():
     counter.close()
 
 
-def test_an_emulated_network_delays_and_limits(tmp_path, environments):
-    import time
+class _Ranges(BaseHTTPRequestHandler):
+    """Answers a range of bytes as S3 does, as fast as the loopback: what is emulated before it is what is measured."""
 
-    binaries = artefact(environments / "servers.json")
-    seconds = {}
-    for name, network in {"bare": {}, "slow": {"latency_ms": 50, "bandwidth_mib_s": 10}}.items():
-        with (
-            open(tmp_path / "log", "w", encoding="utf-8") as log,
-            stores.of(S3).serve(binaries, tmp_path / name, network, log) as served,
-        ):
-            s3 = client_of(served)
-            s3.create_bucket(Bucket="slow")
-            s3.put_object(Bucket="slow", Key="object", Body=b"x" * (4 << 20))
-            start = time.perf_counter()
-            s3.get_object(Bucket="slow", Key="object")["Body"].read()
-            seconds[name] = time.perf_counter() - start
-    # 4 MiB at 10 MiB/s and a delay: a lower bound that no busy machine can break.
-    assert seconds["slow"] > 0.4
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        self.send_response(206)
+        self.send_header("Content-Length", str(last - first + 1))
+        self.end_headers()
+        self.wfile.write(bytes(last - first + 1))
+
+    def do_HEAD(self):
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def proxied(tmp_path: Path, environments: Path, network: dict):
+    """Yield an emulated network before a server of ranges."""
+    program = artefact(environments / "servers.json")["toxiproxy"]
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Ranges) as server, contextlib.ExitStack() as stack:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        stack.callback(server.shutdown)
+        log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
+        yield servers.Proxy(stack, program, f"http://127.0.0.1:{server.server_port}", network, log)
+
+
+def network_of(proxy: servers.Proxy, nbytes: int) -> dict:
+    return measure_network.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
+
+
+@pytest.mark.rule(20)
+def test_an_emulated_network_is_measured_as_it_was_asked_for(tmp_path, environments):
+    """Each is a lower bound of time that no busy machine can break: a round trip, opening a connection, a rate."""
+    with proxied(tmp_path, environments, {"latency_ms": 50, "per_connection_mib_s": 10}) as proxy:
+        slow = network_of(proxy, 4 * 2**20)
+    with proxied(tmp_path, environments, {}) as proxy:
+        bare_proxy = network_of(proxy, 4 * 2**20)
+    assert slow["round_trip_s"] >= 0.05 > bare_proxy["round_trip_s"]
+    assert slow["connect_s"] >= 0.04 > bare_proxy["connect_s"], "a connection costs a round trip of its own"
+    # A sender may be 10 ms behind its rate and catch up.
+    assert slow["mib_s"] < 10 * 1.05 < bare_proxy["mib_s"]
+
+
+@pytest.mark.rule(20)
+@pytest.mark.parametrize("connections", [1, 4])
+def test_connections_share_a_rate_and_are_counted(tmp_path, environments, connections):
+    network = {"shared_mib_s": 20}
+    with proxied(tmp_path, environments, network) as proxy:
+        readers = [bare.Http({"o": (f"{proxy.endpoint}/o", {})}) for _ in range(connections)]
+        for reader in readers:
+            reader.connect("o")
+        start = time.monotonic()
+        with ThreadPoolExecutor(connections) as pool:
+            list(pool.map(lambda reader: reader.get("o", 0, 8 * 2**20 // connections), readers))
+        seconds = time.monotonic() - start
+        passed = proxy.passed()
+        for reader in readers:
+            reader.close()
+    assert passed["connections"] == connections
+    assert sum(row["bytes"] for row in passed["exchanges"]) == 8 * 2**20
+    assert {row["connection"] for row in passed["exchanges"]} == set(range(1, connections + 1))
+    assert seconds > 8 / 20 * 0.95, "together they are as fast as the shared rate and no faster"
+    assert networks.too_fast(network, passed["sent"], seconds) == []
+    assert networks.too_fast(network, passed["sent"], 0.2)[0].startswith("too fast to be true: 8.0 MiB came within")
+    assert networks.too_fast({"per_connection_mib_s": 1}, passed["sent"], 0.001) == [], "no hard bound"
 
 
 # Listens as Azurite does, and takes its time to save when it is asked to end.

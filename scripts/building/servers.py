@@ -14,10 +14,10 @@ from scripts.building.sources import ENVS
 
 GO_MODULE = ENVS / "servers"
 NPM_PACKAGE = ENVS / "servers" / "azurite"
-# What Go compiles: the program's name here -> its module in envs/servers/go.mod, and its package there.
+# What Go compiles: the program's name -> its module in envs/servers/go.mod, and its package there or here.
 COMPILED = {
-    "versitygw": ("github.com/versity/versitygw", "cmd/versitygw"),
-    "toxiproxy": ("github.com/Shopify/toxiproxy/v2", "cmd/server"),
+    "versitygw": ("github.com/versity/versitygw", "github.com/versity/versitygw/cmd/versitygw"),
+    "toxiproxy": ("github.com/Shopify/toxiproxy/v2", "./toxiproxy"),
 }
 SERVERS = (*COMPILED, "azurite")
 _AZURITE = Path("node_modules", "azurite", "dist", "src", "blob", "main.js")
@@ -33,7 +33,8 @@ def provide_servers(names: Collection[str]) -> dict:
     """
     artefact: dict = {"versions": {}}
     if set(names) & set(COMPILED):
-        piece = _provide("servers", "go", (GO_MODULE / "go.mod", GO_MODULE / "go.sum"), _compile, tuple(COMPILED))
+        files = (GO_MODULE / "go.mod", GO_MODULE / "go.sum", *sorted(GO_MODULE.glob("*/*.go")))
+        piece = _provide("servers", "go", files, _compile, tuple(COMPILED))
         artefact |= {name: str(piece.folder / name) for name in COMPILED}
         artefact["versions"] |= piece.facts["versions"]
     if "azurite" in names:
@@ -71,11 +72,11 @@ def _compile(folder: Path, workshop: Workshop) -> dict:
     }
     required, versions = (GO_MODULE / "go.mod").read_text(encoding="utf-8"), {}
     for name, (module, package) in COMPILED.items():
-        command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name)
-        workshop.run(f"compile {name}", *command, f"{module}/{package}", cwd=GO_MODULE, **variables)
+        command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, package)
+        workshop.run(f"compile {name}", *command, cwd=GO_MODULE, **variables)
         versions[name] = re.search(rf"{re.escape(module)} v(\S+)", required)[1]
-    for name, flag in (("versitygw", "--version"), ("toxiproxy", "-version")):
-        workshop.run(f"start {name}", folder / name, flag)
+    for name in COMPILED:
+        workshop.run(f"start {name}", folder / name, "--version")
     return {"versions": versions}
 
 

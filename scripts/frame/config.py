@@ -211,6 +211,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
             unknown = next(name for name in value if name not in keys)
             near = difflib.get_close_matches(str(unknown), keys, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(keys)}"
+            hint = part.get("x-renamed", {}).get(unknown, hint)
             return f"{key}{'.' * bool(key)}{unknown}: unknown key; {hint}"
         case "required":
             return f"{place}: {next(name for name in due if name not in value)} is missing"

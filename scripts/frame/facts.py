@@ -11,6 +11,7 @@ import pandas as pd
 from scripts.frame import records
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, read_json
+from scripts.stores import network as networks
 from scripts.stores import store as stores
 
 
@@ -148,6 +149,14 @@ def _datasets(plan: dict) -> set[str]:
 def _limits(config: dict, measured: list[dict]) -> list[str]:
     """Return what figures of the stores that were read cannot say, by the file systems that their files lay on."""
     types: dict[str, set[str]] = {}
+    costs: dict[str, dict[str, dict]] = {}
     for record in measured:
-        types.setdefault(record["cell"]["store"], set()).add(record["host"].get("file_system") or "")
-    return [f"{name}: {stores.of(config['stores'][name]).limits(types[name])}" for name in sorted(types)]
+        name = record["cell"]["store"]
+        types.setdefault(name, set()).add(record["host"].get("file_system") or "")
+        if network := record.get("network"):
+            costs.setdefault(name, {})[record["session"]] = network
+    lines = {name: stores.of(config["stores"][name]).limits(types[name]) for name in sorted(types)}
+    return [
+        "; ".join(filter(None, [f"{name}: {line}", networks.as_measured(list(costs.get(name, {}).values()))]))
+        for name, line in lines.items()
+    ]

@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import csv
+import gzip
 import json
 import os
 import selectors
@@ -18,9 +20,10 @@ from scripts.frame import blocks, records
 from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.processes import owned
-from scripts.lib.program import Problem, read_json
+from scripts.lib.program import Problem, read_json, replacing, write_json
+from scripts.stores import network as networks
 from scripts.stores import store as stores
-from scripts.stores.servers import Served
+from scripts.stores.servers import EXCHANGE, Served
 
 # The variable that says in which call of Snakemake a step runs, wherever that is: jobs of a cluster inherit it.
 SESSION = "STORAGE_BENCHMARKS_SESSION"
@@ -119,13 +122,18 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
+        network = _network(arguments, settings, manifest, location, env) if store.far else None
         window = Window(settings["cell"].get("cache", "any"), files, served, unknown)
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
+    record["network"] = network and {**network, **networks.under_way(window.passed)}
     facts["load_after"] = list(os.getloadavg())
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
-    faults, modules = study.faults(record, settings), record.pop("modules")
+    faults = [*study.faults(record, settings), *_too_fast(settings["store"].get("network"), window)]
+    modules = record.pop("modules")
+    if window.passed:
+        _keep_exchanges(arguments, window.passed)
     records.write(
         arguments.out,
         {
@@ -165,6 +173,41 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
     return folder.absolute()
 
 
+def _network(
+    arguments: argparse.Namespace, settings: dict, manifest: dict, location: dict, env: dict[str, str]
+) -> dict:
+    """Return what the network before a store costs, measured by the first cell of a session that reads it (METHOD 20).
+
+    {"problem": why it could not be measured} where nobody can sign a bare request, or it was refused.
+    """
+    where = arguments.plan.parents[1] / "networks" / arguments.session / f"{settings['cell']['store']}.json"
+    with contextlib.suppress(Problem):
+        return read_json(where)
+    entry = max(manifest["files"], key=lambda entry: entry["bytes"])
+    job = {"store": settings["store"], "location": location, "name": entry["name"], "bytes": entry["bytes"]}
+    command = [sys.executable, "-sE", "-m", "scripts.stores.measure_network"]
+    done = subprocess.run(command, input=json.dumps(job), env=env, capture_output=True, text=True)
+    problem = done.stderr.strip().rpartition("\n")[2].removeprefix("problem: ")
+    write_json(where, measured := {"problem": problem} if done.returncode else json.loads(done.stdout))
+    return measured
+
+
+def _too_fast(network: dict | None, window: "Window") -> list[str]:
+    """Return why what passed an emulated network cannot be true, against its hard bound (METHOD 20)."""
+    return networks.too_fast(network, window.passed["sent"], window.seconds) if window.passed else []
+
+
+def _keep_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
+    """Write each request of a cell with its range and times; once, as they repeat."""
+    path = arguments.out.with_name("requests.csv.gz")
+    if path.exists() or passed["unread"]:
+        return
+    with replacing(path) as part, gzip.open(part, "wt", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, ["repeat", *EXCHANGE])
+        table.writeheader()
+        table.writerows({"repeat": arguments.repeat, **exchange} for exchange in passed["exchanges"])
+
+
 def inherited() -> dict[str, str]:
     """Return the user's environment without what would change a measurement unseen.
 
@@ -176,13 +219,22 @@ def inherited() -> dict[str, str]:
 
 
 class Window:
-    """The timed window as seen from outside: the page cache before and after, and the requests in between."""
+    """The timed window as seen from outside: the page cache before and after, and what passed in between.
+
+    Attributes:
+        cache: the state of the page cache, as in a record.
+        requests: those that reached the embedded server, by method.
+        passed: what passed the emulated network (`servers.Proxy.passed`), None without one.
+        seconds: how long it was open.
+    """
 
     def __init__(self, state: str, files: list[Path], served: Served | None, unknown: str = "unverified") -> None:
         """Say in which state the page cache should be for `files`, what it is without any, and whose requests count."""
         self._state, self._files, self._served, self._unknown = state, files, served, unknown
         self.cache: dict = {}
         self.requests: dict = {}
+        self.passed: dict | None = None
+        self.seconds = 0.0
 
     def open(self, *, sets_cache: bool) -> None:
         """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
@@ -192,11 +244,13 @@ class Window:
             self.cache = cache.prepare(self._state, self._files) if self._files else uncontrolled
         if self._served:
             self._served.open_window()
+        self._opened = time.monotonic()
 
     def close(self) -> None:
         """End: the readers are gone."""
+        self.seconds = time.monotonic() - self._opened
         if self._served:
-            self.requests = self._served.close_window()
+            self.requests, self.passed = self._served.close_window()
         self.cache["resident_after"] = cache.resident(self._files) if self._files else None
 
 

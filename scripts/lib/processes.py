@@ -132,10 +132,3 @@ def listens(pid: int, port: int) -> bool:
         sockets = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(wanted) and row[3] == listening}
         return any(os.readlink(link) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
     return False
-
-
-def connections(port: int) -> int:
-    """Return how many TCP connections to a server on `port` of this machine the server has not closed yet."""
-    established, reader_gone = "01", "08"
-    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
-    return sum(row[1].endswith(f":{port:04X}") and row[3] in (established, reader_gone) for row in rows)

@@ -10,6 +10,7 @@ from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report import prose
 from scripts.report.declaration import Factor, Report
+from scripts.stores import network as networks
 from scripts.stores import store as stores
 
 # Differences beyond this are told as a multiple, smaller ones in percent.
@@ -219,6 +220,5 @@ def _usual_name(name: str, spec: dict) -> str:
     store, network = stores.of(spec), spec.get("network") or {}
     if not store.embedded:
         return store.service
-    units = {"latency_ms": "ms", "bandwidth_mib_s": "MiB/s"}
-    limits = [f"{network[key]:g} {unit}" for key, unit in units.items() if network.get(key)]
-    return f"{store.server} {'at ' + ', '.join(limits) if limits else 'on loopback'}"
+    emulated = networks.name(network)
+    return f"{store.server} {f'at {emulated}' if emulated else 'on loopback'}"

@@ -8,6 +8,7 @@ else. A connection has `connect(name)`, `get(name, offset, length)` and `close()
 import http.client
 import mmap
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -46,41 +47,54 @@ class _File:
             os.close(self._file)
 
 
-class _Http:
+class Http:
+    """A connection to a service; what answers wrongly raises a Problem."""
+
     def __init__(self, addresses: dict[str, Address]) -> None:
+        """Take the signed address of each object."""
         self._addresses, self._connection = addresses, None
         self._buffer = memoryview(bytearray(_BUFFER))
 
     def connect(self, name: str) -> None:
+        """Open a connection to where an object is."""
         parts = urlsplit(self._addresses[name][0])
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.netloc, timeout=_TIMEOUT_S)
         self._connection.connect()
 
-    def get(self, name: str, offset: int, length: int) -> None:
-        url, headers = self._addresses[name]
-        path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+    def head(self, name: str) -> None:
+        """Ask for nothing but an answer, whatever it says: the address is signed for a GET."""
+        self._ask("HEAD", name, {}).read()
+
+    def get(self, name: str, offset: int, length: int) -> float:
+        """Read a part and drop it; return when its first byte came (`time.perf_counter`)."""
         place, done = f"{name} at {self._connection.host}", 0
         try:
-            self._connection.request("GET", path, headers={**headers, "Range": f"bytes={offset}-{offset + length - 1}"})
-            answer = self._connection.getresponse()
+            answer = self._ask("GET", name, {"Range": f"bytes={offset}-{offset + length - 1}"})
+            first = time.perf_counter()
             if answer.status not in (200, 206):
-                raise Problem(f"{place} answers {answer.status} {answer.reason} to a bare request for the ceiling")
+                raise Problem(f"{place} answers {answer.status} {answer.reason} to a bare request")
             while count := answer.readinto(self._buffer):
                 done += count
         except (OSError, http.client.HTTPException) as error:
-            raise Problem(
-                f"{place}: a bare request for the ceiling failed ({type(error).__name__}: {error})"
-            ) from error
+            raise Problem(f"{place}: a bare request failed ({type(error).__name__}: {error})") from error
         if done != length:
-            raise Problem(f"{place} gave {done} of {length} bytes to a bare request for the ceiling")
+            raise Problem(f"{place} gave {done} of {length} bytes to a bare request")
+        return first
+
+    def _ask(self, method: str, name: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        url, own = self._addresses[name]
+        path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+        self._connection.request(method, path, headers={**own, **headers})
+        return self._connection.getresponse()
 
     def close(self) -> None:
+        """Close it, if it was opened."""
         if self._connection:
             self._connection.close()
 
 
-Getter = _File | _Http
+Getter = _File | Http
 
 
 def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> Callable[[], Getter]:
@@ -91,4 +105,4 @@ def of(location: dict, addresses: dict[str, Address], direct: bool = False) -> C
         addresses: the objects' addresses; {} for files.
         direct: past the page cache.
     """
-    return (lambda: _Http(addresses)) if addresses else lambda: _File(location["folder"], direct)
+    return (lambda: Http(addresses)) if addresses else lambda: _File(location["folder"], direct)

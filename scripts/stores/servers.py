@@ -21,8 +21,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
-from scripts.lib.processes import PATIENCE_S, connections, started
+from scripts.lib.processes import PATIENCE_S, started
 from scripts.lib.program import Problem
+from scripts.stores import network as networks
 
 # Asks no proxy of the environment: what it talks to is on the loopback.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -32,7 +33,8 @@ _MARK_LIMIT_S = 30
 # Influx flavour: name,tag=value,…:number|c
 _METRIC = re.compile(r"^([^,:]+)((?:,[^=,:]+=[^,:]*)*):(-?[0-9.]+)\|c")
 _QUIET_S = 0.1
-_CLOSING_S = 5.0
+# What is recorded of a request that passes an emulated network, see `Proxy.passed`.
+EXCHANGE = ("connection", "method", "path", "range", "status", "bytes", "begin", "first", "end")
 
 
 class Requests(ABC):
@@ -213,51 +215,44 @@ class Server:
 
 
 class Proxy:
-    """toxiproxy before a server on the loopback, with the toxics of a network; `process` is its own."""
+    """The emulated network before a server on the loopback (envs/servers/toxiproxy); `process` is its own."""
 
     def __init__(self, stack: contextlib.ExitStack, program: str, endpoint: str, network: dict, log: IO[str]) -> None:
-        """Start it, owned by `stack`, and set its toxics: {"latency_ms", "jitter_ms", "bandwidth_mib_s"}, or none."""
+        """Start it, owned by `stack`, with the keys of `network` in the schema of stores; it has none by default."""
+        options = {"upstream": endpoint.removeprefix("http://")}
+        options |= {"latency-ms": network.get("latency_ms", 0), "jitter-ms": network.get("jitter_ms", 0)}
+        # 0 is no limit.
+        options |= {
+            option: network.get(key, 0) * networks.MIB
+            for option, key in (("shared", "shared_mib_s"), ("per-connection", "per_connection_mib_s"))
+        }
+        words = [f"-{name}={value}" for name, value in options.items()]
 
         def command(port: int) -> list[str]:
-            return [program, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"]
+            return [program, f"-control=127.0.0.1:{port}", *words]
 
-        self.process, control = started(stack, "toxiproxy", log, command, {"LOG_LEVEL": "error"})
-        self._api = f"http://127.0.0.1:{control}"
-        # Port 0: the kernel gives it one that nobody else can have taken.
-        upstream = {"name": "store", "listen": "127.0.0.1:0", "upstream": endpoint.removeprefix("http://")}
-        self._port = int(json.loads(self._ask("proxies", upstream))["listen"].rpartition(":")[2])
-        self.endpoint = f"http://127.0.0.1:{self._port}"
-        latency = {"latency": network.get("latency_ms", 0), "jitter": network.get("jitter_ms", 0)}
-        # toxiproxy's unit is kB/s of 1,000 bytes.
-        bandwidth = {"rate": round(network.get("bandwidth_mib_s", 0) * 2**20 / 1000)}
-        for kind, attributes in (("latency", latency), ("bandwidth", bandwidth)):
-            if any(attributes.values()):
-                self._ask("proxies/store/toxics", {"type": kind, "stream": "downstream", "attributes": attributes})
+        self.process, control = started(stack, "toxiproxy", log, command, {})
+        self._control = f"http://127.0.0.1:{control}"
+        self.endpoint = f"http://{self._ask('listen')}"
 
-    def delivered(self) -> int | None:
-        """Return the bytes that the proxy has sent downstream, by its own count; None where a connection stays open.
+    def reset(self) -> None:
+        """Forget what passed."""
+        self._ask("reset")
 
-        The proxy adds a connection up as it closes it, which is a moment after the reader has.
+    def passed(self) -> dict:
+        """Return what passed since the last reset.
+
+        Returns:
+            connections: how many were opened.
+            sent: bytes sent to clients, headers included.
+            unread: parts of requests that could not be read; 0 unless clients pipeline.
+            exchanges: `EXCHANGE` of each request, in the order in which they began; `bytes` without headers, the times
+                when it began, when the first and when the last byte of its answer came, in seconds since the reset.
         """
-        deadline = time.monotonic() + _CLOSING_S
-        while connections(self._port):
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(0.005)
-        return self.sent()
+        return json.loads(self._ask("passed"))
 
-    def sent(self) -> int:
-        """Return the bytes that the proxy has sent downstream over connections that it has closed."""
-        return sum(
-            int(float(line.rsplit(" ", 1)[1]))
-            for line in self._ask("metrics").splitlines()
-            if line.startswith("toxiproxy_proxy_sent_bytes_total{") and 'direction="downstream"' in line
-        )
-
-    def _ask(self, path: str, body: dict | None = None) -> str:
-        content = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._api}/{path}", content, {"Content-Type": "application/json"})
-        with _OPENER.open(request, timeout=10) as answer:
+    def _ask(self, what: str) -> str:
+        with _OPENER.open(f"{self._control}/{what}", timeout=10) as answer:
             return answer.read().decode()
 
 
@@ -280,31 +275,28 @@ class Served:
     counter: Requests
     processes: dict[str, Popen]
     proxy: Proxy | None = None
-    _sent_at_open: int = field(default=0, repr=False)
 
     def open_window(self) -> None:
         """From here on requests count."""
         self.counter.settle()
         self.counter.reset()
-        self._sent_at_open = self.proxy.sent() if self.proxy else 0
+        if self.proxy:
+            self.proxy.reset()
 
-    def close_window(self) -> dict[str, dict[str, int | None]]:
-        """Return the requests since the window opened, by method (METHOD 11).
+    def close_window(self) -> tuple[dict[str, dict[str, int | None]], dict | None]:
+        """Return the requests since the window opened, by method (METHOD 11), and what passed the proxy, if any.
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy is between, or a reader is still connected through it.
+        reader, headers included; None where no proxy is between.
 
         Raises:
             Problem: not all requests could be counted.
         """
         self.counter.settle()
-        requests = self.counter.read()
-        delivered = self.proxy.delivered() if self.proxy else None
-        if delivered is not None:
-            delivered -= self._sent_at_open
+        requests, passed = self.counter.read(), self.proxy.passed() if self.proxy else None
         for method in requests:
-            requests[method]["bytes_delivered"] = delivered if method == "GET" else None
-        return requests
+            requests[method]["bytes_delivered"] = passed["sent"] if passed and method == "GET" else None
+        return requests, passed
 
     def dead(self) -> list[str]:
         """Return the names of the servers that have ended."""

@@ -16,6 +16,7 @@ from typing import IO
 
 from scripts.lib.processes import PATIENCE_S
 from scripts.lib.program import Problem, read_json
+from scripts.stores import network as networks
 from scripts.stores import servers, transfer
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
@@ -93,7 +94,7 @@ class Store(ABC):
         Args:
             binaries: the artefact of the servers' build.
             folder: the server's own; made if missing.
-            network: {"latency_ms", "jitter_ms", "bandwidth_mib_s"} to emulate, None for no proxy at all.
+            network: what to emulate, as in the configuration; None for no proxy at all.
             log: an open file that gets the servers' words.
             patience_s: how long the server may take to end by itself.
 
@@ -241,11 +242,9 @@ class ObjectStore(Store):
         if not self.embedded:
             return "the service's own caches and its other users are not controlled"
         server, others = self.emulated
-        emulated, network = "no network at all", self.spec.get("network")
-        if network is not None:
-            jitter, rate = network["jitter_ms"], network["bandwidth_mib_s"]
-            emulated = f"an emulated network: {network['latency_ms']} ms" + (f" ± {jitter} ms" if jitter else "")
-            emulated += f", {rate:g} MiB/s per connection" if rate else ""
+        emulated, spec = "no network at all", self.spec.get("network")
+        if spec is not None:
+            emulated = f"an emulated network: {', '.join(networks.words(spec)) or 'a proxy without limits'}"
         return (
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
             f"{emulated}, no TLS; not a verdict on {others}"

@@ -8,6 +8,7 @@ from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, lost_pages, mappings, uncounted, undone
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, read_yaml, tool
+from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.blobs import patterns
 from scripts.studies.blobs.mpi import hosts_of, slots
@@ -108,7 +109,7 @@ class Blobs(Study):
         total = settings["iterations"] * read + again + settings["ceiling_rounds"] * ceiling
         rounds = settings["iterations"] + settings["ceiling_rounds"]
         requests = max(rounds * processes, total / sizes.in_bytes(cell["chunk_size"]))
-        rate = (network.get("bandwidth_mib_s") or 1000) * 2**20
+        rate = min(1000, networks.mib_s(network, processes * int(cell["concurrency"]))) * 2**20
         waiting = requests * network.get("latency_ms", 0) / 1000 / processes / int(cell["concurrency"])
         return {"requests": requests, "bytes": total, "seconds": _START_S + total / rate + waiting}
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from scripts.frame.study import Study, lost_pages, mappings, uncounted, undone
 from scripts.lib import cache
 from scripts.lib.program import Problem
+from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.shots import drivers
 
@@ -52,7 +53,7 @@ class Shots(Study):
         opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
         size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
         requests = opens * 3 + datasets
-        rate = (network.get("bandwidth_mib_s") or 500) * 2**20
+        rate = min(500, networks.mib_s(network, int(cell["workers"].rstrip("x")))) * 2**20
         return {
             "requests": requests,
             "bytes": size,

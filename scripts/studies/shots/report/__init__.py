@@ -1,10 +1,13 @@
 """What the report of the study `shots` shows and says."""
 
+import math
+
 import pandas as pd
 
 from scripts.report.declaration import Column, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import column, numbers
 from scripts.report.prose import number
+from scripts.stores import network
 
 
 def hdf5_version(name: str, facts: dict) -> str:
@@ -21,10 +24,11 @@ def _buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
 
 
 def _bound(run, cells: pd.DataFrame) -> pd.Series:
-    """What the emulated network lets through in MiB/s: a connection's limit times the workers; NaN without one."""
+    """What the emulated network lets through in MiB/s over one connection per worker; NaN without a limit."""
     stores = run.facts.get("stores") or {}
-    limits = {name: ((store or {}).get("network") or {}).get("bandwidth_mib_s") for name, store in stores.items()}
-    return cells["store"].map(limits).astype(float) * numbers(cells, "workers")
+    networks = cells["store"].map({name: (store or {}).get("network") for name, store in stores.items()})
+    rates = map(network.mib_s, networks, numbers(cells, "workers"))
+    return pd.Series(rates, index=cells.index, dtype=float).replace(math.inf, math.nan)
 
 
 def _moved(_, cells: pd.DataFrame) -> pd.Series:

@@ -1,0 +1,66 @@
+// Toxiproxy before a server on the loopback, with toxics of its own: a connection costs a round trip, connections share
+// a rate, and the requests that pass are recorded. On its control address, /listen says where clients connect, /passed
+// what passed, and /reset forgets that.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+func main() {
+	version := flag.Bool("version", false, "print the version of toxiproxy")
+	control := flag.String("control", "127.0.0.1:0", "address that says what passed")
+	upstream := flag.String("upstream", "", "address of the server")
+	latency := flag.Int("latency-ms", 0, "round trip: of an answer, and of a new connection")
+	jitter := flag.Int("jitter-ms", 0, "the latency of an answer varies by this much either way")
+	shared := flag.Float64("shared", 0, "bytes per second of all connections together; 0: unlimited")
+	each := flag.Float64("per-connection", 0, "bytes per second of one connection; 0: unlimited")
+	flag.Parse()
+	if *version {
+		fmt.Println("toxiproxy", toxiproxy.Version)
+		return
+	}
+	// Errors alone: at level info each connection is a line.
+	logger := zerolog.New(os.Stdout).Level(zerolog.ErrorLevel)
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), logger)
+	// Port 0: the kernel gives it one that nobody else can have taken.
+	proxy := toxiproxy.NewProxy(server, "store", "127.0.0.1:0", *upstream)
+	// In the order in which a request and its answer meet them. The latency waits from when a chunk came, so it is first.
+	add(proxy, "requests", "upstream", nil)
+	add(proxy, "connect", "upstream", map[string]any{"milliseconds": *latency})
+	add(proxy, "latency", "downstream", map[string]any{"latency": *latency, "jitter": *jitter})
+	add(proxy, "rate", "downstream", map[string]any{"per_connection": *each, "shared": *shared})
+	add(proxy, "answers", "downstream", nil)
+	if err := proxy.Start(); err != nil {
+		log.Fatal(err)
+	}
+	traffic.reset()
+	http.HandleFunc("/listen", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, proxy.Listen) })
+	http.HandleFunc("/reset", func(w http.ResponseWriter, r *http.Request) { traffic.reset() })
+	http.HandleFunc("/passed", func(w http.ResponseWriter, r *http.Request) {
+		passed, err := traffic.state()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Write(passed)
+	})
+	log.Fatal(http.ListenAndServe(*control, nil))
+}
+
+func add(proxy *toxiproxy.Proxy, kind, stream string, attributes map[string]any) {
+	toxic, _ := json.Marshal(map[string]any{"type": kind, "stream": stream, "attributes": attributes})
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(string(toxic))); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2/stream"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+)
+
+// What passes the proxy is recorded by two toxics, one for each direction. Clients do not pipeline: what comes down
+// between two requests of a connection is the answer to the first.
+
+// An exchange is a request and its answer; times are in seconds since the last reset.
+type exchange struct {
+	Connection int     `json:"connection"`
+	Method     string  `json:"method"`
+	Path       string  `json:"path"`
+	Range      string  `json:"range"`
+	Status     string  `json:"status"`
+	Bytes      int     `json:"bytes"`
+	Begin      float64 `json:"begin"`
+	First      float64 `json:"first"`
+	End        float64 `json:"end"`
+}
+
+// A connection has one exchange at a time; head is what came of its answer's head.
+type connection struct {
+	number int
+	now    *exchange
+	head   []byte
+	inBody bool
+}
+
+// A passage is what passed since the last reset; `unread` chunks of clients began no request that could be read.
+type passage struct {
+	Connections int         `json:"connections"`
+	Sent        int         `json:"sent"`
+	Unread      int         `json:"unread"`
+	Exchanges   []*exchange `json:"exchanges"`
+}
+
+// A recorder knows the connection that was opened last.
+type recorder struct {
+	sync.Mutex
+	passage
+	since  time.Time
+	newest *connection
+}
+
+var traffic = new(recorder)
+
+func (r *recorder) reset() {
+	r.Lock()
+	defer r.Unlock()
+	r.since, r.passage = time.Now(), passage{Exchanges: []*exchange{}}
+}
+
+func (r *recorder) state() ([]byte, error) {
+	r.Lock()
+	defer r.Unlock()
+	return json.Marshal(r.passage)
+}
+
+func (r *recorder) connect() *connection {
+	r.Lock()
+	defer r.Unlock()
+	r.Connections++
+	r.newest = &connection{number: r.Connections}
+	return r.newest
+}
+
+func (r *recorder) request(c *connection, chunk *stream.StreamChunk) {
+	request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(chunk.Data)))
+	r.Lock()
+	defer r.Unlock()
+	if err != nil {
+		// The rest of a body belongs to the request before it.
+		if c.now == nil || c.now.Method == http.MethodGet || c.now.Method == http.MethodHead {
+			r.Unread++
+		}
+		return
+	}
+	begin := chunk.Timestamp.Sub(r.since).Seconds()
+	wanted := request.Header.Get("Range")
+	if wanted == "" {
+		wanted = request.Header.Get("x-ms-range")
+	}
+	c.now = &exchange{c.number, request.Method, request.URL.Path, wanted, "", 0, begin, 0, 0}
+	c.head, c.inBody = nil, false
+	r.Exchanges = append(r.Exchanges, c.now)
+}
+
+func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
+	r.Lock()
+	defer r.Unlock()
+	r.Sent += len(chunk.Data)
+	if c.now == nil {
+		return
+	}
+	now, body := time.Since(r.since).Seconds(), len(chunk.Data)
+	if !c.inBody {
+		c.head = append(c.head, chunk.Data...)
+		end := bytes.Index(c.head, []byte("\r\n\r\n"))
+		body = len(c.head) - end - 4
+		if fields := bytes.Fields(c.head[:min(len(c.head), 64)]); len(fields) > 1 {
+			c.now.Status = string(fields[1])
+		}
+		if c.inBody = end >= 0; !c.inBody {
+			body = 0
+		}
+	}
+	if c.now.First == 0 {
+		c.now.First = now
+	}
+	c.now.Bytes += body
+	c.now.End = now
+}
+
+// Requests records what clients ask.
+type Requests struct{}
+
+// NewState is the connection: the proxy starts its upstream before its downstream, one connection after the other.
+func (t *Requests) NewState() any { return traffic.connect() }
+
+// Pipe passes chunks on.
+func (t *Requests) Pipe(stub *toxics.ToxicStub) {
+	pass(stub, func(chunk *stream.StreamChunk) { traffic.request(stub.State.(*connection), chunk) })
+}
+
+// Answers records what they are given.
+type Answers struct{}
+
+// NewState is the connection whose upstream was started last.
+func (t *Answers) NewState() any {
+	traffic.Lock()
+	defer traffic.Unlock()
+	return traffic.newest
+}
+
+// Pipe passes chunks on, and counts them before a client can say that it has them.
+func (t *Answers) Pipe(stub *toxics.ToxicStub) {
+	pass(stub, func(chunk *stream.StreamChunk) { traffic.answer(stub.State.(*connection), chunk) })
+}
+
+func init() {
+	toxics.Register("requests", new(Requests))
+	toxics.Register("answers", new(Answers))
+}
