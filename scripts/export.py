@@ -18,7 +18,7 @@ from scripts.lib import sizes
 from scripts.lib.program import Problem, read_json, replacing, run
 
 # The parts of a record whose numbers are observations, and those that say under which circumstances.
-_OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network")
+_OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
 _CIRCUMSTANCES = ("effective", "host", "provenance")
 # A name carries its unit (METHOD 16); those of a published study say "time".
 _UNITS = {

@@ -9,7 +9,7 @@ import pandas as pd
 from scripts.frame import facts, records
 from scripts.frame import study as studies
 from scripts.lib.program import json_object, read_json, run, write_json
-from scripts.statistics import tables, verdicts
+from scripts.statistics import exchanges, tables, verdicts
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,7 +49,8 @@ def merged(
     judged = verdicts.verdicts_table(
         matrix, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks
     )
-    return {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
+    made = {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
+    return made | {"requests": exchanges.table(kept)}
 
 
 def write(made: dict[str, pd.DataFrame], folder: Path) -> None:

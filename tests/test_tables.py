@@ -16,8 +16,8 @@ PUBLISHED = (
 CELLS = (
     "cell,{levels},n,failed,invalid,edited,total_s,total_s_low,total_s_high,open_s,open_s_low,open_s_high,first_s,first_s_low,"
     "first_s_high,rest_s,rest_s_low,rest_s_high,plan_s,null_s,cluster_start_s,verify_s,throughput_mib_s,logical_bytes,tasks,"
-    "requests,requests_spread,bytes_offered,bytes_delivered,amplification,page_buffer_bytes,hdf5,h5py,oversubscribed,"
-    "idle_workers,resident_before,resident_after,outlying_repeats,cache_state,reasons"
+    "requests,requests_spread,bytes_offered,bytes_delivered,opens,connections,in_flight,task_cpu_s,cpu_s,server_cpu_s,round_trip_s,rate_mib_s,modelled_s,amplification,page_buffer_bytes,hdf5,h5py,oversubscribed,"
+    "idle_workers,resident_before,resident_after,outlying_repeats,disturbed_repeats,cache_state,reasons"
 )
 VERDICTS = (
     "factor,baseline,contender,{levels},metric,role,blocks,baseline_s,contender_s,ratio,ratio_low,ratio_high,p,looks,"
@@ -225,6 +225,33 @@ def test_a_repeat_is_outlying_beyond_one_and_a_half_interquartile_ranges(tmp_pat
 
     _, cells, _ = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), repeats=8, change=change))
     assert set(cells["outlying_repeats"].fillna("").astype(str).str.removesuffix(".0")) == {outlying}
+
+
+@pytest.mark.rule(14)
+@pytest.mark.parametrize(
+    "load, disturbed",
+    [
+        ({"steal_s": 0.5}, "3"),
+        ({"steal_s": 0.01}, ""),
+        ({"major_faults": 900}, "3"),
+        ({"busy_s": 4.0}, "3"),
+        ({"cpu_pressure_s": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_repeat_that_others_disturbed_is_named_and_stays(tmp_path, load, disturbed):
+    """The pressure that all repeats have is the cell's own; what the kernel does not tell disturbs nobody."""
+    usual = {"steal_s": 0.0, "cpu_pressure_s": 0.9, "major_faults": 3, "busy_s": 1.0, "throttled_s": None}
+
+    def change(record: dict) -> dict:
+        machine = usual | (load if record["repeat"] == 3 else {})
+        reader = {"user_s": 0.7, "system_s": 0.2, "peak_bytes": 1}
+        return record | {"resources": {"window_s": 1.0, "reader": reader, "machine": machine}}
+
+    _, cells, _ = gather(write_synthetic_run(tmp_path, synthetic_cells(**FEW), repeats=8, change=change))
+    assert set(cells["disturbed_repeats"].fillna("").astype(str).str.removesuffix(".0")) == {disturbed}
+    assert set(cells["n"]) == {8}
+    assert np.allclose(cells["cpu_s"], 0.9)
 
 
 @pytest.mark.rule(19)

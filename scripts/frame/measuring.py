@@ -18,7 +18,7 @@ from typing import IO
 
 from scripts.frame import blocks, records
 from scripts.frame import study as studies
-from scripts.lib import cache, host, provenance
+from scripts.lib import cache, host, provenance, resources
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json, replacing, write_json
 from scripts.stores import network as networks
@@ -123,9 +123,12 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
         network = _network(arguments, settings, manifest, location, env) if store.far else None
-        window = Window(settings["cell"].get("cache", "any"), files, served, unknown)
+        meter = resources.Meter({"reader": child.pid, **(served.pids() if served else {})})
+        window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
+    window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
+    record["resources"] = window.resources
     record["network"] = network and {**network, **networks.under_way(window.passed)}
     facts["load_after"] = list(os.getloadavg())
     if failed := study.failures(record, settings, manifest):
@@ -199,7 +202,7 @@ def _too_fast(network: dict | None, window: "Window") -> list[str]:
 
 def _keep_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
     """Write each request of a cell with its range and times; once, as they repeat."""
-    path = arguments.out.with_name("requests.csv.gz")
+    path = arguments.out.with_name(records.REQUESTS)
     if path.exists() or passed["unread"]:
         return
     with replacing(path) as part, gzip.open(part, "wt", encoding="utf-8", newline="") as file:
@@ -226,15 +229,25 @@ class Window:
         requests: those that reached the embedded server, by method.
         passed: what passed the emulated network (`servers.Proxy.passed`), None without one.
         seconds: how long it was open.
+        resources: what was taken within it (`resources.Meter.close`), and its length, `window_s`.
     """
 
-    def __init__(self, state: str, files: list[Path], served: Served | None, unknown: str = "unverified") -> None:
+    def __init__(
+        self,
+        state: str,
+        files: list[Path],
+        served: Served | None,
+        unknown: str = "unverified",
+        meter: resources.Meter | None = None,
+    ) -> None:
         """Say in which state the page cache should be for `files`, what it is without any, and whose requests count."""
         self._state, self._files, self._served, self._unknown = state, files, served, unknown
+        self._meter = meter or resources.Meter({})
         self.cache: dict = {}
         self.requests: dict = {}
         self.passed: dict | None = None
         self.seconds = 0.0
+        self.resources: dict = {}
 
     def open(self, *, sets_cache: bool) -> None:
         """Begin; a program that sets the page cache itself, within its time limit, has its state in its own record."""
@@ -244,11 +257,13 @@ class Window:
             self.cache = cache.prepare(self._state, self._files) if self._files else uncontrolled
         if self._served:
             self._served.open_window()
+        self._meter.open()
         self._opened = time.monotonic()
 
     def close(self) -> None:
         """End: the readers are gone."""
         self.seconds = time.monotonic() - self._opened
+        self.resources = {"window_s": self.seconds, **self._meter.close()}
         if self._served:
             self.requests, self.passed = self._served.close_window()
         self.cache["resident_after"] = cache.resident(self._files) if self._files else None
@@ -269,6 +284,7 @@ class _Child:
             raise Problem(
                 f"{python} does not start ({error.strerror}); remove the library's artefact and run again"
             ) from error
+        self.pid = self._process.pid
         self._say(job)
 
     def converse(self, window: Window, served: Served | None, limit_s: float) -> dict:

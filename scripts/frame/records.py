@@ -12,6 +12,8 @@ from pathlib import Path
 from scripts.lib.program import Problem, read_json, read_yaml, write_json
 
 SCHEMA = Path("config/schema/record.yaml")
+# The requests of a cell's first record, one row each, beside it.
+REQUESTS = "requests.csv.gz"
 _SHOWN = 40
 _REMEDY = "remove it and run again"
 _EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"

@@ -17,7 +17,7 @@ def facts(path: Path | str = ".") -> dict:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "node": platform.node(),
-        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "boot": read("/proc/sys/kernel/random/boot_id"),
         "instance": _instance(),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -26,7 +26,7 @@ def facts(path: Path | str = ".") -> dict:
         "ram_bytes": memory,
         "kernel": platform.release(),
         "os": _os_name(),
-        "clock_source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "clock_source": read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         **mount(path),
         "load_before": list(os.getloadavg()),
     }
@@ -41,13 +41,13 @@ def usable_cores(mask: set[int] | None = None) -> int:
 
 def cpu_quota() -> float | None:
     """Return the CPU quota of this control group in cores, the smallest up to its root; None: no limit."""
-    limits = [(_read(group / "cpu.max") or "max").split() for group in control_groups()]
+    limits = [(read(group / "cpu.max") or "max").split() for group in control_groups()]
     return min((int(limit[0]) / int(limit[1]) for limit in limits if limit[0] != "max"), default=None)
 
 
 def control_groups() -> list[Path]:
     """Return the folders of this process's control group and of those above it (cgroup v2)."""
-    own = next((line[3:] for line in (_read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "/")
+    own = next((line[3:] for line in (read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "/")
     group = Path("/sys/fs/cgroup") / own.lstrip("/")
     return [group, *group.parents]
 
@@ -55,7 +55,7 @@ def control_groups() -> list[Path]:
 def mount(path: Path | str) -> dict:
     """Return {"file_system", "mount_point", "mount_options", "device"} of the file system that holds `path`."""
     target = Path(path).resolve()
-    mounts = [line.split() for line in (_read("/proc/self/mounts") or "").splitlines()]
+    mounts = [line.split() for line in (read("/proc/self/mounts") or "").splitlines()]
     holding = [fields for fields in mounts if target.is_relative_to(fields[1])]
     # Of those at the same place, the last hides the others.
     device, point, kind, options = max(reversed(holding), key=lambda fields: len(fields[1]), default=[None] * 4)[:4]
@@ -75,26 +75,27 @@ def in_memory(path: Path | str) -> str:
     if MEMORY_DEVICE.fullmatch(device):
         return device
     options = dict(option.partition("=")[::2] for option in (mounted["mount_options"] or "").split(","))
-    below = options.get("upperdir") or _read(f"/sys/block/{device}/loop/backing_file")
+    below = options.get("upperdir") or read(f"/sys/block/{device}/loop/backing_file")
     inner = in_memory(below) if below and Path(below).exists() else ""
     return f"{mounted['file_system'] or device} on {inner}" if inner else ""
 
 
-def _read(path: Path | str) -> str | None:
+def read(path: Path | str) -> str | None:
+    """Return the text of a file of the kernel's; None where there is none for this user."""
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 
 
 def _cpu_model() -> str | None:
-    name = re.search(r"^model name\s*:(.*)", _read("/proc/cpuinfo") or "", re.MULTILINE)
+    name = re.search(r"^model name\s*:(.*)", read("/proc/cpuinfo") or "", re.MULTILINE)
     return name[1].strip() if name else platform.machine()
 
 
 def _instance() -> str | None:
     """Which machine of a cloud, and of which type, as far as this user may read it."""
-    facts = (_read(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
+    facts = (read(f"/sys/class/dmi/id/{name}") for name in ("product_uuid", "product_name"))
     return " ".join(filter(None, facts)) or None
 
 

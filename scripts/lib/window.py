@@ -8,6 +8,7 @@ last window counts. Whatever else a library prints goes to standard error, which
 
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable
 
@@ -37,7 +38,10 @@ class Step:
     def finish(self, record: dict) -> None:
         """Hand over the program's part of the record; `modules` in it are what measured beside this process."""
         modules = [*provenance.loaded(), *record.get("modules", [])]
-        self.say({"event": "record", "record": record | {"modules": modules}})
+        # The largest process of this one and of those that it has waited for; the kernel counts in KiB (getrusage(2)).
+        whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        peak = 1024 * max(resource.getrusage(who).ru_maxrss for who in whose)
+        self.say({"event": "record", "record": record | {"modules": modules, "peak_bytes": peak}})
 
     def say(self, message: dict) -> None:
         """Say a line to the program that started this one."""

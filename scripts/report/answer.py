@@ -11,7 +11,7 @@ from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
 from scripts.report.results import ABSENT, Results
-from scripts.statistics import MIN_BLOCKS
+from scripts.statistics import MIN_BLOCKS, explained
 
 MIB = 2**20
 # The difference that an undecided comparison should be able to tell, and the most repeats that are proposed for it.
@@ -82,26 +82,52 @@ def reasons(results: Results, findings: list[Finding]) -> list[str]:
     if "requests" not in cells:
         return []
     moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
-    cells = cells[["requests"]].assign(moved=moved / MIB)
+    cells = cells.reindex(columns=["requests", "opens", "connections", "modelled_s"]).assign(moved=moved / MIB)
     largest = sorted((one for one in findings if one.verdict in BEYOND), key=lambda finding: -finding.size)
     return [*filter(None, (_moved(finding, cells, results) for finding in largest))][:REASONS]
 
 
 def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
     """What the contender asked of the store where the baseline asked for something else; "" where neither is known."""
-    both = [cells.reindex(finding.rows[f"{side}_cell"]) for side in ("contender", "baseline")]
-    new, old = both
-    alike = (new["requests"].to_numpy() == old["requests"].to_numpy()).all()
-    if any(side.isna().any(axis=None) for side in both) or (alike and np.allclose(new, old, rtol=0.01)):
+    both = [cells.reindex(finding.rows[f"{side}_cell"]).astype(float) for side in ("contender", "baseline")]
+    if any(side[["requests", "moved"]].isna().any(axis=None) for side in both):
         return ""
-    texts = []
-    for side in both:
-        requests = prose.span(side["requests"], "{:,.0f}".format)
-        moved = prose.span(side["moved"], prose.number)
-        texts.append(f"{requests} request{'' if requests == '1' else 's'} for {moved} MiB")
+    counts = [
+        name
+        for name in ("requests", "opens", "connections")
+        if not np.allclose(*(one[name] for one in both), equal_nan=True)
+    ]
+    why = _explained(finding.rows, *(side["modelled_s"] for side in both))
+    if not why and not counts and np.allclose(*(side["moved"] for side in both), rtol=0.01):
+        return ""
+    # What is alike is not told twice, but requests, which bytes are told with.
+    shown = [name for name in ("opens", "connections") if name in counts and not both[0][name].isna().any()]
+    texts = [", ".join([_asked(side), *(_counted(side[name], name) for name in shown)]) for side in both]
     under = f"{finding.under}: " if finding.under else ""
     new, old = sides(finding.rows.iloc[0], results)
-    return prose.capital(f"{under}{new} made {texts[0]}, {old} {texts[1]}.")
+    return prose.capital(f"{under}{new} made {texts[0]}; {old} {texts[1]}{why}.")
+
+
+def _asked(side: pd.DataFrame) -> str:
+    return f"{_counted(side['requests'], 'requests')} for {prose.span(side['moved'], prose.number)} MiB"
+
+
+def _counted(values: pd.Series, noun: str) -> str:
+    text = prose.span(values, "{:,.0f}".format)
+    return f"{text} {noun.removesuffix('s') if text == '1' else noun}"
+
+
+def _explained(rows: pd.DataFrame, new: pd.Series, old: pd.Series) -> str:
+    """Whether the model of requests, bytes, CPU and opens gives what was measured; "" where it is not known."""
+    ratio, modelled = rows["ratio"].astype(float).to_numpy(), new.to_numpy() / old.to_numpy()
+    if np.isnan(modelled).any():
+        return ""
+    explains = explained.explains(pd.Series(modelled), pd.Series(ratio))
+    gives = f"from these, CPU time and the cost of an open follows {prose.span(modelled)}×"
+    if explains.all():
+        return f" ({gives}, as measured)"
+    some = f" in {(~explains).sum()} of {len(rows)} comparisons" if explains.any() else ""
+    return f" ({gives}, measured was {prose.span(ratio)}×: {bold('not explained by requests or bytes')}{some})"
 
 
 def best(results: Results) -> Table:

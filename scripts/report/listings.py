@@ -30,6 +30,9 @@ REQUESTS = (
     Column("data / MiB", lambda run, cells: numbers(cells, "logical_bytes") / MIB, prose.number),
     Column("offered / MiB", lambda run, cells: numbers(cells, "bytes_offered") / MIB, prose.number),
     Column("delivered / MiB", lambda run, cells: numbers(cells, "bytes_delivered") / MIB, prose.number),
+    Column("opens", "opens", WHOLE),
+    Column("connections", "connections", WHOLE),
+    Column("requests in flight", "in_flight", prose.number),
     Column(
         "amplification",
         "amplification",
@@ -55,6 +58,14 @@ CONDITIONS = (
         over=lambda shown, _: shown != "",
         meaning="outlying repeats",
     ),
+    Column(
+        "disturbed repeats",
+        lambda run, cells: column(cells, "disturbed_repeats").fillna("").astype(str),
+        over=lambda shown, _: shown != "",
+        meaning="repeats disturbed by others on the machine",
+    ),
+    Column("CPU of readers / s", "cpu_s", prose.number),
+    Column("CPU of the server / s", "server_cpu_s", prose.number),
 )
 
 
@@ -179,7 +190,8 @@ def glance(run: Results) -> Table:
 def requests(run: Results) -> Table:
     """Return requests, bytes and read amplification per cell, where requests were counted or are known of a reader."""
     caption = (
-        "Requests and bytes that reached the store within the timed window, medians over the repeats. Amplification: "
+        "Requests and bytes that reached the store within the timed window, medians over the repeats, with the "
+        "connections that were opened and the mean number of requests under way while there was any. Amplification: "
         "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed."
     )
     about = (*REQUESTS[:1], *run.report.moved)

@@ -51,6 +51,7 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
     for column in (*report.names, "note"):
         if len(verdicts) and column not in verdicts:
             verdicts[column] = ""
+    tables["requests"] = read_table(folder / "requests.csv", ("cell", "method", "object", "status"))
     return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
 
 
@@ -109,6 +110,7 @@ class Results:
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
+    `requests` are those of `exchanges.table`.
     """
 
     samples: pd.DataFrame
@@ -119,6 +121,7 @@ class Results:
     absent: tuple[str, ...] = ()
     report: Report | None = None
     records: pd.DataFrame = field(default_factory=pd.DataFrame)
+    requests: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @cached_property
     def names(self) -> Names:

@@ -14,14 +14,14 @@ import pandas as pd
 
 from scripts.frame import records
 from scripts.lib.program import Problem, write_text
-from scripts.statistics import stats
+from scripts.statistics import explained, stats, taken
 
 # What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
 OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
 # The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
-_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered")
+_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *taken.COUNTS)
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
@@ -115,7 +115,9 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         failed = int((wrong["status"] != "done").sum())
         cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
         rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
-    return pd.DataFrame(rows, dtype=object).infer_objects()
+    cells = pd.DataFrame(rows, dtype=object).infer_objects()
+    cells.insert(cells.columns.get_loc("amplification"), "modelled_s", explained.modelled_s(cells))
+    return cells
 
 
 def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
@@ -142,7 +144,7 @@ def _run(record: dict) -> dict:
     measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
     measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
     measured["timed_bytes"] = work.get("timed_bytes", work.get("logical_bytes"))
-    measured |= {name: facts.get(name) for name in _RESIDENT}
+    measured |= {name: facts.get(name) for name in _RESIDENT} | taken.of_record(record)
     return {
         **run,
         **{name: _float(value) for name, value in measured.items()},
@@ -184,7 +186,8 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
     summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
     summary |= {name: _median(good, name) for name in _RESIDENT}
-    return summary | {"outlying_repeats": _outlying(good), "cache_state": _one(_column(good, "cache_state"))}
+    summary |= {"outlying_repeats": _outlying(good), "disturbed_repeats": taken.disturbed(good)}
+    return summary | {"cache_state": _one(_column(good, "cache_state"))}
 
 
 def _outlying(good: pd.DataFrame) -> str:

@@ -298,6 +298,11 @@ class Served:
             requests[method]["bytes_delivered"] = passed["sent"] if passed and method == "GET" else None
         return requests, passed
 
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of the server and, where there is one, of the emulated network."""
+        pids = [process.pid for process in self.processes.values()]
+        return dict(zip(("server", "network"), pids, strict=False))
+
     def dead(self) -> list[str]:
         """Return the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]

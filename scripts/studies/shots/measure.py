@@ -217,6 +217,7 @@ def _sample(row: dict, plan: _Plan, total: float) -> dict:
         "first-dset-time": row["first"],
         "rest-time": row["rest"],
         "bytes": row["bytes"],
+        "cpu-time": row["cpu"],
         "worker-pid": row["pid"],
     }
 

@@ -40,14 +40,15 @@ def nothing(batch: Batch) -> int:
 def read(batch: Batch) -> dict:
     """Read a batch and return its row of the samples.
 
-    Times in seconds. `seconds` is all of the task but the checksums: opening, reading, closing. The checksum of a data
-    set is kept in this process until `lines` fetches it, so that it does not travel in the timed window.
+    Times in seconds. `seconds` is all of the task but the checksums: opening, reading, closing; `cpu` is what this
+    process took of its cores meanwhile. The checksum of a dataset is kept in this process until `lines` fetches it, so
+    that it does not travel in the timed window.
     """
     clock = time.perf_counter
     opens, reads, facts = [], [], []
-    verify, logical = 0.0, 0
+    verify, verify_cpu, logical = 0.0, 0.0, 0
     driver = drivers.of(batch.access.driver)
-    start = clock()
+    start, cpu = clock(), time.process_time()
     for address, paths in batch.files:
         before = clock()
         with contextlib.closing(driver.open(address, batch.access)) as file:
@@ -61,14 +62,17 @@ def read(batch: Batch) -> dict:
                 reads.append(ended - began)
                 logical += values.nbytes
                 if batch.verify:
+                    cpu_before = time.process_time()
                     _lines.append(line(batch.object_id, path, *fingerprint(values)))
                     verify += clock() - ended
+                    verify_cpu += time.process_time() - cpu_before
                 del values
-    seconds = clock() - start - verify
+    seconds, cpu = clock() - start - verify, time.process_time() - cpu - verify_cpu
     return {
         "number": batch.number,
         "object_id": batch.object_id,
         "seconds": seconds,
+        "cpu": cpu,
         "units": batch.units,
         "datasets": len(reads),
         "opens": opens,

@@ -26,7 +26,7 @@ def _buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
 def _bound(run, cells: pd.DataFrame) -> pd.Series:
     """What the emulated network lets through in MiB/s over one connection per worker; NaN without a limit."""
     stores = run.facts.get("stores") or {}
-    networks = cells["store"].map({name: (store or {}).get("network") for name, store in stores.items()})
+    networks = [(stores.get(name) or {}).get("network") for name in cells["store"]]
     rates = map(network.mib_s, networks, numbers(cells, "workers"))
     return pd.Series(rates, index=cells.index, dtype=float).replace(math.inf, math.nan)
 

@@ -145,7 +145,9 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         levels = dict(zip(FACTORS, levels, strict=True))
         traces[bool(valid)].append(Trace(levels, int(repeat), rows.sort_values("number", kind="stable")))
     lists = traces[True], traces[False]
-    return Results(samples, cells, verdicts, matrix, run_facts, absent, REPORT, records, limits, *others, *lists)
+    return Results(
+        samples, cells, verdicts, matrix, run_facts, absent, REPORT, records, pd.DataFrame(), limits, *others, *lists
+    )
 
 
 def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
