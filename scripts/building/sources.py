@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import shutil
 import urllib.request
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from scripts.lib.program import Problem, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVS = ROOT / "envs"
+# What all libraries under test have beside their own.
+LOCK = ENVS / "measure.lock"
 REACH_SECONDS = 10
 
 _FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
@@ -35,6 +38,27 @@ class Archive:
 def pinned() -> dict:
     """Return envs/sources.yaml, read once."""
     return read_yaml(ENVS / "sources.yaml")
+
+
+def pins(spec: dict) -> dict[str, str]:
+    """Return the versions that a library's locks pin, by distribution; several where they depend on Python's."""
+    own = pinned()["wheels"].get(spec["hdf5"]) if spec["kind"] == "wheel" else None
+    versions: dict[str, list[str]] = {}
+    for lock in (LOCK, *([ROOT / own["lock"]] if own else [])):
+        for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+            versions.setdefault(name, []).append(version)
+    return {name: " or ".join(own) for name, own in versions.items()}
+
+
+def promised(spec: dict, environment: dict) -> dict[str, str]:
+    """Return what a library's spec and locks promise, by distribution and for libhdf5: two differ in it on purpose.
+
+    `environment` is the library's artefact; a build of h5py and HDF5 is under test whatever locks say of it.
+    """
+    build = environment["build"]
+    # The first word of a source is its kind; the rest says where it lies.
+    origin = ", ".join(filter(None, (build["hdf5_source"].partition(" ")[0], build["s3_stack"])))
+    return pins(spec) | {"h5py": environment["h5py"], "libhdf5": f"{environment['hdf5']} ({origin})"}
 
 
 def hdf5_archives(version: str, source: str) -> list[Archive]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import blocks, records
+from scripts.frame import blocks, records, software
 from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance
 from scripts.lib.processes import owned
@@ -30,7 +30,7 @@ _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH
 
 
 # A study without a library under test is measured with the workflow's own interpreter; one without data has none.
-_OWN = {"python": sys.executable, "lock_sha256": None, "build": None}
+_OWN = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
 _NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
@@ -125,7 +125,8 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     facts["load_after"] = list(os.getloadavg())
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
-    faults, modules = study.faults(record, settings), record.pop("modules")
+    faults, modules, seen = study.faults(record, settings), record.pop("modules"), record.pop("software")
+    servers = served.processes if served else {}
     records.write(
         arguments.out,
         {
@@ -142,6 +143,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
                 **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
                 **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
                 **{key: environment[key] for key in ("lock_sha256", "build")},
+                "software": software.keep(arguments.plan.with_name("software"), seen, servers, environment),
             },
             "valid": not faults,
             "reasons": faults,

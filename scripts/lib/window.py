@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from scripts.lib import provenance
+from scripts.lib import provenance, software
 from scripts.lib.program import Problem
 
 
@@ -35,9 +35,14 @@ class Step:
         self.hear()
 
     def finish(self, record: dict) -> None:
-        """Hand over the program's part of the record; `modules` in it are what measured beside this process."""
+        """Hand over the program's part of the record, and which code and software measured.
+
+        `modules` in it, and `files` (see `scripts.lib.software`), are those of what measured beside this process.
+        """
         modules = [*provenance.loaded(), *record.get("modules", [])]
-        self.say({"event": "record", "record": record | {"modules": modules}})
+        files = software.loaded() | record.pop("files", {})
+        seen = {"distributions": software.distributions(), "files": files}
+        self.say({"event": "record", "record": record | {"modules": modules, "software": seen}})
 
     def say(self, message: dict) -> None:
         """Say a line to the program that started this one."""
