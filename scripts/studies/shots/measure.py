@@ -133,7 +133,7 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
         elapsed = time.perf_counter() - start
         executed = sum(cluster.each(dask_workers.executed))
         lines = [line for taken in cluster.each(reader.lines) for line in taken]
-        files = {name: file for loaded in cluster.each(software.loaded) for name, file in loaded.items()}
+        loaded = cluster.each(software.loaded) if timed else []
         replaced = cluster.replaced()
     if timed:
         step.close_window()
@@ -146,7 +146,7 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
     total = elapsed - stopped
     expected = plan.expected()
     return {
-        "files": files,
+        "files": {name: file for files in loaded for name, file in files.items()},
         "samples": [_sample(row, plan, total) for row in rows],
         "seconds": {
             "cluster_start": cluster_start,
