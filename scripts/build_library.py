@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from scripts.building.environments import provide_library
-from scripts.building.sources import promised
 from scripts.lib.program import json_object, run, write_json
 
 
@@ -15,8 +14,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--spec", required=True, type=json_object, help="its entry there, JSON")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     args = parser.parse_args(argv)
-    environment = provide_library(args.library, args.spec)
-    write_json(args.out, environment | {"promised": promised(args.spec, environment)})
+    write_json(args.out, provide_library(args.library, args.spec))
     return 0
 
 

@@ -40,25 +40,37 @@ def pinned() -> dict:
     return read_yaml(ENVS / "sources.yaml")
 
 
+def own_lock(spec: dict) -> Path | None:
+    """Return the lock of what a library of kind wheel has beside LOCK: the one it names, or that of h5py's wheel.
+
+    None where no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
+    """
+    wheels = pinned()["wheels"] if spec["kind"] == "wheel" else {}
+    lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
+    return ROOT / lock if lock else None
+
+
 def pins(spec: dict) -> dict[str, str]:
     """Return the versions that a library's locks pin, by distribution; several where they depend on Python's."""
-    own = pinned()["wheels"].get(spec["hdf5"]) if spec["kind"] == "wheel" else None
+    return {name: version for lock in filter(None, (LOCK, own_lock(spec))) for name, version in _pins(lock).items()}
+
+
+@cache
+def _pins(lock: Path) -> dict[str, str]:
     versions: dict[str, list[str]] = {}
-    for lock in (LOCK, *([ROOT / own["lock"]] if own else [])):
-        for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
-            versions.setdefault(name, []).append(version)
-    return {name: " or ".join(own) for name, own in versions.items()}
+    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+        versions.setdefault(name, []).append(version)
+    return {name: " or ".join(of_python) for name, of_python in versions.items()}
 
 
-def promised(spec: dict, environment: dict) -> dict[str, str]:
+def promised(spec: dict, facts: dict, build: dict) -> dict[str, str]:
     """Return what a library's spec and locks promise, by distribution and for libhdf5: two differ in it on purpose.
 
-    `environment` is the library's artefact; a build of h5py and HDF5 is under test whatever locks say of it.
+    `facts` and `build` are those of its artefact: h5py and HDF5 are under test whatever locks say of them.
     """
-    build = environment["build"]
     # The first word of a source is its kind; the rest says where it lies.
     origin = ", ".join(filter(None, (build["hdf5_source"].partition(" ")[0], build["s3_stack"])))
-    return pins(spec) | {"h5py": environment["h5py"], "libhdf5": f"{environment['hdf5']} ({origin})"}
+    return pins(spec) | {"h5py": facts["h5py"], "libhdf5": f"{facts['hdf5']} ({origin})"}
 
 
 def hdf5_archives(version: str, source: str) -> list[Archive]:
