@@ -120,7 +120,7 @@ def facts() -> dict:
             "connection, no TLS; not a verdict on AWS"
         ],
         "on_purpose": [
-            "hdf5-1.14.6 and hdf5-2.0.0 differ on purpose in libhdf5 1.14.6 (tarball, libcurl-7.88.1) and "
+            "Libraries hdf5-1.14.6 and hdf5-2.0.0 differ on purpose in libhdf5 1.14.6 (tarball, libcurl-7.88.1) and "
             "2.0.0 (tarball, awscrt-0.38.0)"
         ],
         "failed_attempts": [

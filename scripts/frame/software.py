@@ -69,7 +69,7 @@ def on_purpose(kept: Iterable[Kept], compare: Iterable[dict]) -> list[str]:
     pairs = [(base, other) for base in baselines if base in newest for other in newest if other != base]
     varied = {pair: purpose(*(newest[name] for name in pair)) for pair in pairs}
     return [
-        f"{base} and {other} differ on purpose in "
+        f"Libraries {base} and {other} differ on purpose in "
         + ("; ".join(f"{name} {a} and {b}" for name, (a, b) in varied[base, other].items()) or "nothing")
         for base, other in pairs
     ]
