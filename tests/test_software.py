@@ -146,6 +146,11 @@ def test_a_file_is_hashed_once_for_as_long_as_it_stays_what_it_is(tmp_path):
     assert kept() == sha256(b"second").hexdigest()
 
 
+def test_a_library_that_was_built_before_it_said_what_it_promises_has_no_fingerprint(tmp_path):
+    assert software.keep(tmp_path, {"distributions": {}, "files": {}}, {}, {"kind": "wheel"}) is None
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_library_that_was_replaced_while_it_was_loaded_is_unknown(tmp_path):
     (library := tmp_path / "libcurl.so.4").write_bytes(b"loaded")
     seen = {"distributions": {}, "files": {"libcurl": identity(library)}}
