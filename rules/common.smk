@@ -232,10 +232,15 @@ def study_of_data(wildcards) -> str:
     return wildcards.dataset.partition("-")[0]
 
 
-def lock_of(wildcards) -> str:
-    """Return the file that says what a library under test has beside HDF5."""
+def lock_of(wildcards) -> list[str]:
+    """Return the files that say what a library under test has beside HDF5."""
     library = wildcards.library
-    return f"envs/{library}.yaml" if library in OF_CONDA else "envs/measure.lock"
+    own = CONFIG["libraries"][library].get("lock")
+    return (
+        [f"envs/{library}.yaml"]
+        if library in OF_CONDA
+        else ["envs/measure.lock", *([own] if own else [])]
+    )
 
 
 def conda_of_library(wildcards) -> str:

@@ -17,8 +17,8 @@ from scripts.benchmarks.common import TREE, copy_tree
 from scripts.lib.program import Problem, run
 
 # What is changed, and the tests that should notice.
-JUDGING = ("statistics", "frame/blocks.py", "frame/records.py", "frame/study.py", "lib/cache.py")
-TESTS = ("blocks", "host", "page_cache", "stats", "verdicts", "tables", "latency", "records")
+JUDGING = ("statistics", "frame/blocks.py", "frame/records.py", "frame/software.py", "frame/study.py", "lib/cache.py")
+TESTS = ("blocks", "host", "page_cache", "stats", "verdicts", "tables", "latency", "records", "software")
 LOCK = "envs/mutants.lock"
 _CONFIG = """[cosmic-ray]
 module-path = {modules}

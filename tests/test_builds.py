@@ -233,6 +233,21 @@ def test_a_wheel_library_is_what_its_label_says(tmp_path, hdf5, h5py, ros3):
     assert artefact | facts == artefact
 
 
+@pytest.mark.rule(14)
+def test_a_wheel_library_may_have_a_lock_of_its_own(tmp_path):
+    locked = (ROOT / "envs/workflow.lock").read_text(encoding="utf-8")
+    six = re.search(r"^six==(\S+) .*\n(?:    .*\n)*", locked, re.MULTILINE)
+    lock, out = tmp_path / "mine.lock", tmp_path / "out.json"
+    lock.write_text((ROOT / "envs/h5py-3.16.0.lock").read_text(encoding="utf-8") + six[0], encoding="utf-8")
+    done = build(out, {"kind": "wheel", "hdf5": "2.0.0", "lock": str(lock)})
+    assert done.returncode == 0, done.stderr
+    artefact = json.loads(out.read_text())
+    look = "from scripts.lib.software import distributions; print(distributions()['six'])"
+    has = subprocess.run([artefact["python"], "-s", "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert has.stdout.strip() == artefact["promised"]["six"] == six[1]
+    assert artefact["promised"]["libhdf5"] == "2.0.0 (wheel)"
+
+
 def test_a_label_that_is_not_what_was_built_is_refused():
     spec = {"kind": "source", "hdf5": "2.0.0"}
     with pytest.raises(Problem, match=r"library new: its label says HDF5 2\.0\.0, its h5py has 1\.14\.6"):

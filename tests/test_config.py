@@ -95,6 +95,10 @@ def test_every_key_of_the_schema_is_described():
             lambda c: c["libraries"].update(servers={"kind": "wheel", "hdf5": "2.0.0"}),
             "libraries: 'servers' is taken; choose another name",
         ),
+        (
+            lambda c: c["libraries"].update(mine={"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/mine.lock"}),
+            "libraries.mine.lock: there is no envs/mine.lock; make lock writes the locks",
+        ),
         (lambda c: c["stores"]["disk"].pop("kind"), "stores.disk: kind is missing"),
         (lambda c: c["libraries"]["hdf5-2.0.0"].update(hdf5=2.0), "hdf5: 2.0 is not of type string; quote it"),
         (lambda c: c.update(seed="a"), "seed: 'a' is not of type integer"),

@@ -12,6 +12,7 @@ from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.lib.program import Problem
 from scripts.statistics import MIN_BLOCKS
+from scripts.studies.shots import drivers
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,19 @@ def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
     fewer, more = matrix.expand(config, "shots")
     assert len(fewer) < len(cells)
     assert "hdf5-2.0.0 is a wheel, which has no ROS3" in {one.reason for one in more}
+
+
+@pytest.mark.rule(1, 14)
+def test_cells_whose_library_lacks_what_their_driver_needs_are_left_out(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(drivers.of("sec2").__class__, "needs", ("dask", "s3fs"))
+    library = {"kind": "wheel", "hdf5": "2.0.0"}
+    config["libraries"]["hdf5-2.0.0"] = library
+    reason = "library hdf5-2.0.0 lacks s3fs, which driver sec2 needs"
+    assert reason in {one.reason for one in matrix.expand(config, "shots")[1]}
+    lock = tmp_path / "mine.lock"
+    lock.write_text("h5py==3.16.0 --hash=sha256:0\ns3fs==2026.9.0 --hash=sha256:0\n", encoding="utf-8")
+    library["lock"] = str(lock)
+    assert reason not in {one.reason for one in matrix.expand(config, "shots")[1]}
 
 
 @pytest.mark.rule(1)

@@ -236,9 +236,11 @@ def test_processes_that_are_bound_to_a_core_each_are_not_oversubscribed(cell):
 
 
 @pytest.mark.rule(14)
-def test_the_record_has_the_machine_of_the_processes(cell):
-    [machine] = cell(processes="2").measure()["effective"]["hosts"]
+def test_the_record_has_the_machine_and_the_mpi_of_the_processes(cell):
+    record = cell(processes="2").measure()
+    [machine] = record["effective"]["hosts"]
     assert machine["processes"] == 2
+    assert "libmpi" in record["software"]["files"], "which the program that starts them has not loaded"
     assert {"cpu", "ram_bytes", "kernel", "file_system", "clock_source"} <= machine.keys()
 
 

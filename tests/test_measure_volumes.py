@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from conftest import ROOT, artefact, processes_of, program
 from scripts.frame import config as configuration
 from scripts.frame import matrix, measuring
 from scripts.lib import host
-from scripts.lib.program import Problem, write_json
+from scripts.lib.program import Problem, file_digest, write_json
 from scripts.plan import plan
 from scripts.stores import store as stores
 from scripts.studies.volumes import instance_volume, measure
@@ -75,6 +76,8 @@ def test_a_cell_is_a_battery_with_what_was_asked_and_done(place):
     ]
     assert record["histograms"].keys() == {"a1", "a2", "a3"}
     assert record["background"]["write_bytes"] > 0
+    software = artefact(place.folder / f"software/{record['provenance']['software']}.json")
+    assert software["files"] == {"fio": file_digest(shutil.which("fio"))}
     assert record["seconds"]["total"] > sum(row["runtime_s"] for row in record["samples"])
     assert emptied(place)
     assert not any(path.name.endswith(".scratch") for path in place.folder.iterdir())

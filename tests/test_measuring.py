@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from cells import ROS3, Place
 from conftest import artefact
 from steady import locked
 
+from scripts.frame.software import differences
 from scripts.lib import provenance
 from scripts.lib.dask_workers import batches_of
+from scripts.lib.program import file_digest
 from scripts.studies.shots import study
 
 
@@ -51,6 +54,25 @@ def test_the_same_work_is_done_at_every_number_of_workers_and_by_both_libraries(
     assert record["work"]["checksum"] == good_record["work"]["checksum"]
     assert record["provenance"]["code_sha256"] == good_record["provenance"]["code_sha256"]
     assert record["provenance"]["data_sha256"] == artefact(here.provision)["data_sha256"]
+
+
+@pytest.mark.rule(14)
+def test_a_record_refers_to_the_software_that_read_and_served_it(shots_cell, environments):
+    def software(library: str) -> dict:
+        here = shots_cell(within=library, library=library, **ROS3, s3={"network": {}})
+        kept = [here.measure(repeat)["provenance"]["software"] for repeat in (1, 2)]
+        assert kept[0] == kept[1], "taken once"
+        return artefact(here.plan.parent / f"software/{kept[0]}.json")
+
+    older, newer = software("hdf5-1.14.6"), software("hdf5-2.0.0")
+    assert {"libhdf5", "libcurl", "versitygw", "toxiproxy"} <= older["files"].keys()
+    assert older["distributions"] == newer["distributions"]
+    assert {"h5py", "dask", "numpy", "python"} <= newer["distributions"].keys()
+    served = Path(artefact(environments / "servers.json")["versitygw"])
+    assert older["files"]["versitygw"] == newer["files"]["versitygw"] == file_digest(served)
+    texts = [json.dumps(one) for one in (older, newer)]
+    assert differences(*texts, environments=True) == (), "HDF5 is what they differ in on purpose"
+    assert [one.partition(" ")[0] for one in differences(*texts, environments=False)] == ["libhdf5", "libhdf5_hl"]
 
 
 @pytest.mark.rule(3)

@@ -250,7 +250,9 @@ def test_whichever_part_of_a_record_is_odd_the_page_is_made(tmp_path, request, c
     (run / "plan.json").write_text(json.dumps({"cells": plan}))
     stores = {name: {"kind": "posix"} for name in ("disk", "s3", "azure")}
     config = {"run": "synthetic", "repeats": 2, "equivalence_percent": 5, "libraries": {}, "stores": stores}
-    facts = facts_of(config | {"studies": {study: {"question": "Why?", "batteries": 1}}}, study, run.parent)
+    facts = facts_of(
+        config | {"studies": {study: {"question": "Why?", "batteries": 1, "compare": []}}}, study, run.parent
+    )
     (run / "facts.json").write_text(json.dumps(facts))
     page = write_words(study, run, tmp_path / f"{study}.html").with_suffix(".md").read_text()
     assert "failed" in page

@@ -14,10 +14,8 @@ from scripts.building import toolchain
 from scripts.building.cache import Recipe, file_digest, provide
 from scripts.building.hdf5 import CFLAGS, provide_hdf5
 from scripts.building.shell import Workshop, clean_environment, cores, make_environment, uv
-from scripts.building.sources import ENVS, ROOT, fetch_sdist, pinned
+from scripts.building.sources import ENVS, LOCK, fetch_sdist, own_lock, pinned, promised
 from scripts.lib.program import Problem
-
-LOCK = ENVS / "measure.lock"
 
 _INSPECT = """
 import json, h5py, numpy, dask, distributed
@@ -44,6 +42,7 @@ def provide_library(name: str, spec: dict) -> dict:
         **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"], "python": str(python)},
         **facts,
         "build": build | {"seconds": round(time.monotonic() - start, 1)},
+        "promised": promised(spec, facts, build),
         "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK),
     }
 
@@ -80,19 +79,19 @@ def verify(name: str, spec: dict, facts: dict) -> None:
     version = spec["hdf5"]
     if facts["hdf5"] != version:
         raise Problem(f"library {name}: its label says HDF5 {version}, its h5py has {facts['hdf5']}")
-    if not facts["ros3"] and (spec["kind"] != "wheel" or pinned()["wheels"][version]["ros3"]):
+    may_lack = spec["kind"] == "wheel" and ("lock" in spec or not pinned()["wheels"][version]["ros3"])
+    if not facts["ros3"] and not may_lack:
         raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
 
 
 def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment with a wheel of h5py, its own or a redistribution."""
-    wheels, version = pinned()["wheels"], spec["hdf5"]
-    if version not in wheels:
+    """Return interpreter, facts and build of an environment with a wheel of h5py, or with whatever its lock names."""
+    version = spec["hdf5"]
+    if not (lock := own_lock(spec)):
         raise Problem(
             f"library {name}: no h5py wheel with HDF5 {version} is in envs/sources.yaml"
-            f" (which has {', '.join(wheels)}); make its kind source"
+            f" (which has {', '.join(pinned()['wheels'])}); make its kind source"
         )
-    lock = ROOT / wheels[version]["lock"]
 
     def build(folder: Path, workshop: Workshop) -> dict:
         return inspect_python(make_environment(workshop, folder, LOCK, lock))

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import shutil
 import urllib.request
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from scripts.lib.program import Problem, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVS = ROOT / "envs"
+# What all libraries under test have beside their own.
+LOCK = ENVS / "measure.lock"
 REACH_SECONDS = 10
 
 _FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
@@ -35,6 +38,39 @@ class Archive:
 def pinned() -> dict:
     """Return envs/sources.yaml, read once."""
     return read_yaml(ENVS / "sources.yaml")
+
+
+def own_lock(spec: dict) -> Path | None:
+    """Return the lock of what a library of kind wheel has beside LOCK: the one it names, or that of h5py's wheel.
+
+    None where no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
+    """
+    wheels = pinned()["wheels"] if spec["kind"] == "wheel" else {}
+    lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
+    return ROOT / lock if lock else None
+
+
+def pins(spec: dict) -> dict[str, str]:
+    """Return the versions that a library's locks pin, by distribution; several where they depend on Python's."""
+    return {name: version for lock in filter(None, (LOCK, own_lock(spec))) for name, version in _pins(lock).items()}
+
+
+@cache
+def _pins(lock: Path) -> dict[str, str]:
+    versions: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+        versions.setdefault(name, []).append(version)
+    return {name: " or ".join(of_python) for name, of_python in versions.items()}
+
+
+def promised(spec: dict, facts: dict, build: dict) -> dict[str, str]:
+    """Return what a library's spec and locks promise, by distribution and for libhdf5: two differ in it on purpose.
+
+    `facts` and `build` are those of its artefact: h5py and HDF5 are under test whatever locks say of them.
+    """
+    # The first word of a source is its kind; the rest says where it lies.
+    origin = ", ".join(filter(None, (build["hdf5_source"].partition(" ")[0], build["s3_stack"])))
+    return pins(spec) | {"h5py": facts["h5py"], "libhdf5": f"{facts['hdf5']} ({origin})"}
 
 
 def hdf5_archives(version: str, source: str) -> list[Archive]:

@@ -258,10 +258,12 @@ def _in_parentheses(description: str) -> str:
 
 
 def _check_names(config: dict, where: str) -> None:
-    """See that libraries of conda have a file and comparisons a factor, and ask each study for its own mistakes."""
+    """See that files of libraries are there and comparisons have a factor, and ask each study for its own mistakes."""
     for name, library in config["libraries"].items():
         if library["kind"] == "conda" and not Path(f"envs/{name}.yaml").is_file():
             raise Problem(f"{where}: libraries.{name}: there is no envs/{name}.yaml, from which conda would make it")
+        if "lock" in library and not Path(library["lock"]).is_file():
+            raise Problem(f"{where}: libraries.{name}.lock: there is no {library['lock']}; make lock writes the locks")
     for study, section in config["studies"].items():
         for number, comparison in enumerate(section["compare"]):
             if (factor := comparison["factor"]) not in factors(study):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.frame import records
+from scripts.frame import records, software
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, read_json
 from scripts.stores import network as networks
@@ -38,9 +38,10 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "not_provided": not_provided(_datasets(plan), results / "data"),
-        "limits": [*_limits(config, measured), *unsealed(measured)],
+        "limits": [*_limits(config, measured), *unsealed(measured), *software.unseen(kept)],
         **studies.of(study).facts(plan, kept, imported),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
+        "on_purpose": software.on_purpose(kept, config["studies"][study]["compare"]),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
         "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
         "dirty": any(record["provenance"].get("dirty") for record in measured),

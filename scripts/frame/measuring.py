@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import blocks, records
+from scripts.frame import blocks, records, software
 from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance, resources
 from scripts.lib.processes import owned
@@ -33,7 +33,7 @@ _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH
 
 
 # A study without a library under test is measured with the workflow's own interpreter; one without data has none.
-_OWN = {"python": sys.executable, "lock_sha256": None, "build": None}
+_OWN = {"python": sys.executable, "lock_sha256": None, "build": None, "promised": {}}
 _NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
@@ -134,9 +134,10 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
     faults = [*study.faults(record, settings), *_too_fast(settings["store"].get("network"), window)]
-    modules = record.pop("modules")
+    modules, seen = record.pop("modules"), record.pop("software")
     if window.passed:
         _keep_exchanges(arguments, window.passed)
+    servers = served.processes if served else {}
     records.write(
         arguments.out,
         {
@@ -153,6 +154,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
                 **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
                 **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
                 **{key: environment[key] for key in ("lock_sha256", "build")},
+                "software": software.keep(arguments.plan.with_name("software"), seen, servers, environment),
             },
             "valid": not faults,
             "reasons": faults,

@@ -12,7 +12,7 @@ import resource
 import sys
 from collections.abc import Callable
 
-from scripts.lib import provenance
+from scripts.lib import provenance, software
 from scripts.lib.program import Problem
 
 
@@ -36,12 +36,18 @@ class Step:
         self.hear()
 
     def finish(self, record: dict) -> None:
-        """Hand over the program's part of the record; `modules` in it are what measured beside this process."""
+        """Hand over the program's part of the record, and which code and software measured.
+
+        `modules` in it, and `files` (see `scripts.lib.software`), are those of what measured beside this process.
+        """
         modules = [*provenance.loaded(), *record.get("modules", [])]
         # The largest process of this one and of those that it has waited for; the kernel counts in KiB (getrusage(2)).
         whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         peak = 1024 * max(resource.getrusage(who).ru_maxrss for who in whose)
-        self.say({"event": "record", "record": record | {"modules": modules, "peak_bytes": peak}})
+        files = software.loaded() | record.pop("files", {})
+        seen = {"distributions": software.distributions(), "files": files}
+        more = {"modules": modules, "software": seen, "peak_bytes": peak}
+        self.say({"event": "record", "record": record | more})
 
     def say(self, message: dict) -> None:
         """Say a line to the program that started this one."""

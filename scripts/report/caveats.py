@@ -16,6 +16,7 @@ def method(run: Results, own: Iterable[str]) -> list[str]:
     return [
         *_order(run.facts.get("order") or {}),
         *own,
+        *(f"{line}." for line in run.facts.get("on_purpose") or []),
         *judgement.method(run.facts),
         *judgement.families(run.verdicts),
         f"Verdicts use the {title}. The other metrics say where a difference arises.",

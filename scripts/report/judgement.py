@@ -13,7 +13,7 @@ VERDICTS = {
     "that factor, and the 95 % CI excludes 1",
     "no evidence": "none of these, which does not mean that there is no difference; the report gives the smallest one "
     "that this run could have detected",
-    "not comparable": "the two sides differ in measuring code, data or packages, were never measured in one session on "
+    "not comparable": "the two sides differ in measuring code, data or software, were never measured in one session on "
     f"one machine, or the harness takes more than {HARNESS} % of the time of one",
     "too few repeats": f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.frame import records
+from scripts.frame import records, software
 from scripts.lib.program import Problem, write_text
 from scripts.statistics import explained, stats, taken
 
@@ -69,13 +69,15 @@ def runs_and_samples(matrix: pd.DataFrame, kept: Iterable[records.Kept]) -> tupl
     Returns:
         runs: one row per record: cell, repeat, status, ok (done, valid and not edited), edited, reasons, attempted (it
             was not skipped), timed_out (its `seconds total` is its time limit), `seconds <name>`, work, requests,
-            facts, and the hashes `code` and `data` of what measured and was read.
+            facts, the hashes `code` and `data` of what measured and was read, and where it has one, `software`, the
+            fingerprint as JSON.
         samples: samples.csv, one row per sample: its own columns, then cell, factors…, repeat, status, valid,
             session.
     """
     rows, of_records = [], []
     for one in kept:
         summary = _run(one.record) if one.record else _UNUSABLE | {"reasons": [one.problem]}
+        summary |= {"software": fingerprint} if (fingerprint := software.of(one)) else {}
         samples = one.record.get("samples", []) if one.record else []
         of_records.append({"cell": one.cell, "repeat": one.repeat, **summary})
         place = {"cell": one.cell, **one.levels, "repeat": one.repeat}

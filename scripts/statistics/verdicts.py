@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from scripts.frame import software
 from scripts.frame.blocks import compared
 from scripts.statistics import HARNESS, resampling, stats
 from scripts.statistics.tables import factors, levels_of, metrics
@@ -25,6 +26,9 @@ _SAME = {
     "packages": "the Python packages differ",
     "verified": "whether checksums are within the timed pass differs",
 }
+OTHER_SOFTWARE = "the software differs"
+# So many differences of the software are named, and how many more there are.
+_NAMED = 3
 # What a block is a piece of (METHOD 2): where it differs between the arms, the comparison does without the block.
 _TOGETHER = {
     "session": "in different sessions",
@@ -66,7 +70,7 @@ def verdicts_table(
     store, from one device and mount. A record that was ended by its time limit counts with that, which is the least
     that it would have taken. Arms that differ in such a block in measuring code, data or amount of data, that have
     valid records but no such block, or of whose `total` the harness takes more than 10 %, are `not comparable`, have no
-    ratio and enter no family.
+    ratio and enter no family; so are those that differ in software, apart from what their libraries vary on purpose.
 
     `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
     `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
@@ -259,12 +263,32 @@ class _Family:
     def _differing(self) -> list[str]:
         """In words, what differs between the arms of each comparison in a block that it could use; "" if nothing."""
         notes: list[list[str]] = [[] for _ in self._pairs]
+        fingerprints = self._arms("software")
+        unseen = pd.isna(fingerprints[0]) | pd.isna(fingerprints[1])
         for column, what in _SAME.items():
             base, other = self._arms(column)
             differs = ~self._split & pd.notna(base) & pd.notna(other) & (base != other)
+            # A fingerprint says more than the lock does.
+            differs &= unseen if column == "packages" else True
             for number in np.flatnonzero(differs.any(axis=0)):
                 notes[number].append(f"{what} between the arms in {_blocks(self._blocks[differs[:, number]])}")
+        differs = ~self._split & ~unseen & (fingerprints[0] != fingerprints[1])
+        for number in np.flatnonzero(differs.any(axis=0)):
+            notes[number] += self._other_software(number, differs[:, number])
         return ["; ".join(parts) for parts in notes]
+
+    def _other_software(self, number: int, differs: np.ndarray) -> Iterator[str]:
+        """In words, where the software differs and should not, in the blocks of a comparison in which it differs."""
+        environments = len({arm.get(software.ENVIRONMENT) for arm in self._pairs[number]}) > 1
+        by_words: dict[str, list[int]] = {}
+        arms = (arm[differs, number] for arm in self._arms("software"))
+        for block, *fingerprints in zip(self._blocks[differs], *arms, strict=True):
+            named = software.differences(*fingerprints, environments)
+            more = (f"{len(named) - _NAMED} more",) if len(named) > _NAMED else ()
+            by_words.setdefault(", ".join(named[:_NAMED] + more), []).append(block)
+        by_words.pop("", None)
+        for words, blocks in by_words.items():
+            yield f"{OTHER_SOFTWARE} between the arms in {_blocks(blocks)}: {words}"
 
 
 def _true(values: np.ndarray) -> np.ndarray:

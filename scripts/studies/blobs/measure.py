@@ -58,7 +58,7 @@ def measure(step: Step) -> dict:
             "ranks": outcome["ranks"],
             "growth_bytes": max(one["peak_bytes"] - one["start_bytes"] for one in outcome["ranks"]),
         },
-        **{key: outcome[key] for key in ("retries", "attempts", "verified")},
+        **{key: outcome[key] for key in ("retries", "attempts", "verified", "files")},
         "faults": faults,
         "cache": _cache(settings, reads),
         "ceiling": {

@@ -12,7 +12,7 @@ from collections import Counter
 
 from mpi4py import MPI
 
-from scripts.lib import cache, host, memory, provenance, sizes
+from scripts.lib import cache, host, memory, provenance, sizes, software
 from scripts.lib.program import Problem, read_json
 from scripts.lib.window import Step
 from scripts.stores import store as stores
@@ -55,6 +55,7 @@ def converse(comm: MPI.Comm) -> None:
     modules = comm.gather(provenance.loaded())
     if parent:
         outcome["modules"] = sorted({name for names in modules for name in names})
+        outcome["files"] = software.loaded()
         tell("done", outcome=outcome, addresses=process.addresses())
     MPI.Finalize()
     tell("ended")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from scripts.lib import dask_workers, host, provenance
+from scripts.lib import dask_workers, host, provenance, software
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.studies.shots import drivers, reader
@@ -133,6 +133,7 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
         elapsed = time.perf_counter() - start
         executed = sum(cluster.each(dask_workers.executed))
         lines = [line for taken in cluster.each(reader.lines) for line in taken]
+        loaded = cluster.each(software.loaded) if timed else []
         replaced = cluster.replaced()
     if timed:
         step.close_window()
@@ -145,6 +146,7 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
     total = elapsed - stopped
     expected = plan.expected()
     return {
+        "files": {name: file for files in loaded for name, file in files.items()},
         "samples": [_sample(row, plan, total) for row in rows],
         "seconds": {
             "cluster_start": cluster_start,

@@ -20,17 +20,23 @@ class Shots(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
-        from scripts.building.sources import pinned
+        from scripts.building.sources import pinned, pins
 
         driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
         library = config["libraries"][levels["library"]]
-        has = library["kind"] != "wheel" or pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"])
+        # What a lock of the user's own brings is seen when it is built.
+        of_h5py = library["kind"] == "wheel" and "lock" not in library
+        has = not of_h5py or pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"])
         if not driver.reads(stores.of(store)):
             yield f"driver {levels['driver']} does not read a {store['kind']} store"
         if "device" in store:
             yield "files cannot be read from a raw device"
         if driver.optional and not has:
             yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
+        # What conda brings beside its locked packages is not known before it is made.
+        lacking = [name for name in driver.needs if library["kind"] != "conda" and name not in pins(library)]
+        if lacking:
+            yield f"library {levels['library']} lacks {', '.join(lacking)}, which driver {levels['driver']} needs"
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own files, where they are named."""

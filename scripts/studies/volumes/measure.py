@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from scripts.lib import host
+from scripts.lib import host, software
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
 from scripts.studies.volumes import fio, fio_options, instance_volume
@@ -65,6 +65,7 @@ def measure(step: Step) -> dict:
         "seconds": {"total": seconds},
         "faults": faults,
         "modules": [_BATTERY],
+        "files": software.program("fio"),
     }
 
 

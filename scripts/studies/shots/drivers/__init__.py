@@ -61,9 +61,11 @@ class Driver(ABC):
 
     Attributes:
         optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
+        needs: the distributions that a library's locks have to pin for it.
     """
 
     optional = False
+    needs: tuple[str, ...] = ()
 
     @abstractmethod
     def reads(self, store: "Store") -> bool:

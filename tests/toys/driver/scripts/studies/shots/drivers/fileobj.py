@@ -67,4 +67,10 @@ class _Object(io.RawIOBase):
         return urllib.request.urlopen(urllib.request.Request(self._url, headers={"Range": asked}))
 
 
-DRIVERS = {"fileobj": FileObject()}
+class S3FS(FileObject):
+    """The same over s3fs, which few libraries have."""
+
+    needs = ("s3fs",)
+
+
+DRIVERS = {"fileobj": FileObject(), "s3fs": S3FS()}
