@@ -4,11 +4,13 @@ Started by scripts.step with the workflow's interpreter; see scripts.lib.window 
 """
 
 import argparse
+import math
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -31,6 +33,10 @@ def main(argv: list[str] | None = None) -> int:
     return run_measurement(measure)
 
 
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
     job, settings = step.job, step.job["settings"]
@@ -40,7 +46,7 @@ def measure(step: Step) -> dict:
     command = battery(job)
     step.open_window()
     began = time.monotonic()
-    _run(command)
+    run_battery(command)
     seconds = time.monotonic() - began
     step.close_window()
     results = fio.read_battery(next(Path(job["scratch"]).iterdir()))
@@ -119,7 +125,7 @@ def battery(job: dict) -> list[str]:
         "job-name": settings["job"]["name"],
         "job-text": settings["job"]["text"],
         "jobs": settings["jobs"],
-        "at-least": settings["at_least_s"],
+        "at-least": math.ceil(settings["at_least_s"]),
         "pause": settings["pause_s"],
         "time-limit": max(1, int(limit - min(_MARGIN_S, _MARGIN * limit))),
         "out": job["scratch"],
@@ -134,8 +140,8 @@ def battery(job: dict) -> list[str]:
     return ["sh", _BATTERY, "--watch-input", *(["--erase"] if store.get("erase") else []), *words]
 
 
-def _run(command: list[str]) -> None:
-    """Run a battery to its end.
+def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:
+    """Run a battery to its end; `say` gets each line of what it says.
 
     It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
     program is killed.
@@ -148,7 +154,7 @@ def _run(command: list[str]) -> None:
     process = subprocess.Popen(command, start_new_session=True, **streams)
     try:
         for words in process.stderr:
-            print(words, end="", file=sys.stderr, flush=True)
+            say(words.rstrip())
     finally:
         process.stdin.close()
         status = process.wait()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 JOB_FILE = "config/fio/{}.fio"
 LIMITS = Path("config/facts/limits.yaml")
+NO_FIO = "apt install fio, or dnf install fio"
 VOLUME_TYPES = Path("config/facts/volume_types.yaml")
 # What the section says of the batteries together, and what `background` takes the place of.
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
@@ -76,12 +77,12 @@ class Volumes(Study):
 
     def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield fio, and that each volume is one and not the machine's memory."""
-        yield "tool fio", lambda: tool("fio", remedy="apt install fio, or dnf install fio")
+        yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
         for name in sorted({cell.levels["store"] for cell in cells}):
             store = config["stores"][name]
             place = Path(store.get("device") or store.get("path", "results"))
             if place.exists() and (memory := host.in_memory(place)):
-                yield f"volume {name}", partial(_refuse, place, memory)
+                yield f"volume {name}", partial(refuse_memory, place, memory)
 
     def sources(self, config: dict) -> list[Path]:
         """Return the files of fio's results that are imported."""
@@ -156,7 +157,8 @@ def documented(path: Path) -> dict:
     return read_yaml(path)
 
 
-def _refuse(place: Path, memory: str) -> str:
+def refuse_memory(place: Path, memory: str) -> str:
+    """Raise the Problem of a place whose files are in memory, in what `memory` names."""
     raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
 
 

@@ -55,7 +55,7 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
     judged_limits = limits.read(settings["limits"])
-    parts = {one.levels: _segments(one, equivalence, seed) for one in series}
+    parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
     for one in with_hosts_together(series):
         quantiles, head = percentiles(one.jobs, CURVE, seed), one.head | {"operation": one.operation}
@@ -86,8 +86,8 @@ def samples(series: Sequence[Series]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else [*SAMPLE, "cell", *FACTORS, "repeat", "status", "valid"])
 
 
-def _segments(series: Series, equivalence: float, seed: int) -> list[changes.Segment]:
-    """The segments of each battery, one battery after the other; places are those in the series' jobs."""
+def segments_of(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
+    """Return the segments of each battery, one battery after the other; places are those in the series' jobs."""
     return [
         part._replace(first=part.first + int(jobs.index[0]), last=part.last + int(jobs.index[0]))
         for _, jobs in series.jobs.groupby("repeat", sort=False)
