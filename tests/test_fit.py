@@ -35,9 +35,8 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     said, shown = [], []
     word, reason = fitted(place, 60_000, say=said.append, show=shown.append)
     assert word == "meets"
-    assert re.fullmatch(
-        r"  battery 3, 6 jobs: [\d.]+ \[[\d., ]+\] ms: meets \(at most .* ms\)", reason.splitlines()[-1]
-    )
+    figures = r"  battery 3, .*: [\d.]+ \[[\d., ]+\] ms: meets \(at most .* ms.*\)\n    at or above the limit: none"
+    assert re.fullmatch(figures, "\n".join(reason.splitlines()[-2:]))
     batteries = [line for line in said if "pause" not in line]
     assert [line.partition(";")[0] for line in batteries] == [f"battery {number} of 3" for number in (1, 2, 3)]
     assert all(re.search(r"about \d+ (s|min|h) left$", line) for line in [*batteries, *shown])
@@ -52,7 +51,8 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
 
 def test_a_battery_that_misses_a_limit_decides(place):
     word, reason = fitted(place, 1e-6)
-    assert (word, len(reason.splitlines())) == ("misses", 2)
+    assert (word, len(reason.splitlines())) == ("misses", 3)
+    assert re.search(r"at or above the limit: 100 % of operations, [\d.]+ \[[\d., ]+\] % of the time$", reason)
     assert [path.name[:2] for path in place.out.glob("b*")] == ["b1"]
 
 

@@ -184,6 +184,43 @@ def test_a_job_of_reads_is_about_reads(tmp_path):
     assert row["mib_s"] == pytest.approx(4096 / 2**20 * row["iops"])
 
 
+@pytest.mark.rule(18)
+def test_a_stall_is_one_operation_and_its_share_of_the_time(tmp_path):
+    latencies_ns = np.append(np.full(10_028, 1e6), 1e9)
+    samples = [sample(latencies_ns, number, 20.0 * number) for number in range(1, 21)]
+    bins = {job_id(number): {"sync": fio_bins(latencies_ns).tolist()} for number in range(1, 21)}
+    found = gather(write_run(tmp_path, [record("disk", samples, bins)]), limits=["etcd"])["verdicts"]
+    row = chosen(found, segment="all").iloc[0]
+    assert (row["verdict"], row["high_ms"] < 1.02) == ("meets", True)
+    assert row["operations_over_percent"] == pytest.approx(100 / 10_029)
+    share = 100 * 1000 / (10_028 + 1000)
+    assert row["time_over_percent_low"] < share < row["time_over_percent_high"]
+    # No narrower than a bucket of fio's, which is all that the jobs, being alike, leave open.
+    assert row["time_over_percent_high"] / row["time_over_percent_low"] == pytest.approx(1 + 1 / 64, rel=1e-3)
+    # Without bins, nobody knows.
+    found = gather(write_run(tmp_path / "bare", [record("disk", samples)]), limits=["etcd"])["verdicts"]
+    assert found["time_over_percent"].isna().all()
+
+
+def test_an_operation_whose_bucket_holds_the_limit_is_in_the_bounds_alone(tmp_path):
+    latencies_ns = np.append(np.full(2_000, 1e6), [9.99e6] * 40)
+    samples = [sample(latencies_ns, number, 20.0 * number) for number in range(1, 21)]
+    bins = {job_id(number): {"sync": fio_bins(latencies_ns).tolist()} for number in range(1, 21)}
+    found = gather(write_run(tmp_path, [record("disk", samples, bins)]), limits=["etcd"])["verdicts"].iloc[0]
+    assert found["operations_over_percent_low"] == 0 < found["operations_over_percent_high"]
+
+
+def test_operations_under_way_together_share_the_time(tmp_path):
+    latencies_ns = np.full(2_000, 2e7)
+    samples = [sample(latencies_ns, number, 50.0 * number, runtime_s=5.0) for number in range(1, 21)]
+    bins = {job_id(number): {"sync": fio_bins(latencies_ns).tolist()} for number in range(1, 21)}
+    options = {**OPTIONS, "numjobs": "4", "iodepth": "4"}
+    run = write_run(tmp_path, [record("disk", samples, bins, job_options=options)])
+    row = gather(run, limits=["etcd"])["verdicts"].iloc[0]
+    # 2,000 × 20 ms in 5 s with up to 16 under way.
+    assert row["time_over_percent"] == pytest.approx(50, rel=0.01)
+
+
 def test_a_verdict_is_that_of_the_worst_segment(tmp_path):
     medians = np.where(np.arange(20) < 12, 1.0, 6.0)
     found = gather(write_run(tmp_path, [battery("disk", medians)]), limits=["etcd", {"name": "mine", "p99_ms": 30}])

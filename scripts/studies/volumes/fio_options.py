@@ -170,6 +170,12 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
     return writes / every[0], processes * (1 + last)
 
 
+def in_flight(options: Mapping[str, str]) -> int:
+    """Return how many operations a job has under way at most: its queue depth in each of its processes."""
+    spelled = canonical(options)
+    return max(_small(spelled["iodepth"]), 1) * max(_small(spelled["numjobs"]), 1)
+
+
 def syncs(options: Mapping[str, str]) -> bool:
     """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
     spelled = canonical(options)

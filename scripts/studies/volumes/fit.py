@@ -205,6 +205,7 @@ def _reason(rows: Sequence[dict], limit: dict) -> str:
         jobs = f", jobs {row['first_job']} to {row['last_job']}" if changed else f", {row['jobs']} jobs"
         value = with_interval(row["value_ms"], row["low_ms"], row["high_ms"], prose.number)
         lines.append(f"  battery {row['repeat']}{jobs}: {value} ms: {row['verdict']} ({row['reason']})")
+        lines += [f"    at or above the limit: {over}"] if (over := phrases.over(row)) else []
     return "\n".join(lines)
 
 

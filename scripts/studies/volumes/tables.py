@@ -29,7 +29,8 @@ COLUMNS = {
     ),
     "verdicts": (
         *(*FACTORS, "operation", "limit", "metric", "limit_ms", "source", "segment", "repeat", "first_job"),
-        *("last_job", "jobs", "jobs_over", "value_ms", "low_ms", "high_ms", "verdict", "kept_s", "reason"),
+        *("last_job", "jobs", "jobs_over", *limits.SHARES, "value_ms", "low_ms", "high_ms", "verdict", "kept_s"),
+        "reason",
     ),
     "segments": (
         *(*FACTORS, "operation", "segment", "repeat", "first_job", "last_job", "first_number", "last_number"),

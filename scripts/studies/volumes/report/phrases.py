@@ -1,5 +1,6 @@
 """How volumes, jobs, limits and times are called where people read them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -10,6 +11,7 @@ from scripts.studies.volumes.report.batteries import Results, Trace
 from scripts.studies.volumes.series import FACTORS
 
 NAMED = 6  # volumes or series that a sentence names
+_OVER = (("operations", ""), ("time", ""), ("time", "_low"), ("time", "_high"))
 LIMIT_OWNERS = {"etcd": "etcd's", "openshift": "OpenShift's"}
 
 
@@ -93,6 +95,16 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return " ".join(([f"{hours} h"] if hours else []) + ([f"{minutes} min"] if minutes or not hours else []))
+
+
+def over(row: Mapping) -> str:
+    """Return "0.01 % of operations, 9.1 [8.7, 9.6] % of the time" at or above a limit; "" where it is not known."""
+    share, *ends = (row.get(f"{name}_over_percent{end}", math.nan) for name, end in _OVER)
+    if pd.isna(share) or pd.isna(ends[0]):
+        return ""
+    if not ends[-1]:
+        return "none"
+    return f"{prose.number(share)} % of operations, {names.with_interval(*ends, prose.number)} % of the time"
 
 
 def latency(row: Mapping) -> str:
