@@ -184,6 +184,33 @@ def test_a_job_of_reads_is_about_reads(tmp_path):
     assert row["mib_s"] == pytest.approx(4096 / 2**20 * row["iops"])
 
 
+@pytest.mark.rule(17)
+def test_batteries_that_began_with_other_credits_are_never_pooled(tmp_path):
+    gp2 = {"volume": {"type": "gp2", "size_gib": 33}}
+    # 1,000 IOPS of a volume that has 100: the first battery spends what the second would have needed.
+    first, second, rested = (
+        battery("gp2", np.ones(20), seed, operations=400_000, repeat=seed, started_utc=utc, **gp2)
+        for seed, utc in ((1, "2026-11-20T08:00:00Z"), (2, "2026-11-20T11:00:00Z"), (3, "2026-11-22T11:00:00Z"))
+    )
+    found = gather(write_run(tmp_path, [first, second, rested, battery("gp3", np.ones(20))]))
+    cells = found["cells"].set_index(["store", "start_credits"])
+    assert cells["n"].to_dict() == {("gp2", "full"): 2, ("gp2", "spent"): 1, ("gp3", ""): 1}
+    assert set(chosen(found["verdicts"], store="gp2")["start_credits"]) == {"full", "spent"}
+    compared = found["comparisons"].drop_duplicates(["contender", "start_credits"])
+    # What has no credits is compared in each state of what has some, and never one state with the other.
+    assert compared[["baseline", "contender", "start_credits"]].values.tolist() == [
+        ["gp2", "gp3", "full"],
+        ["gp2", "gp3", "spent"],
+    ]
+
+
+def test_a_record_says_what_its_battery_began_with(tmp_path):
+    gp2 = {"volume": {"type": "gp2", "size_gib": 128}, "start": {"state": "spent", "seconds": 2065, "ios": 1}}
+    found = gather(write_run(tmp_path, [battery("gp2", np.ones(20), **gp2)]))
+    assert found["cells"]["start_credits"].tolist() == ["spent"]
+    assert found["credits"]["credits_start"].iloc[0] == 0
+
+
 @pytest.mark.rule(18)
 def test_a_stall_is_one_operation_and_its_share_of_the_time(tmp_path):
     latencies_ns = np.append(np.full(10_028, 1e6), 1e9)
@@ -506,7 +533,7 @@ def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():
                 level = np.exp(random.normal(0, 0.07) + np.cumsum(random.normal(0, 0.02, 10)))
                 rows = [sample(1e6 * one * random.lognormal(0, 0.5, 200), job) for job, one in enumerate(level, 1)]
                 one = record(store, rows, session="1")
-                batteries.append(series.Battery(store, (store, JOB, "none", ""), repeat, one, []))
+                batteries.append(series.Battery(store, (store, JOB, "none", "", ""), repeat, one, []))
             made.append(series.Series(store, batteries[0].levels, tuple(batteries)))
         compare = [{"factor": "store", "baseline": "base"}]
         rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")

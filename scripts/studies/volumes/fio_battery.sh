@@ -174,6 +174,9 @@ check_jobs() {
     kind=$(option "$temp/job.fio" rw readwrite)
     kind=${kind%%:*}
     kind=${kind:-read}
+    # A job with a rate is an open loop: from the latency of each operation follows how long those that were due waited.
+    logged=''
+    [ -z "$(option "$temp/job.fio" rate_iops)" ] || logged=--write_lat_log=$temp/run
     [ -z "$background_text" ] || check_job "$temp/background.fio" "$background_name" "$background_text"
     needed_beside=$bytes
 }
@@ -562,12 +565,13 @@ run_job() {
     date -u "+[$id] <=> $host <=> %a %b %e %H:%M:%S UTC %Y <=> " | tr -d '\n' >>"$results/runtime.log"
     loads >>"$results/runtime.log"
     { machine before && clock started; } >"$facts"
-    apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" --eta=never --output-format=json+ "$temp/run.fio" \
+    apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" ${logged:+"$logged"} --eta=never --output-format=json+ "$temp/run.fio" \
         >"$temp/run.out" 2>"$temp/run.err" &
     wait_for $!
     { clock ended && printf 'status: %s\n' "$status" && machine after; } >>"$facts"
     [ "$kind" != write ] || rm -rf "$own/files"
     keep run "fio_results_${kind}_$id.json" "fio_$id.err"
+    [ ! -e "$temp/run_lat.1.log" ] || mv "$temp/run_lat.1.log" "$results/latencies_$id.txt"
     judge
 }
 

@@ -160,7 +160,10 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "name": f"{readable}-{digest(levels)}",
         "cell": levels,
         "repeat": repeat,
-        **{key: battery[key] for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background")},
+        **{
+            key: battery[key]
+            for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
+        },
         "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
         "work": work,

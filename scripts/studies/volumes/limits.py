@@ -47,7 +47,8 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in (*whole, *parts)]
     estimates = estimates if whole else estimates * 2
     options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
-    in_flight, rows = fio_options.in_flight(options), []
+    # What is due evenly asks at any moment alike: there the share of operations is that of time.
+    in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
             continue
@@ -79,7 +80,7 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     return rows
 
 
-def _shares(jobs: pd.DataFrame, height: float, in_flight: int, seed: int) -> dict[str, float]:
+def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
     """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
 
     A job that waits for its operation begins no other meanwhile (coordinated omission), so a stall of any length is one

@@ -1,5 +1,6 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +23,8 @@ NO_FIO = "apt install fio, or dnf install fio"
 VOLUME_TYPES = Path("config/facts/volume_types.yaml")
 # What the section says of the batteries together, and what `background` takes the place of.
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
+# The job that spends a volume's credits before a battery.
+_SPENDING = "spend-credits"
 # A write that is forced to the disk takes about this long where nothing is known: 1 ms, as gp2 and gp3 were published.
 _SYNC_S = 0.001
 
@@ -56,17 +59,35 @@ class Volumes(Study):
         store, other = config["stores"][levels["store"]], self.section(config).get("other")
         if not stores.of(store).files:
             yield f"fio does not write to a store of the kind {store['kind']}"
+        if state := levels["start_credits"]:
+            before_s = _lead(state, store)["seconds"]
+            if not before_s < math.inf:
+                yield f"store {levels['store']} has no credits that could be {state}, or its volume lacks its size_gib"
+            elif before_s >= (limit_s := self.section(config)["time_limit_s"]):
+                yield f"it takes {before_s:,.0f} s until credits are {state}: raise time_limit_s, which is {limit_s:g}"
         if levels["background"] == "other":
             if other == levels["store"]:
                 yield f"the other volume is {other} itself"
             elif not stores.of(config["stores"][other]).files or "device" in config["stores"][other]:
                 yield f"{other}, which has the background load, is no folder"
+        options = fio_options.of_job_file(Path(JOB_FILE.format(levels["job"])).read_text(encoding="utf-8"))
+        if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
+            yield f"{levels['job']} has rate_iops: an open loop is measured evenly and with one operation in flight"
         if levels["background"] == "same" and "device" in store:
             yield "a raw device has no room for the files of a background load"
 
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
+        # A cell without the factor is the same that it was before there was one.
+        kept["cell"] = {factor: value for factor, value in kept["cell"].items() if factor != "start_credits" or value}
+        if state := settings["cell"]["start_credits"]:
+            text = Path(JOB_FILE.format(_SPENDING)).read_text(encoding="utf-8")
+            kept["start"] = {
+                "state": state,
+                **_lead(state, settings["store"]),
+                "text": text if state == "spent" else "",
+            }
         level = settings["cell"]["background"]
         if level == "none":
             return kept | {"background": None}
@@ -131,13 +152,18 @@ class Volumes(Study):
         options = fio_options.of_job_file(settings["job"]["text"])
         size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
         each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        if rate := fio_options.open_loop(options):
+            each = max(each, size / block / rate)
         each = settings["pause_s"] + (fio_options.runtime_s(options) or each)
         jobs = max(settings["jobs"], settings["at_least_s"] / each)
-        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each}
+        before_s = settings.get("start", {}).get("seconds", 0)
+        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
         jobs = [settings["job"], (settings["background"] or {}).get("job")]
+        spending = settings.get("start", {}).get("text")
+        jobs = [*jobs, {"text": spending}] if spending else jobs
         return sum(fio_options.total_bytes(fio_options.of_job_file(job["text"])) for job in jobs if job)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
@@ -149,6 +175,16 @@ class Volumes(Study):
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
         return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+def _lead(state: str, store: dict) -> dict:
+    """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
+    # What models credits is not loaded where a battery is measured.
+    from scripts.studies.volumes import credits
+
+    volume = store.get("volume")
+    promised = credits.describe(volume if isinstance(volume, dict) else {})
+    return credits.lead(promised, state)
 
 
 @cache

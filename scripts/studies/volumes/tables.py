@@ -9,7 +9,7 @@ from scripts.frame import records
 from scripts.statistics import histograms, resampling
 from scripts.studies.volumes import changes, compare, credits, fio_samples, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
-from scripts.studies.volumes.series import FACTORS, Series, histograms_of, percentiles, with_hosts_together
+from scripts.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
 
 MIB = 2**20
 # The percentiles of the curves: as many to a tenth of the tail as one sees.
@@ -56,6 +56,10 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
     judged_limits = limits.read(settings["limits"])
+    parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
+    volumes = {(*one.levels, each.repeat): credits.describe(one.volume) for one in series for each in one.batteries}
+    # A battery that began with other credits is another experiment: it is not pooled with those before.
+    series = by_credits(series, credits.states(credits.tables(series, parts)[0], volumes))
     parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
     for one in with_hosts_together(series):

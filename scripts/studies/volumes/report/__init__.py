@@ -21,6 +21,18 @@ REPORT = Report(
             within="{}",
             order=("none", "same", "other"),
         ),
+        Factor(
+            "start_credits",
+            names={
+                "full": "with full burst credits",
+                "partly spent": "with partly spent burst credits",
+                "spent": "with spent burst credits",
+                "": "",
+            },
+            labels={"full": "full credits", "partly spent": "partly spent credits", "spent": "spent credits"},
+            within="{}",
+            order=("", "full", "partly spent", "spent"),
+        ),
         Factor("host", subject="on {}", within="{}", label="{}", labels={"all": "all together"}),
         Factor("phase", within="{}", order=("all", "before the first change", "after the last change")),
     ),
@@ -46,6 +58,9 @@ METHOD = (
     "omission): a stall of a second is one operation of etcd's 10,029, and leaves their p99 as it is. Hence the share "
     "of time at or above a limit beside that of operations: the sum of such latencies divided by the time of the jobs. "
     "Its 95 % CI is that over jobs, and at least the width of fio's buckets.",
+    "A job with a rate (rate_iops) is an open loop: its latencies count from when each operation was due, as computed "
+    "from fio's log of latencies, in which each operation waits for those before it. It is compared with open loops "
+    "only, and its share of operations at or above a limit is that of time.",
     "Segments are found by a search for changes in the level of the jobs' p99; a jump is the ratio of the medians "
     "of the jobs on both sides.",
     "Credits follow the published rules of the volume's type: spent by what the device does above its baseline, "
