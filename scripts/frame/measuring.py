@@ -123,6 +123,8 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     facts["load_after"] = list(os.getloadavg())
+    # Where it measured on another host, the program has read that host's facts.
+    facts = record.pop("host", facts)
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
     faults, modules = study.faults(record, settings), record.pop("modules")

@@ -444,14 +444,17 @@ watch_over() {
         } >/dev/null 2>&1 &
         alarm=$!
     fi
-    if [ -n "$watch_input" ]; then
-        {
-            exec 8<&- 9<&-
-            while read -r _; do :; done
-            kill -s TERM $$
-        } <&3 >/dev/null 2>&1 &
-        watcher=$!
-    fi
+    [ -z "$watch_input" ] || watch_starter
+}
+
+# Sees that this ends when its standard input does.
+watch_starter() {
+    {
+        exec 8<&- 9<&-
+        while read -r _; do :; done
+        kill -s TERM $$
+    } <&3 >/dev/null 2>&1 &
+    watcher=$!
 }
 
 # Ends what is under way, so that what was measured is kept.
@@ -658,13 +661,16 @@ collect() {
     [ -d "$out" ] && [ -w "$out" ] || refuse "$out is no folder that can be written to"
     ask_name "$@"
     temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "no folder can be made in $out"
-    trap 'rm -rf "$temp"' EXIT
+    exec 3<&0
+    watcher=''
+    trap 'rm -rf "$temp"; [ -z "$watcher" ] || kill "$watcher" 2>/dev/null' EXIT
     trap '' PIPE
     mkfifo "$temp/input" || refuse "no pipe can be made in $out"
     "$@" sh -s <"$temp/input" >"$temp/tarball" &
     shell=$!
     trap hang_up HUP INT TERM
     exec 4>"$temp/input"
+    [ -z "$watch_input" ] || watch_starter
     # All that is said over there is one script: its options are its first line, so no shell between takes them apart.
     { printf 'set -- --tar --watch-input%s\n' "$(quoted_options)" && cat "$0"; } >&4
     while

@@ -17,7 +17,7 @@ from types import FrameType
 from scripts.lib import host
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.volumes import fio, fio_options, instance_volume
+from scripts.studies.volumes import fio, fio_facts, fio_options, instance_volume, tarballs
 
 _BATTERY = "scripts/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
@@ -52,7 +52,7 @@ def measure(step: Step) -> dict:
     run_battery(command)
     seconds = time.monotonic() - began
     step.close_window()
-    results = fio.read_battery(next(Path(job["scratch"]).iterdir()))
+    results = results_in(Path(job["scratch"]))
     samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
     # What is not as asked, beside what the reader of results has found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
@@ -63,10 +63,16 @@ def measure(step: Step) -> dict:
         faults.append("the background load left no results")
     if fio_options.canonical(options).get("rate_iops") and results["loop"] != "open":
         faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
+    memory, host_facts = host.in_memory(place), {}
+    if "shell" in settings["store"]:
+        memory, host_facts = fio_facts.memory(results["facts"]), {"host": fio_facts.host(results["facts"])}
+        if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
+            faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
     return {
+        **host_facts,
         **{key: results[key] for key in ("histograms", "fio", "job_options", "background", "loop")},
         "samples": samples,
-        "battery": results["facts"] | {"memory": host.in_memory(place)},
+        "battery": results["facts"] | {"memory": memory},
         "volume": volume,
         "start": start,
         "work": {
@@ -106,6 +112,8 @@ def confirm(job: dict, volume: dict) -> None:
         Problem: the file system is larger than its volume, or the other volume is the same one.
     """
     settings = job["settings"]
+    if "shell" in settings["store"]:
+        return
     place = place_of(settings["store"], job["run"])
     if "device" not in settings["store"] and place.is_dir() and volume.get("size_gib"):
         size = shutil.disk_usage(place).total / 2**30
@@ -140,9 +148,9 @@ def bring_to_start(job: dict) -> dict | None:
         spending = {"name": start["state"], "text": text}
         settings = job["settings"] | {"job": spending, "jobs": 1, "at_least_s": 0, "background": None}
         scratch = Path(job["scratch"], "before")
+        scratch.mkdir()
         run_battery(battery(job | {"settings": settings, "scratch": str(scratch)}))
-        for results in scratch.iterdir():
-            done = sum(row["write_ios"] for row in fio.read_battery(results)["samples"])
+        done = sum(row["write_ios"] for row in results_in(scratch)["samples"])
         shutil.rmtree(scratch)
         if done < _SPENT * start["ios"]:
             raise Problem(
@@ -176,7 +184,21 @@ def battery(job: dict) -> list[str]:
             "background-directory": place_of(background["store"], job["run"]),
         }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return ["sh", _BATTERY, "--watch-input", *(["--erase"] if store.get("erase") else []), *words]
+    elsewhere = (["--elsewhere"], ["--", *store["shell"]]) if "shell" in store else ([], [])
+    erase = ["--erase"] if store.get("erase") else []
+    return ["sh", _BATTERY, "--watch-input", *elsewhere[0], *erase, *words, *elsewhere[1]]
+
+
+def results_in(scratch: Path) -> dict:
+    """Return what a battery's only results in a folder say, as `fio.read_battery` does: a folder, or a tarball."""
+    (place,) = scratch.iterdir()
+    if place.is_dir():
+        return fio.read_battery(place)
+    tree = fio.Tree(tarballs.stem(place.name))
+    for name, data in tarballs.contents(place):
+        tree.add(name, data)
+    battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
+    return battery | {"histograms": fio.pairs(battery["histograms"]), "left_out": tree.left_out}
 
 
 def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:

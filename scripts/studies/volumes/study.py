@@ -1,6 +1,8 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
 import math
+import shlex
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -25,6 +27,7 @@ VOLUME_TYPES = Path("config/facts/volume_types.yaml")
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
 # The job that spends a volume's credits before a battery.
 _SPENDING = "spend-credits"
+_REACH_S = 60
 # A write that is forced to the disk takes about this long where nothing is known: 1 ms, as gp2 and gp3 were published.
 _SYNC_S = 0.001
 
@@ -48,6 +51,11 @@ class Volumes(Study):
             volume = entry.get("volume") if isinstance(entry, dict) else None
             if isinstance(volume, dict) and volume["type"] not in types:
                 yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+            if isinstance(entry, dict) and "shell" in entry:
+                if not {"path", "device"} & entry.keys():
+                    yield f"{place}.shell: name the path, or the device, on the host that it leads to"
+                if volume == "instance":
+                    yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
         levels = {level for part in mappings(section) for level in part["background"]}
         if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
             yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
@@ -57,7 +65,8 @@ class Volumes(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         store, other = config["stores"][levels["store"]], self.section(config).get("other")
-        if not stores.of(store).files:
+        beside = config["stores"][other] if levels["background"] == "other" else {}
+        if not _has_folders(store) and "device" not in store:
             yield f"fio does not write to a store of the kind {store['kind']}"
         if state := levels["start_credits"]:
             before_s = _lead(state, store)["seconds"]
@@ -68,7 +77,9 @@ class Volumes(Study):
         if levels["background"] == "other":
             if other == levels["store"]:
                 yield f"the other volume is {other} itself"
-            elif not stores.of(config["stores"][other]).files or "device" in config["stores"][other]:
+            elif beside.get("shell") != store.get("shell"):
+                yield f"{other}, which has the background load, is on another host"
+            elif not _has_folders(beside):
                 yield f"{other}, which has the background load, is no folder"
         options = fio_options.of_job_file(Path(JOB_FILE.format(levels["job"])).read_text(encoding="utf-8"))
         if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
@@ -98,9 +109,13 @@ class Volumes(Study):
 
     def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield fio, and that each volume is one and not the machine's memory."""
-        yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
-        for name in sorted({cell.levels["store"] for cell in cells}):
-            store = config["stores"][name]
+        used = {cell.levels["store"]: config["stores"][cell.levels["store"]] for cell in cells}
+        if not all("shell" in store for store in used.values()):
+            yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
+        for name, store in sorted(used.items()):
+            if "shell" in store:
+                yield f"volume {name}", partial(_reach, store)
+                continue
             place = Path(store.get("device") or store.get("path", "results"))
             if place.exists() and (memory := host.in_memory(place)):
                 yield f"volume {name}", partial(refuse_memory, place, memory)
@@ -175,6 +190,27 @@ class Volumes(Study):
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
         return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+def _has_folders(store: dict) -> bool:
+    """Whether fio can make files in a store, here or through its shell."""
+    return (stores.of(store).files or "shell" in store) and "device" not in store
+
+
+def _reach(store: dict) -> str:
+    """Return the name of the host that a store's shell leads to; it has the folder, or the device, and fio."""
+    place, words = shlex.quote(store.get("path") or store["device"]), shlex.join(store["shell"])
+    script, pipes = f"uname -n; test -e {place} && command -v fio", {"capture_output": True, "text": True}
+    try:
+        done = subprocess.run([*store["shell"], "sh", "-s"], input=script, timeout=_REACH_S, check=False, **pipes)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Problem(f"'{words}' does not lead to a shell ({error}); correct the store's shell") from error
+    name, *_ = [*done.stdout.split(), ""]
+    if done.returncode:
+        silent = " ".join(done.stderr.split())[-200:] or "it says nothing"
+        why = f"on {name} there is no {place}, or no fio" if name else silent
+        raise Problem(f"'{words}' does not lead to the volume: {why}; correct the store's shell or path")
+    return name
 
 
 def _lead(state: str, store: dict) -> dict:
