@@ -16,7 +16,9 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib import host
 from scripts.lib.program import Problem
+from scripts.report.names import Names
 from scripts.stores import store as stores
+from scripts.studies.volumes.report import REPORT
 
 
 @pytest.fixture
@@ -116,3 +118,8 @@ def test_mistakes_about_a_shell_are_one_line(tmp_path: Path):
     store = stores.of({"kind": "posix", "shell": ["env"], "path": str(tmp_path)})
     with pytest.raises(Problem, match="a store with a shell gets no data"):
         store.provide("data", [], tmp_path, None, print)
+
+
+def test_a_volume_of_another_host_is_called_by_its_own_name():
+    facts = {"stores": {"gp2x1": {"kind": "posix", "path": "/var/lib/etcd", "shell": ["ssh", "host"]}}}
+    assert Names(REPORT, facts).store("gp2x1") == "gp2x1"

@@ -218,7 +218,7 @@ def _usual_name(name: str, spec: dict) -> str:
         return name
     store, network = stores.of(spec), spec.get("network") or {}
     if not store.embedded:
-        return store.service
+        return store.service or name
     units = {"latency_ms": "ms", "bandwidth_mib_s": "MiB/s"}
     limits = [f"{network[key]:g} {unit}" for key, unit in units.items() if network.get(key)]
     return f"{store.server} {'at ' + ', '.join(limits) if limits else 'on loopback'}"
