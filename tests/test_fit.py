@@ -51,7 +51,9 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
 
 def test_a_battery_that_misses_a_limit_decides(place):
     word, reason = fitted(place, 1e-6)
-    assert (word, len(reason.splitlines())) == ("misses", 3)
+    assert word == "misses"
+    assert "battery 1" in reason
+    assert "battery 2" not in reason
     assert re.search(r"at or above the limit: 100 % of operations, [\d.]+ \[[\d., ]+\] % of the time$", reason)
     assert [path.name[:2] for path in place.out.glob("b*")] == ["b1"]
 
@@ -59,7 +61,8 @@ def test_a_battery_that_misses_a_limit_decides(place):
 def test_batteries_that_are_too_short_leave_it_undecided(place):
     word, reason = fitted(place, 60_000)
     assert word == "undecided"
-    assert reason.count("is too short a battery to meet a limit") == 3
+    # A battery whose level changes has a line for each segment.
+    assert reason.count("is too short a battery to meet a limit") >= 3
 
 
 def test_a_battery_that_cannot_run_is_one_line(place):
