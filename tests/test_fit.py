@@ -18,7 +18,8 @@ from scripts.lib import host
 from scripts.lib.program import Problem, read_json
 from scripts.studies.volumes import fit, import_fio, limits
 
-SMALL = "[fio_io]\nrw=write\nioengine=sync\nfdatasync=1\nsize=640k\nbs=2300\n"
+# Three of these jobs, as few as a segment has, have operations enough for a p99.
+SMALL = "[fio_io]\nrw=write\nioengine=sync\nfdatasync=1\nsize=960k\nbs=2300\n"
 
 
 def fitted(place: Place, p99_ms: float, text: str = SMALL, jobs: int = 6, **options: object) -> tuple[str, str]:
@@ -67,7 +68,7 @@ def test_batteries_that_are_too_short_leave_it_undecided(place):
 
 def test_a_battery_that_cannot_run_is_one_line(place):
     with pytest.raises(Problem, match="MiB free; the files need"):
-        fitted(place, 10, SMALL.replace("640k", "900t"))
+        fitted(place, 10, SMALL.replace("960k", "900t"))
     with pytest.raises(
         Problem, match=r"battery 1 of 3: the battery ended early: failed: a1: .*; what was measured is in"
     ):
