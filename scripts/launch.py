@@ -174,12 +174,14 @@ def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omit
     for cell in cells:
         to_do = len(opened.blocks) + len(opened.anew.get(cell.name, []))
         guess = program.estimate(cell.settings)
+        before_s = guess.get("before_s", 0)
         if own := before.get(cell.name):
             seconds, basis = statistics.median(own), "as before"
         elif alike := before.get(matrix.digest(cell.settings["store"])):
-            seconds, basis = statistics.median(alike), f"as cells on {cell.levels['store']} before"
+            seconds, basis = statistics.median(alike) + before_s, f"as cells on {cell.levels['store']} before"
         else:
             seconds, basis = guess["seconds"] + _CELL_OVERHEAD_S, "estimated"
+        basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
         rows.append((cell, to_do, seconds, basis))
         requests = guess["requests"] * stores.of(cell.settings["store"]).elsewhere
         each = {"records": 1, "seconds": seconds, "bytes": guess["bytes"], "requests": requests}

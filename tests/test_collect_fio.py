@@ -1,17 +1,13 @@
 """Batteries of fio on another machine: they come back as a tarball, or not at all, and leave nothing there."""
 
 import os
-import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from batteries import ENDLESS, HOST, TINY, Place, emptied, heard, needed, options_of, started, until
 from conftest import ROOT, processes_of
 
-from scripts.lib.processes import free_port, owned, wait_for_port
 from scripts.studies.volumes import fio
 
 COLLECT = ROOT / "scripts/studies/volumes/collect_fio.sh"
@@ -38,51 +34,6 @@ def collect(place: Place):
         return started([str(COLLECT), *options_of(named), "--", *command])
 
     return start
-
-
-@pytest.fixture
-def ssh(tmp_path: Path) -> Iterator[list[str]]:
-    """Return the command that leads to this machine over ssh, through a server on the loopback that ends with it."""
-    server = shutil.which("sshd") or "/usr/sbin/sshd"
-    if not os.access(server, os.X_OK) or not shutil.which("ssh"):
-        pytest.skip("there is no sshd: apt install openssh-server")
-    home = tmp_path / "ssh"
-    home.mkdir(mode=0o700)
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True)
-    shutil.copy(home / "user.pub", home / "authorized")
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
-    port = free_port()
-    lines = {
-        "ListenAddress": f"127.0.0.1:{port}",
-        "HostKey": home / "host",
-        "AuthorizedKeysFile": home / "authorized",
-        "PidFile": "none",
-        "PermitRootLogin": "prohibit-password",
-        "StrictModes": "no",
-        "UsePAM": "no",
-    }
-    (home / "sshd").write_text("".join(f"{key} {value}\n" for key, value in lines.items()), encoding="utf-8")
-    log = home / "log"
-    with (
-        open(log, "w", encoding="utf-8") as words,
-        owned([server, "-D", "-e", "-f", str(home / "sshd")], words, dict(os.environ)) as process,
-    ):
-        wait_for_port(port, process, "sshd")
-        options = {
-            "IdentityFile": home / "user",
-            "UserKnownHostsFile": "/dev/null",
-            "StrictHostKeyChecking": "no",
-            "LogLevel": "ERROR",
-            "BatchMode": "yes",
-        }
-        yield [
-            "ssh",
-            *("-F", "none", "-p", str(port)),
-            *(word for key, value in options.items() for word in ("-o", f"{key}={value}")),
-            "127.0.0.1",
-        ]
 
 
 def unpacked(place: Place) -> dict:

@@ -1,11 +1,16 @@
 """Volumes promise what their documentation says, and their credits run out when arithmetic says."""
 
+import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import program
 
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.studies.volumes import credits
 from scripts.studies.volumes.changes import Segment
 
@@ -129,6 +134,61 @@ def test_a_collapse_is_a_rise_of_the_mean_by_half():
     assert credits.collapse(series, parts).first == 20
     assert credits.collapse(series.iloc[:20], parts[:2]) is None
     assert credits.collapse(series.iloc[::-1].reset_index(drop=True), parts) is None
+
+
+def test_a_refill_takes_what_an_empty_bucket_needs_and_spending_what_a_burst_does():
+    gp2, gp3 = ({"type": name, "size_gib": 128} for name in ("gp2", "gp3"))
+    full, spent = (credits.lead(credits.describe(gp2), state) for state in ("full", "spent"))
+    assert full["seconds"] / 3600 == pytest.approx(3.9, abs=0.01)
+    assert spent["seconds"] == math.ceil(FULL / (3000 - 384))
+    assert spent["ios"] == pytest.approx(3000 * FULL / (3000 - 384))
+    assert credits.lead(credits.describe(gp3), "full")["seconds"] == math.inf
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """Return a function that writes a configuration of a volume of 128 GiB with levels of credits."""
+
+    def write(levels, volume_type="gp2", **settings):
+        stores = {"disk": {"kind": "posix", "path": str(tmp_path), "volume": {"type": volume_type, "size_gib": 128}}}
+        mapping = {
+            "store": ["disk"],
+            "job": ["etcd"],
+            "background": ["none"],
+            **({"start_credits": levels} if levels else {}),
+        }
+        section = {"matrix": mapping, "compare": [], **settings}
+        file = tmp_path / "credits.yaml"
+        file.write_text(json.dumps({"run": "credits-test", "stores": stores, "studies": {"volumes": section}}))
+        return file
+
+    return write
+
+
+def test_credits_at_the_start_are_cells_whose_wait_is_in_the_plan(planned):
+    plan = program("launch", "--configfile", planned(["", "full", "spent"]), "--plan").stdout
+    assert plan.count(" of it before the cell begins)") == 2
+    assert "3.9 h of it" in plan
+    assert "0.6 h of it" in plan
+    total = next(line for line in plan.splitlines() if line.startswith("in all: 3 cells"))
+    assert re.search(r"about (4|5)(\.\d)? h|about (4|5) h", total), total
+
+
+def test_a_cell_without_the_factor_is_what_it_was_before_there_was_one(planned):
+    (before,), _ = matrix.expand(configuration.load(planned(None)), "volumes")
+    cells, _ = matrix.expand(configuration.load(planned(["", "spent"])), "volumes")
+    assert before.name == cells[0].name
+    assert "start_credits" not in before.settings["cell"]
+    assert "start" not in before.settings
+    assert cells[1].settings["start"]["seconds"] == math.ceil(FULL / (3000 - 384))
+
+
+def test_a_volume_without_credits_or_time_for_them_is_left_out(planned):
+    _, left_out = matrix.expand(configuration.load(planned(["", "full"], "gp3")), "volumes")
+    reason = "store disk has no credits that could be full, or its volume lacks its size_gib"
+    assert [one.reason for one in left_out] == [reason]
+    _, left_out = matrix.expand(configuration.load(planned(["", "full"], time_limit_s=3600)), "volumes")
+    assert left_out[0].reason == "it takes 14,063 s until credits are full: raise time_limit_s, which is 3600"
 
 
 def test_the_amplification_is_counted_or_from_hindsight_or_assumed():

@@ -256,6 +256,7 @@ def test_volumes_that_cannot_be_measured_are_left_out_with_the_reason(volumes):
     study = volumes["studies"]["volumes"]
     study["compare"] = []
     study["matrix"] = {"store": ["s3", "raw", "gp3"], "job": ["etcd"], "background": ["none", "same", "other"]}
+    study["matrix"]["start_credits"] = [""]
     cells, omitted = matrix.expand(volumes, "volumes")
     assert {one.reason for one in omitted} == {
         "fio does not write to a store of the kind s3",

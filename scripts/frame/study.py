@@ -93,7 +93,10 @@ class Study:
         return config["repeats"]
 
     def estimate(self, settings: dict) -> dict:
-        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
+
+        Where a cell has to wait, or to prepare something, "before_s" says how many of the seconds.
+        """
         return {"requests": 0, "bytes": 0, "seconds": 0}
 
     def disk_bytes(self, settings: dict) -> int:

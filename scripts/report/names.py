@@ -219,6 +219,6 @@ def _usual_name(name: str, spec: dict) -> str:
         return name
     store, network = stores.of(spec), spec.get("network") or {}
     if not store.embedded:
-        return store.service
+        return store.service or name
     emulated = networks.name(network)
     return f"{store.server} {f'at {emulated}' if emulated else 'on loopback'}"

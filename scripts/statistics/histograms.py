@@ -53,6 +53,17 @@ def moments(histogram: np.ndarray) -> Moments:
     return Moments(int(n), mean, math.sqrt(variance), float(values[counts > 0].max()))
 
 
+def at_or_above(histogram: np.ndarray, limit: float) -> np.ndarray:
+    """Return the operations at or above a limit and the sum of their latencies: (least, middle, most) × (n, sum).
+
+    The middle takes each operation at its bin's middle. An operation is somewhere in its bin: the bounds take all of
+    them at its lower and at its upper edge.
+    """
+    values, counts = histogram.T.astype(float)
+    edges = [values * factor for factor in (1 - RESOLUTION / 2, 1, 1 + RESOLUTION / 2)]
+    return np.array([[counts @ (edge >= limit), counts @ (edge * (edge >= limit))] for edge in edges])
+
+
 def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
     """Return percentiles (0 < p < 100) of the jobs' merged histogram, with intervals.
 

@@ -16,12 +16,17 @@ _FAR = {"lustre", "nfs", "nfs4", "cifs", "smb3", "ceph", "gpfs", "beegfs", "glus
 class Posix(Store):
     """Files; a store without a path reads them where they were generated."""
 
-    files = True
+    @property
+    def files(self) -> bool:
+        """Whether programs here can open its files: not those that a shell leads to."""
+        return "shell" not in self.spec
 
     def provide(
         self, dataset: str, files: list[transfer.File], folder: Path, binaries: Path | None, say: transfer.Say
     ) -> dict:
         """Copy files into the store's folder, or make them there."""
+        if not self.files:
+            raise Problem("a store with a shell gets no data: name one without, for a study that has data")
         folder = Path(self.spec.get("path", folder)) / dataset
         local = [path for _, path in files]
         if "path" in self.spec:

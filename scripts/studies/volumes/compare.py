@@ -122,21 +122,45 @@ def _side_by_side(arms: Arms) -> dict[int, str]:
 
 def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
     """Yield the levels and the arms of each comparison, in the order of the series."""
-    fixed = [name for name in FACTORS if name not in (factor, "host")]
+    fixed = [name for name in FACTORS if name not in (factor, "host", "start_credits")]
     places: dict[tuple, dict[str, list[Series]]] = {}
     for one in series:
         if len(one.jobs):
             place = tuple(one.head[name] for name in fixed)
             places.setdefault(place, {}).setdefault(one.head[factor], []).append(one)
     for place, by_level in places.items():
-        base = by_level.pop(baseline, [])
-        for level, arm in by_level.items():
-            if not base or base[0].operation != arm[0].operation:
+        bases = _alike(by_level.pop(baseline, []), factor)
+        pairs = (
+            (base, level, arm) for level, arms in by_level.items() for arm in _alike(arms, factor) for base in bases
+        )
+        for base, level, arm in pairs:
+            # A volume that has no credits is compared in each state of one that has some.
+            states = {one.head["start_credits"] for one in (base[0], arm[0])} - {""}
+            if len(states) > 1 and factor != "start_credits":
+                continue
+            # Latencies from when operations were due are another quantity than those from when they were begun.
+            if not base or (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
             where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
-            levels = {**dict(zip(fixed, place, strict=True)), factor: "", "host": where, "operation": arm[0].operation}
+            levels = {
+                **dict(zip(fixed, place, strict=True)),
+                "start_credits": next(iter(states), ""),
+                factor: "",
+                "host": where,
+                "operation": arm[0].operation,
+            }
             yield {"factor": factor, "baseline": baseline, "contender": level, **levels}, (base, arm)
+
+
+def _alike(arm: list[Series], factor: str) -> list[list[Series]]:
+    """An arm, apart for the credits that its batteries began with."""
+    states = {one.head["start_credits"]: None for one in arm}
+    return (
+        [arm]
+        if factor == "start_credits" and arm
+        else [[one for one in arm if one.head["start_credits"] == state] for state in states]
+    )
 
 
 def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:

@@ -14,10 +14,12 @@ import pandas as pd
 
 from scripts.studies.volumes import fio_facts, study
 from scripts.studies.volumes.changes import Segment
-from scripts.studies.volumes.series import Series, started_utc
+from scripts.studies.volumes.series import FACTORS, Series, started_utc
 
 # Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
 COLLAPSE = 1.5
+# Share of the bucket from which on it counts as full, and up to 1 less which as spent.
+FULL = 0.95
 _GIB_PER_TIB = 1024
 
 
@@ -66,6 +68,35 @@ def describe(volume: dict) -> Volume:
     return Volume(name, size, baseline, burst, bucket, ceiling, "; ".join(notes))
 
 
+def lead(volume: Volume, state: str) -> dict[str, float]:
+    """Return {"seconds", "ios"} before a battery begins with full, or spent, credits; infinite where it has none.
+
+    A refill takes what an empty bucket needs, whatever is left in it: nobody knows what others took before. Spending
+    takes that long at the burst rate, with as many I/Os of the device.
+    """
+    if math.isnan(volume.credits + volume.baseline_iops):
+        return {"seconds": math.inf, "ios": 0.0}
+    if state == "full":
+        return {"seconds": math.ceil(volume.credits / volume.baseline_iops), "ios": 0.0}
+    seconds = math.ceil(volume.credits / (volume.burst_iops - volume.baseline_iops))
+    return {"seconds": seconds, "ios": volume.burst_iops * volume.credits / (volume.burst_iops - volume.baseline_iops)}
+
+
+def states(jobs: Sequence[dict], volumes: Mapping[tuple, Volume]) -> dict[tuple, str]:
+    """Return what credits each battery began with by the model, `full`, `spent` or `partly spent`.
+
+    Args:
+        jobs: the rows per job that `tables` returns.
+        volumes: by (levels…, repeat); the keys of what is returned, of batteries with credits.
+    """
+    began: dict[tuple, str] = {}
+    for row in jobs:
+        key = (*(row[factor] for factor in FACTORS), row["repeat"])
+        left = row["credits_start"] / volumes[key].credits
+        began.setdefault(key, "full" if left >= FULL else "spent" if left <= 1 - FULL else "partly spent")
+    return began
+
+
 def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> tuple[list[dict], list[dict]]:
     """Return what the model says of each battery on a volume of a known type, in the order of the series.
 
@@ -81,7 +112,7 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
     # Of each volume: when its last battery ended (seconds since 1970), and with how many credits.
     left: dict[tuple, tuple[float, float]] = {}
     for place, (one, battery) in sorted(enumerate(batteries), key=lambda each: started_utc(each[1][1])):
-        before = left.pop((one.levels[0], one.levels[3]), None)
+        before = left.pop((one.levels[0], one.levels[-1]), None)
         volume = describe(one.volume)
         places = np.flatnonzero(one.jobs["repeat"] == battery.repeat) if battery.valid and volume.volume_type else []
         if not len(places):
@@ -90,6 +121,8 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
         if before and started:
             ended, credits = before
             start = credits + volume.baseline_iops * max(started - ended, 0)
+        if state := (battery.record.get("start") or {}).get("state"):
+            start = volume.credits if state == "full" else 0.0
         parts = [part for part in segments[one.levels] if places[0] <= part.first <= places[-1]]
         fall = collapse(one.jobs, parts)
         slow = one.jobs.iloc[fall.first : fall.last] if fall else own.iloc[:0]
@@ -100,7 +133,7 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
         spent = model(own, volume, each, observed, start) if complete else []
         if spent and started:
             ended = started + float(own["start_s"].iloc[-1] + own["seconds"].iloc[-1])
-            left[one.levels[0], one.levels[3]] = ended, spent[-1].credits_end
+            left[one.levels[0], one.levels[-1]] = ended, spent[-1].credits_end
         per_write = {"ios_per_write": each, "ios_per_write_source": source} if spent else {}
         modelled = zip(own.to_dict("records"), spent, strict=False)
         jobs[place] = [{**one.head, **job, **credits._asdict(), **per_write} for job, credits in modelled]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio_facts, fio_options, fio_output, fio_samples
+from scripts.studies.volumes import fio_facts, fio_options, fio_output, fio_samples, open_loop
 from scripts.studies.volumes.fio_output import Job
 
 # A file of results has 0.5 MB with all bins of json+, times the processes without group_reporting; no larger is read.
@@ -30,7 +30,7 @@ def read_battery(folder: Path) -> dict:
     Returns:
         {"battery", "cluster", "host", "fio", "started_utc", "ended_utc", "pause_s", "job_options", "facts", "samples"
         (rows of `fio_samples.COLUMNS`, in time order), "histograms" ({id: {operation: [(ns, count), …]}}), "left_out"
-        ([{"file", "reason"}]), "background", "faults"}; of jobs whose options differ, those like the first.
+        ([{"file", "reason"}]), "background", "loop", "faults"}; of jobs whose options differ, those like the first.
     """
     tree = Tree(folder.resolve().name)
     for path in sorted(folder.iterdir()):
@@ -59,6 +59,7 @@ class _Folder:
     jobs: list[Job] = field(default_factory=list)
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     battery: dict[str, object] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
     background: Job | None = None
 
@@ -98,6 +99,8 @@ class Tree:
             folder.battery = fio_facts.battery(text)
         elif match := re.fullmatch(r"facts_(.+)\.txt", path.name):
             folder.facts[match[1]] = fio_facts.key_values(text)
+        elif match := re.fullmatch(r"latencies_(.+)\.txt", path.name):
+            folder.logs[match[1]] = text
         elif path.suffix != ".json":
             for line in fio_facts.log_lines(text):
                 self._log.setdefault(line.job_id, []).append((parent, line))
@@ -141,6 +144,8 @@ class Tree:
         title = self._title(path, folder)
         for job, job_id in zip(jobs, fio_samples.told_ids(jobs), strict=True):
             job.id = job_id
+            if job_id in folder.logs:
+                job.open_loop = open_loop.count_from_due(job, folder.logs[job_id])
             job.facts, job.line = folder.facts.get(job_id, {}), self._line(path, job, title["host"])
         timed, facts = fio_samples.in_time_order(jobs), folder.battery
         faults = fio_samples.name_jobs(timed)
@@ -163,6 +168,7 @@ class Tree:
             "samples": [fio_samples.row(job, number, origin, title, facts) for number, job in enumerate(timed, 1)],
             "histograms": {job.id: job.histograms for job in timed if job.histograms},
             "background": _background(folder),
+            "loop": "open" if timed and all(job.open_loop for job in timed) else "closed",
             "faults": faults,
             "folder": path,
             "marks": [job.mark for job in jobs],

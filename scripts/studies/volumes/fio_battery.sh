@@ -174,6 +174,9 @@ check_jobs() {
     kind=$(option "$temp/job.fio" rw readwrite)
     kind=${kind%%:*}
     kind=${kind:-read}
+    # A job with a rate is an open loop: from the latency of each operation follows how long those that were due waited.
+    logged=''
+    [ -z "$(option "$temp/job.fio" rate_iops)" ] || logged=--write_lat_log=$temp/run
     [ -z "$background_text" ] || check_job "$temp/background.fio" "$background_name" "$background_text"
     needed_beside=$bytes
 }
@@ -441,14 +444,17 @@ watch_over() {
         } >/dev/null 2>&1 &
         alarm=$!
     fi
-    if [ -n "$watch_input" ]; then
-        {
-            exec 8<&- 9<&-
-            while read -r _; do :; done
-            kill -s TERM $$
-        } <&3 >/dev/null 2>&1 &
-        watcher=$!
-    fi
+    [ -z "$watch_input" ] || watch_starter
+}
+
+# Sees that this ends when its standard input does.
+watch_starter() {
+    {
+        exec 8<&- 9<&-
+        while read -r _; do :; done
+        kill -s TERM $$
+    } <&3 >/dev/null 2>&1 &
+    watcher=$!
 }
 
 # Ends what is under way, so that what was measured is kept.
@@ -562,12 +568,13 @@ run_job() {
     date -u "+[$id] <=> $host <=> %a %b %e %H:%M:%S UTC %Y <=> " | tr -d '\n' >>"$results/runtime.log"
     loads >>"$results/runtime.log"
     { machine before && clock started; } >"$facts"
-    apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" --eta=never --output-format=json+ "$temp/run.fio" \
+    apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" ${logged:+"$logged"} --eta=never --output-format=json+ "$temp/run.fio" \
         >"$temp/run.out" 2>"$temp/run.err" &
     wait_for $!
     { clock ended && printf 'status: %s\n' "$status" && machine after; } >>"$facts"
     [ "$kind" != write ] || rm -rf "$own/files"
     keep run "fio_results_${kind}_$id.json" "fio_$id.err"
+    [ ! -e "$temp/run_lat.1.log" ] || mv "$temp/run_lat.1.log" "$results/latencies_$id.txt"
     judge
 }
 
@@ -654,13 +661,16 @@ collect() {
     [ -d "$out" ] && [ -w "$out" ] || refuse "$out is no folder that can be written to"
     ask_name "$@"
     temp=$(mktemp -d "$out/.collect_fio.XXXXXX") || refuse "no folder can be made in $out"
-    trap 'rm -rf "$temp"' EXIT
+    exec 3<&0
+    watcher=''
+    trap 'rm -rf "$temp"; [ -z "$watcher" ] || kill "$watcher" 2>/dev/null' EXIT
     trap '' PIPE
     mkfifo "$temp/input" || refuse "no pipe can be made in $out"
     "$@" sh -s <"$temp/input" >"$temp/tarball" &
     shell=$!
     trap hang_up HUP INT TERM
     exec 4>"$temp/input"
+    [ -z "$watch_input" ] || watch_starter
     # All that is said over there is one script: its options are its first line, so no shell between takes them apart.
     { printf 'set -- --tar --watch-input%s\n' "$(quoted_options)" && cat "$0"; } >&4
     while

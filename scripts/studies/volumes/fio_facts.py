@@ -12,6 +12,13 @@ _DAYS = (datetime(2000, 1, 1), datetime(2001, 2, 2))
 # In 02/08/2021 nothing says which is the month.
 _ORDER_UNKNOWN = re.compile(r"\d[/.]\d+[/.]\d")
 
+_HOST = {
+    "node": "host",
+    **{key: key for key in ("cpu", "cores", "kernel", "mount_point", "mount_options")},
+    "file_system": "mount_type",
+    "device": "mount_source",
+}
+
 
 class LogLine(NamedTuple):
     """A line of the published log, written before a job: `[a1] <=> host <=> date <=> what uptime says`."""
@@ -53,6 +60,11 @@ def memory(facts: dict[str, object]) -> str:
     kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
     kinds = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
     return str(facts.get("memory") or kinds[0])
+
+
+def host(facts: dict[str, object]) -> dict[str, object]:
+    """Return what battery.txt says of the machine, by the names of `scripts.lib.host.facts`; None where it does not."""
+    return {name: facts.get(key) for name, key in _HOST.items()}
 
 
 def date(text: str) -> tuple[float | None, bool]:

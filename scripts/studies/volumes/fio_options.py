@@ -170,6 +170,19 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
     return writes / every[0], processes * (1 + last)
 
 
+def open_loop(options: Mapping[str, str]) -> float:
+    """Return the operations that are due per second, one at a time and evenly; 0 where a job has no such rate."""
+    spelled = canonical(options)
+    even = spelled.get("rate_process", "linear") == "linear" and spelled.get("io_submit_mode", "inline") == "inline"
+    return float(_small(spelled.get("rate_iops", ""))) if even and in_flight(options) == 1 else 0.0
+
+
+def in_flight(options: Mapping[str, str]) -> int:
+    """Return how many operations a job has under way at most: its queue depth in each of its processes."""
+    spelled = canonical(options)
+    return max(_small(spelled["iodepth"]), 1) * max(_small(spelled["numjobs"]), 1)
+
+
 def syncs(options: Mapping[str, str]) -> bool:
     """Return whether a job forces writes to the disk by calls that fio times (fdatasync, fsync)."""
     spelled = canonical(options)

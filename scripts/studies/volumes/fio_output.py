@@ -47,6 +47,7 @@ class Job:
     id: str = ""  # until it has one
     facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
     line: fio_facts.LogLine | None = None  # the log line written before the job
+    open_loop: bool = False  # whether its latencies count from when operations were due
     started_s: float | None = None  # when it began by the clock that all jobs have
 
 
@@ -130,10 +131,7 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
         sections = [part if isinstance(part := entry.get(operation), dict) else {} for entry in entries]
         latency = _merged([part for section in sections if (part := _latency(section, operation))])
         if latency:
-            named = {key: latency[key] for key in ("max", "mean", "stddev")}
-            named |= {f"p{p:g}": _percentile(latency, p) for p in PERCENTILES}
-            columns |= {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
-            columns[f"{operation}_N"] = latency["n"]
+            columns |= columns_of(operation, latency)
             if latency["bins"]:
                 histograms[operation] = array("q", chain.from_iterable(latency["bins"].items()))
         elif operation != "sync" or not fio_options.syncs(options):
@@ -160,6 +158,14 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
         errors=sum(_count(entry, "total_err") or 0 for entry in entries),
         disks=disks,
     )
+
+
+def columns_of(operation: str, latency: dict) -> dict[str, float | None]:
+    """Return the columns of an operation's latency, {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns."""
+    named = {key: latency[key] for key in ("max", "mean", "stddev")}
+    named |= {f"p{p:g}": _percentile(latency, p) for p in PERCENTILES}
+    columns = {f"{operation}_lat_{key}_ms": None if ns is None else ns / 1e6 for key, ns in named.items()}
+    return columns | {f"{operation}_N": latency["n"]}
 
 
 def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], float]:

@@ -11,16 +11,10 @@ from pathlib import Path
 from scripts.frame.matrix import digest
 from scripts.lib import provenance
 from scripts.lib.program import Problem, run, write_text
-from scripts.studies.volumes import fio, fio_options, study, tarballs
+from scripts.studies.volumes import fio, fio_facts, fio_options, study, tarballs
 
 # What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
 _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
-# What battery.txt says of the machine, by the names that scripts.lib.host has.
-_HOST = {
-    **{key: key for key in ("cpu", "cores", "kernel", "mount_point", "mount_options")},
-    "file_system": "mount_type",
-    "device": "mount_source",
-}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -160,13 +154,16 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "name": f"{readable}-{digest(levels)}",
         "cell": levels,
         "repeat": repeat,
-        **{key: battery[key] for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background")},
+        **{
+            key: battery[key]
+            for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
+        },
         "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
         "work": work,
         "seconds": {"total": None if last["started_s"] is None else last["started_s"] + last["runtime_s"]},
         "samples": samples,
-        "host": {"node": battery["host"]} | {key: facts.get(name) for key, name in _HOST.items()},
+        "host": fio_facts.host(facts | {"host": battery["host"]}),
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
         "valid": not reasons,
         "reasons": reasons,

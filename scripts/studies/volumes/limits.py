@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 
 from scripts.statistics import histograms, resampling
-from scripts.studies.volumes import fio_facts, study
+from scripts.studies.volumes import fio_facts, fio_options, study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Series, histograms_of, percentiles
 
 # A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
 LEAST_JOBS, LEAST_S = 20, 60.0
+# What a verdict's row has of operations, and of time, at or above the limit.
+SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
 
 def read(entries: Sequence[str | dict]) -> list[dict]:
@@ -33,6 +35,7 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     slow ever after has a p99 between the two that it never showed. Its figures are of all jobs. `kept_s` is the time
     from a battery's start until the first segment that does not meet the limit, the shortest of several batteries,
     empty if all meet it. Where the files lay in memory, nothing is decided. A limit of fsync says nothing about reads.
+    Beside the verdict are the shares of operations and of time at or above the limit (`_shares`).
     """
     jobs, short = series.jobs, _short(series.jobs)
     memory = [fio_facts.memory(battery.record.get("battery") or {}) for battery in series.batteries]
@@ -43,7 +46,9 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     whole = [] if len(parts) == 1 else [jobs]
     estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in (*whole, *parts)]
     estimates = estimates if whole else estimates * 2
-    rows = []
+    options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
+    # What is due evenly asks at any moment alike: there the share of operations is that of time.
+    in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
             continue
@@ -65,6 +70,7 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
                     "value_ms": estimate.value,
                     "low_ms": estimate.low,
                     "high_ms": estimate.high,
+                    **_shares(part, height, in_flight, seed),
                     "kept_s": math.nan,
                 }
             )
@@ -72,6 +78,27 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
                 own[-1] |= _judged(part, estimate, height, memory, short[int(part["repeat"].iloc[0])])
         rows += [own[0] | _whole(jobs, parts, [row["verdict"] for row in own[1:]]), *own[1:]]
     return rows
+
+
+def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
+    """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
+
+    A job that waits for its operation begins no other meanwhile (coordinated omission), so a stall of any length is one
+    operation. Its share of time is the sum of such latencies / time of the jobs × operations under way. The interval is
+    that over jobs, never narrower than the bounds of the bins.
+    """
+    shares = dict.fromkeys(SHARES, math.nan)
+    if not (merged := histograms_of(jobs)):
+        return shares
+    over = np.stack([histograms.at_or_above(own, height) for own in merged])
+    wholes = (jobs["N"].astype(float), 1000 * in_flight * jobs["seconds"].astype(float))
+    for place, (name, whole) in enumerate(zip(("operations", "time"), wholes, strict=True)):
+        estimate = resampling.total_over_total(over[:, 1, place], whole, seed)
+        least, most = over[:, [0, 2], place].sum(axis=0) / whole.sum(skipna=False)
+        ends = estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)
+        keys = [key for key in SHARES if key.startswith(name)]
+        shares |= {key: 100 * min(float(end), 1.0) for key, end in zip(keys, ends, strict=True)}
+    return shares
 
 
 def _short(jobs: pd.DataFrame) -> dict[int, str]:

@@ -4,24 +4,28 @@ Started by scripts.step with the workflow's interpreter; see scripts.lib.window 
 """
 
 import argparse
+import math
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from scripts.lib import host, software
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.volumes import fio, fio_options, instance_volume
+from scripts.studies.volumes import fio, fio_facts, fio_options, instance_volume, tarballs
 
 _BATTERY = "scripts/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
 _MARGIN, _MARGIN_S = 0.1, 30.0
 # Sizes are told in rounded GiB.
 _ROUNDING = 1.01
+# Of the I/Os that spend a volume's credits: what it does in bursts is not exactly what is promised.
+_SPENT = 0.95
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,19 +35,24 @@ def main(argv: list[str] | None = None) -> int:
     return run_measurement(measure)
 
 
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
     job, settings = step.job, step.job["settings"]
     place = place_of(settings["store"], job["run"])
     volume = volume_of(settings["store"], place)
     confirm(job, volume)
+    start = bring_to_start(job)
     command = battery(job)
     step.open_window()
     began = time.monotonic()
-    _run(command)
+    run_battery(command)
     seconds = time.monotonic() - began
     step.close_window()
-    results = fio.read_battery(next(Path(job["scratch"]).iterdir()))
+    results = results_in(Path(job["scratch"]))
     samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
     # What is not as asked, beside what the reader of results has found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
@@ -52,11 +61,20 @@ def measure(step: Step) -> dict:
         faults.append("fio's output has other options than the job file")
     if settings["background"] and not results["background"]:
         faults.append("the background load left no results")
+    if fio_options.canonical(options).get("rate_iops") and results["loop"] != "open":
+        faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
+    memory, host_facts = host.in_memory(place), {}
+    if "shell" in settings["store"]:
+        memory, host_facts = fio_facts.memory(results["facts"]), {"host": fio_facts.host(results["facts"])}
+        if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
+            faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
     return {
-        **{key: results[key] for key in ("histograms", "fio", "job_options", "background")},
+        **host_facts,
+        **{key: results[key] for key in ("histograms", "fio", "job_options", "background", "loop")},
         "samples": samples,
-        "battery": results["facts"] | {"memory": host.in_memory(place)},
+        "battery": results["facts"] | {"memory": memory},
         "volume": volume,
+        "start": start,
         "work": {
             "jobs_asked": settings["jobs"],
             "jobs_done": results["facts"]["jobs_done"],
@@ -95,6 +113,8 @@ def confirm(job: dict, volume: dict) -> None:
         Problem: the file system is larger than its volume, or the other volume is the same one.
     """
     settings = job["settings"]
+    if "shell" in settings["store"]:
+        return
     place = place_of(settings["store"], job["run"])
     if "device" not in settings["store"] and place.is_dir() and volume.get("size_gib"):
         size = shutil.disk_usage(place).total / 2**30
@@ -109,6 +129,39 @@ def confirm(job: dict, volume: dict) -> None:
             raise Problem(f"{other} is on the same volume as {place}, not on another; name another store as other")
 
 
+def bring_to_start(job: dict) -> dict | None:
+    """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None where not asked.
+
+    The time is taken off that of the battery.
+
+    Raises:
+        Problem: the I/Os that were done do not spend the credits.
+    """
+    start = job["settings"].get("start")
+    if not start:
+        return None
+    began, done = time.monotonic(), 0
+    _log(f"credits are to be {start['state']}: {start['seconds']:g} s")
+    if start["state"] == "full":
+        time.sleep(start["seconds"])
+    else:
+        text = f"{start['text']}\ntime_based=1\nruntime={start['seconds']:g}\n"
+        spending = {"name": start["state"], "text": text}
+        settings = job["settings"] | {"job": spending, "jobs": 1, "at_least_s": 0, "background": None}
+        scratch = Path(job["scratch"], "before")
+        scratch.mkdir()
+        run_battery(battery(job | {"settings": settings, "scratch": str(scratch)}))
+        done = sum(row["write_ios"] for row in results_in(scratch)["samples"])
+        shutil.rmtree(scratch)
+        if done < _SPENT * start["ios"]:
+            raise Problem(
+                f"{done:,} I/Os in {start['seconds']:g} s do not spend the credits; it takes {start['ios']:,.0f}"
+            )
+    seconds = time.monotonic() - began
+    job["time_limit_s"] -= seconds
+    return {"state": start["state"], "seconds": seconds, "ios": done}
+
+
 def battery(job: dict) -> list[str]:
     """Return the command that runs the battery of a step's job."""
     settings, background = job["settings"], job["settings"]["background"]
@@ -120,7 +173,7 @@ def battery(job: dict) -> list[str]:
         "job-name": settings["job"]["name"],
         "job-text": settings["job"]["text"],
         "jobs": settings["jobs"],
-        "at-least": settings["at_least_s"],
+        "at-least": math.ceil(settings["at_least_s"]),
         "pause": settings["pause_s"],
         "time-limit": max(1, int(limit - min(_MARGIN_S, _MARGIN * limit))),
         "out": job["scratch"],
@@ -132,11 +185,25 @@ def battery(job: dict) -> list[str]:
             "background-directory": place_of(background["store"], job["run"]),
         }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return ["sh", _BATTERY, "--watch-input", *(["--erase"] if store.get("erase") else []), *words]
+    elsewhere = (["--elsewhere"], ["--", *store["shell"]]) if "shell" in store else ([], [])
+    erase = ["--erase"] if store.get("erase") else []
+    return ["sh", _BATTERY, "--watch-input", *elsewhere[0], *erase, *words, *elsewhere[1]]
 
 
-def _run(command: list[str]) -> None:
-    """Run a battery to its end.
+def results_in(scratch: Path) -> dict:
+    """Return what a battery's only results in a folder say, as `fio.read_battery` does: a folder, or a tarball."""
+    (place,) = scratch.iterdir()
+    if place.is_dir():
+        return fio.read_battery(place)
+    tree = fio.Tree(tarballs.stem(place.name))
+    for name, data in tarballs.contents(place):
+        tree.add(name, data)
+    battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
+    return battery | {"histograms": fio.pairs(battery["histograms"]), "left_out": tree.left_out}
+
+
+def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:
+    """Run a battery to its end; `say` gets each line of what it says.
 
     It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
     program is killed.
@@ -149,7 +216,7 @@ def _run(command: list[str]) -> None:
     process = subprocess.Popen(command, start_new_session=True, **streams)
     try:
         for words in process.stderr:
-            print(words, end="", file=sys.stderr, flush=True)
+            say(words.rstrip())
     finally:
         process.stdin.close()
         status = process.wait()

@@ -1,7 +1,7 @@
 """Batteries of fio jobs as the analysis uses them: records read, jobs in time order, their histograms and times.
 
-A series is what was measured at one (store, job, background, host): its batteries, one after the other, each of many
-jobs. Latencies are in ms throughout.
+A series is what was measured at one (store, job, background, start_credits, host): its batteries, one after the
+other, each of many jobs. Latencies are in ms throughout.
 """
 
 import math
@@ -19,7 +19,7 @@ from scripts.statistics import histograms
 from scripts.studies.volumes import fio_options
 from scripts.studies.volumes.fio_output import PERCENTILES
 
-FACTORS = ("store", "job", "background", "host")
+FACTORS = ("store", "job", "background", "start_credits", "host")
 ALL_HOSTS = "all"
 # The pause of the published batteries, for results that say nothing of theirs.
 _USUAL_PAUSE_S = 10.0
@@ -29,7 +29,7 @@ _COLUMNS = (
     *("repeat", "number", "job_Id", "N", "mean_ms", "stddev_ms", "max_ms", *_OWN),
     *("ios", "bytes", "reads", "writes", "seconds", "start_s", "pause_s", "device_writes", "bins", "counted", "timed"),
 )
-Levels = tuple[str, str, str, str]
+Levels = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ class Battery:
 
 @dataclass(frozen=True)
 class Series:
-    """The batteries of one (store, job, background, host); `cell` is "" where several hosts are taken together.
+    """The batteries of one (store, job, background, start_credits, host).
 
+    `cell` is "" where several hosts are taken together. `start_credits` are those that the batteries began with.
     `volume` is what is known of the volume: type, size_gib, iops, throughput_mib_s.
     """
 
@@ -78,6 +79,11 @@ class Series:
     def valid(self) -> list[Battery]:
         """The valid batteries, the only ones that figures and verdicts are made of."""
         return [battery for battery in self.batteries if battery.valid]
+
+    @property
+    def loop(self) -> str:
+        """Whether the jobs are an "open" loop, whose latencies count from when operations were due, or "closed"."""
+        return next((battery.record.get("loop") for battery in self.valid), None) or "closed"
 
     @cached_property
     def operation(self) -> str:
@@ -135,16 +141,34 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     return series
 
 
+def by_credits(series: Sequence[Series], states: Mapping[tuple, str]) -> list[Series]:
+    """Return the series with the credits that their batteries began with; those that began otherwise are series apart.
+
+    `states` are by (levels…, repeat); a battery without a state stays with those that have none.
+    """
+    split = []
+    for one in series:
+        parts: dict[str, list[Battery]] = {}
+        for battery in one.batteries:
+            parts.setdefault(states.get((*one.levels, battery.repeat), one.head["start_credits"]), []).append(battery)
+        for state, batteries in (parts or {one.head["start_credits"]: []}).items():
+            levels = (*one.levels[:3], state, one.levels[-1])
+            split.append(
+                replace(one, levels=levels, batteries=tuple(replace(each, levels=levels) for each in batteries))
+            )
+    return split
+
+
 def with_hosts_together(series: Sequence[Series]) -> list[Series]:
     """Return the series, and after the last host of a place that was measured on several those of all hosts as one."""
     shown = []
     for one in series:
         shown.append(one)
-        hosts = [host for host in series if host.levels[:3] == one.levels[:3]]
+        hosts = [host for host in series if host.levels[:-1] == one.levels[:-1]]
         if one is hosts[-1] and sum(bool(host.valid) for host in hosts) > 1:
             batteries = tuple(battery for host in hosts for battery in host.batteries)
             volume = next((host.volume for host in hosts if host.volume), {})
-            shown.append(Series("", (*one.levels[:3], ALL_HOSTS), batteries, volume))
+            shown.append(Series("", (*one.levels[:-1], ALL_HOSTS), batteries, volume))
     return shown
 
 

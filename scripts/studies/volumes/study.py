@@ -1,5 +1,8 @@
 """The volumes study: what a battery's settings are, what it costs, and what makes its record invalid."""
 
+import math
+import shlex
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -18,9 +21,13 @@ if TYPE_CHECKING:
 
 JOB_FILE = "config/fio/{}.fio"
 LIMITS = Path("config/facts/limits.yaml")
+NO_FIO = "apt install fio, or dnf install fio"
 VOLUME_TYPES = Path("config/facts/volume_types.yaml")
 # What the section says of the batteries together, and what `background` takes the place of.
 _NOT_OF_A_CELL = ("batteries", "imports", "limits", "other", "background_job")
+# The job that spends a volume's credits before a battery.
+_SPENDING = "spend-credits"
+_REACH_S = 60
 # A write that is forced to the disk takes about this long where nothing is known: 1 ms, as gp2 and gp3 were published.
 _SYNC_S = 0.001
 
@@ -44,6 +51,11 @@ class Volumes(Study):
             volume = entry.get("volume") if isinstance(entry, dict) else None
             if isinstance(volume, dict) and volume["type"] not in types:
                 yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
+            if isinstance(entry, dict) and "shell" in entry:
+                if not {"path", "device"} & entry.keys():
+                    yield f"{place}.shell: name the path, or the device, on the host that it leads to"
+                if volume == "instance":
+                    yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
         levels = {level for part in mappings(section) for level in part["background"]}
         if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
             yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
@@ -53,19 +65,40 @@ class Volumes(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         store, other = config["stores"][levels["store"]], self.section(config).get("other")
-        if not stores.of(store).files:
+        beside = config["stores"][other] if levels["background"] == "other" else {}
+        if not _has_folders(store) and "device" not in store:
             yield f"fio does not write to a store of the kind {store['kind']}"
+        if state := levels["start_credits"]:
+            before_s = _lead(state, store)["seconds"]
+            if not before_s < math.inf:
+                yield f"store {levels['store']} has no credits that could be {state}, or its volume lacks its size_gib"
+            elif before_s >= (limit_s := self.section(config)["time_limit_s"]):
+                yield f"it takes {before_s:,.0f} s until credits are {state}: raise time_limit_s, which is {limit_s:g}"
         if levels["background"] == "other":
             if other == levels["store"]:
                 yield f"the other volume is {other} itself"
-            elif not stores.of(config["stores"][other]).files or "device" in config["stores"][other]:
+            elif beside.get("shell") != store.get("shell"):
+                yield f"{other}, which has the background load, is on another host"
+            elif not _has_folders(beside):
                 yield f"{other}, which has the background load, is no folder"
+        options = fio_options.of_job_file(Path(JOB_FILE.format(levels["job"])).read_text(encoding="utf-8"))
+        if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
+            yield f"{levels['job']} has rate_iops: an open loop is measured evenly and with one operation in flight"
         if levels["background"] == "same" and "device" in store:
             yield "a raw device has no room for the files of a background load"
 
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
+        # A cell without the factor is the same that it was before there was one.
+        kept["cell"] = {factor: value for factor, value in kept["cell"].items() if factor != "start_credits" or value}
+        if state := settings["cell"]["start_credits"]:
+            text = Path(JOB_FILE.format(_SPENDING)).read_text(encoding="utf-8")
+            kept["start"] = {
+                "state": state,
+                **_lead(state, settings["store"]),
+                "text": text if state == "spent" else "",
+            }
         level = settings["cell"]["background"]
         if level == "none":
             return kept | {"background": None}
@@ -76,12 +109,16 @@ class Volumes(Study):
 
     def needs(self, config: dict, cells: Sequence[Cell]) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield fio, and that each volume is one and not the machine's memory."""
-        yield "tool fio", lambda: tool("fio", remedy="apt install fio, or dnf install fio")
-        for name in sorted({cell.levels["store"] for cell in cells}):
-            store = config["stores"][name]
+        used = {cell.levels["store"]: config["stores"][cell.levels["store"]] for cell in cells}
+        if not all("shell" in store for store in used.values()):
+            yield "tool fio", lambda: tool("fio", remedy=NO_FIO)
+        for name, store in sorted(used.items()):
+            if "shell" in store:
+                yield f"volume {name}", partial(_reach, store)
+                continue
             place = Path(store.get("device") or store.get("path", "results"))
             if place.exists() and (memory := host.in_memory(place)):
-                yield f"volume {name}", partial(_refuse, place, memory)
+                yield f"volume {name}", partial(refuse_memory, place, memory)
 
     def sources(self, config: dict) -> list[Path]:
         """Return the files of fio's results that are imported."""
@@ -130,13 +167,18 @@ class Volumes(Study):
         options = fio_options.of_job_file(settings["job"]["text"])
         size, block = fio_options.total_bytes(options), fio_options.block_bytes(options)
         each = size / block * _SYNC_S if fio_options.syncs(options) else size / 2**27
+        if rate := fio_options.open_loop(options):
+            each = max(each, size / block / rate)
         each = settings["pause_s"] + (fio_options.runtime_s(options) or each)
         jobs = max(settings["jobs"], settings["at_least_s"] / each)
-        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each}
+        before_s = settings.get("start", {}).get("seconds", 0)
+        return {"requests": 0, "bytes": jobs * size, "seconds": jobs * each + before_s, "before_s": before_s}
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
         jobs = [settings["job"], (settings["background"] or {}).get("job")]
+        spending = settings.get("start", {}).get("text")
+        jobs = [*jobs, {"text": spending}] if spending else jobs
         return sum(fio_options.total_bytes(fio_options.of_job_file(job["text"])) for job in jobs if job)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
@@ -150,13 +192,45 @@ class Volumes(Study):
         return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
 
 
+def _has_folders(store: dict) -> bool:
+    """Whether fio can make files in a store, here or through its shell."""
+    return (stores.of(store).files or "shell" in store) and "device" not in store
+
+
+def _reach(store: dict) -> str:
+    """Return the name of the host that a store's shell leads to; it has the folder, or the device, and fio."""
+    place, words = shlex.quote(store.get("path") or store["device"]), shlex.join(store["shell"])
+    script, pipes = f"uname -n; test -e {place} && command -v fio", {"capture_output": True, "text": True}
+    try:
+        done = subprocess.run([*store["shell"], "sh", "-s"], input=script, timeout=_REACH_S, check=False, **pipes)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Problem(f"'{words}' does not lead to a shell ({error}); correct the store's shell") from error
+    name, *_ = [*done.stdout.split(), ""]
+    if done.returncode:
+        silent = " ".join(done.stderr.split())[-200:] or "it says nothing"
+        why = f"on {name} there is no {place}, or no fio" if name else silent
+        raise Problem(f"'{words}' does not lead to the volume: {why}; correct the store's shell or path")
+    return name
+
+
+def _lead(state: str, store: dict) -> dict:
+    """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
+    # What models credits is not loaded where a battery is measured.
+    from scripts.studies.volumes import credits
+
+    volume = store.get("volume")
+    promised = credits.describe(volume if isinstance(volume, dict) else {})
+    return credits.lead(promised, state)
+
+
 @cache
 def documented(path: Path) -> dict:
     """Return facts with their sources, of config/facts."""
     return read_yaml(path)
 
 
-def _refuse(place: Path, memory: str) -> str:
+def refuse_memory(place: Path, memory: str) -> str:
+    """Raise the Problem of a place whose files are in memory, in what `memory` names."""
     raise Problem(f"{place} lies in memory ({memory}); name a folder on a disk, as no volume is measured there")
 
 

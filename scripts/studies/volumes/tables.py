@@ -9,7 +9,7 @@ from scripts.frame import records
 from scripts.statistics import histograms, resampling
 from scripts.studies.volumes import changes, compare, credits, fio_samples, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
-from scripts.studies.volumes.series import FACTORS, Series, histograms_of, percentiles, with_hosts_together
+from scripts.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
 
 MIB = 2**20
 # The percentiles of the curves: as many to a tenth of the tail as one sees.
@@ -29,7 +29,8 @@ COLUMNS = {
     ),
     "verdicts": (
         *(*FACTORS, "operation", "limit", "metric", "limit_ms", "source", "segment", "repeat", "first_job"),
-        *("last_job", "jobs", "jobs_over", "value_ms", "low_ms", "high_ms", "verdict", "kept_s", "reason"),
+        *("last_job", "jobs", "jobs_over", *limits.SHARES, "value_ms", "low_ms", "high_ms", "verdict", "kept_s"),
+        "reason",
     ),
     "segments": (
         *(*FACTORS, "operation", "segment", "repeat", "first_job", "last_job", "first_number", "last_number"),
@@ -55,7 +56,11 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
     judged_limits = limits.read(settings["limits"])
-    parts = {one.levels: _segments(one, equivalence, seed) for one in series}
+    parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
+    volumes = {(*one.levels, each.repeat): credits.describe(one.volume) for one in series for each in one.batteries}
+    # A battery that began with other credits is another experiment: it is not pooled with those before.
+    series = by_credits(series, credits.states(credits.tables(series, parts)[0], volumes))
+    parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
     for one in with_hosts_together(series):
         quantiles, head = percentiles(one.jobs, CURVE, seed), one.head | {"operation": one.operation}
@@ -86,8 +91,8 @@ def samples(series: Sequence[Series]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else [*SAMPLE, "cell", *FACTORS, "repeat", "status", "valid"])
 
 
-def _segments(series: Series, equivalence: float, seed: int) -> list[changes.Segment]:
-    """The segments of each battery, one battery after the other; places are those in the series' jobs."""
+def segments_of(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
+    """Return the segments of each battery, one battery after the other; places are those in the series' jobs."""
     return [
         part._replace(first=part.first + int(jobs.index[0]), last=part.last + int(jobs.index[0]))
         for _, jobs in series.jobs.groupby("repeat", sort=False)

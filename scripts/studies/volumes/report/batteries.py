@@ -120,6 +120,8 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     """
     folder, run_facts = Path(tables), read_facts(facts)
     frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
+    # Tables of before there were levels of credits.
+    frames = {name: table.assign(start_credits=table.get("start_credits", "")) for name, table in frames.items()}
     if frames["samples"].empty and frames["cells"].empty:
         raise results.nothing(folder)
     absent = tuple(f"{name}.csv has no rows, and the page nothing of it." for name in TABLES[:-2] if frames[name].empty)

@@ -1,5 +1,6 @@
 """How volumes, jobs, limits and times are called where people read them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -10,6 +11,7 @@ from scripts.studies.volumes.report.batteries import Results, Trace
 from scripts.studies.volumes.series import FACTORS
 
 NAMED = 6  # volumes or series that a sentence names
+_OVER = (("operations", ""), ("time", ""), ("time", "_low"), ("time", "_high"))
 LIMIT_OWNERS = {"etcd": "etcd's", "openshift": "OpenShift's"}
 
 
@@ -63,7 +65,8 @@ def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
         # Where the options are lost, the job's name may tell.
         words = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
         sync = next((one for one in ("fdatasync", "fsync") if one in words), "the sync after a write")
-        named.append({"sync": sync, "read": "a read", "write": "a write"}.get(row["operation"], "an operation"))
+        name = {"sync": sync, "read": "a read", "write": "a write"}.get(row["operation"], "an operation")
+        named.append(f"{name} from when it was due" if "rate_iops" in options else name)
     return prose.listing(dict.fromkeys(named), "or")
 
 
@@ -93,6 +96,15 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return " ".join(([f"{hours} h"] if hours else []) + ([f"{minutes} min"] if minutes or not hours else []))
+
+
+def over(row: Mapping) -> str:
+    """Return "0.01 % of operations, 9.1 [8.7, 9.6] % of the time" at or above a limit; "" where it is not known."""
+    share, *ends = (row.get(f"{name}_over_percent{end}", math.nan) for name, end in _OVER)
+    if pd.isna(share) or ends[-1] == 0:
+        return "" if pd.isna(share) else "none"
+    time = "" if pd.isna(ends[0]) else f", {names.with_interval(*ends, prose.number)} % of the time"
+    return f"{prose.number(share)} % of operations{time}"
 
 
 def latency(row: Mapping) -> str:

@@ -57,9 +57,12 @@ def glance(run: Results) -> Table:
         frame[title] = [f"{verdict} {value}".strip() for verdict, value in zip(verdicts, values, strict=True)]
         over[title] = ["unknown" if verdict == "undecided" else verdict for verdict in verdicts]
         frame[f"{limit}: kept for"] = [_kept(one) if one else "" for one in shown]
+        if any(shares := [phrases.over(one.whole) if one else "" for one in shown]):
+            frame[f"{limit}: at or above it"] = shares
     caption = (
         "The verdict on a whole series, with the value and interval of the segment that decides it. Kept for: from the "
-        "battery's start to the first segment that does not meet the limit."
+        "battery's start to the first segment that does not meet the limit. At or above it: the share of operations, "
+        "and that of time with its 95 % CI, as a job begins no other operation while one stalls."
     )
     return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
 

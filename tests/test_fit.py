@@ -1,0 +1,118 @@
+"""One word on a volume: three batteries of fio, the judgement of the report, and nothing left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from batteries import Place, emptied, hear_interrupts, options_of, until
+from conftest import ROOT, program
+
+from scripts.frame import config as configuration
+from scripts.lib import host
+from scripts.lib.program import Problem, read_json
+from scripts.studies.volumes import fit, import_fio, limits
+
+# Three of these jobs, as few as a segment has, have operations enough for a p99.
+SMALL = "[fio_io]\nrw=write\nioengine=sync\nfdatasync=1\nsize=960k\nbs=2300\n"
+
+
+def fitted(place: Place, p99_ms: float, text: str = SMALL, jobs: int = 6, **options: object) -> tuple[str, str]:
+    """Return what `fit` says of a limit of so many ms, from small batteries."""
+    limit = {"name": "etcd", "p99_ms": p99_ms, "operation": "sync", "job": "etcd"}
+    options = {"jobs": jobs, "at_least_s": 0, "pause_s": 0, "job_text": text, **options}
+    return fit.fit(place.volume, limit, place.out, **options)
+
+
+@pytest.mark.rule(18)
+def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypatch):
+    monkeypatch.setattr(limits, "LEAST_JOBS", 6)
+    monkeypatch.setattr(limits, "LEAST_S", 0)
+    said, shown = [], []
+    word, reason = fitted(place, 60_000, say=said.append, show=shown.append)
+    assert word == "meets"
+    figures = r"  battery 3, .*: [\d.]+ \[[\d., ]+\] ms: meets \(at most .* ms.*\)\n    at or above the limit: none"
+    assert re.fullmatch(figures, "\n".join(reason.splitlines()[-2:]))
+    batteries = [line for line in said if "pause" not in line]
+    assert [line.partition(";")[0] for line in batteries] == [f"battery {number} of 3" for number in (1, 2, 3)]
+    assert all(re.search(r"about \d+ (s|min|h) left$", line) for line in [*batteries, *shown])
+    assert shown[-1].startswith("battery 3 of 3, job 6; ")
+    assert emptied(place)
+    # The same folder, imported, is one volume with three batteries.
+    section = configuration.resolve(read_json(place.out / "import.yaml"), [])["studies"]["volumes"]
+    batteries, left_out = import_fio.gather(import_fio.entries(section["imports"]))
+    cells = [record["cell"] for record in import_fio.records(batteries, "again")]
+    assert (len(cells), len({json.dumps(cell) for cell in cells}), left_out) == (3, 1, [])
+
+
+def test_a_battery_that_misses_a_limit_decides(place):
+    word, reason = fitted(place, 1e-6)
+    assert word == "misses"
+    assert "battery 1" in reason
+    assert "battery 2" not in reason
+    assert re.search(r"at or above the limit: 100 % of operations, [\d.]+ \[[\d., ]+\] % of the time$", reason)
+    assert [path.name[:2] for path in place.out.glob("b*")] == ["b1"]
+
+
+def test_batteries_that_are_too_short_leave_it_undecided(place):
+    word, reason = fitted(place, 60_000)
+    assert word == "undecided"
+    # A battery whose level changes has a line for each segment.
+    assert reason.count("is too short a battery to meet a limit") >= 3
+
+
+def test_a_battery_that_cannot_run_is_one_line(place):
+    with pytest.raises(Problem, match="MiB free; the files need"):
+        fitted(place, 10, SMALL.replace("960k", "900t"))
+    with pytest.raises(
+        Problem, match=r"battery 1 of 3: the battery ended early: failed: a1: .*; what was measured is in"
+    ):
+        fitted(place, 10, SMALL + "rate_min=4g\n" + "rate_cycle=1\n" + "thinktime=10000\n")
+    assert emptied(place)
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        (["--limit", "zookeeper", "--directory", "."], "LIMIT=zookeeper: name one of etcd, openshift, such as"),
+        (["--limit", "", "--directory", "."], "LIMIT=…: name one of etcd, openshift, such as"),
+        (["--limit", "etcd"], "DIR=…: name a folder on the volume"),
+        (["--limit", "etcd", "--directory", "/nowhere"], "DIR=/nowhere: name a folder on the volume"),
+        (["--limit", "etcd", "--directory", ".", "--pause", "soon"], "PAUSE=soon: write the seconds"),
+        (["--limit", "etcd", "--directory", ".", "--pause", "nan"], "PAUSE=nan: write the seconds"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, line):
+    done = program("studies.volumes.fit", *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"problem: {line}")
+
+
+def test_a_folder_in_memory_is_refused():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        if not (kind := host.in_memory(folder)):
+            pytest.skip("/dev/shm does not lie in memory here")
+        done = program("studies.volumes.fit", "--limit", "etcd", "--directory", folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"problem: {folder} lies in memory ({kind}); name a folder on a disk")
+
+
+def test_ctrl_c_leaves_nothing_on_the_volume_and_keeps_what_was_measured(place):
+    # It writes where it is called.
+    for name in ("scripts", "config"):
+        (place.folder / name).symlink_to(ROOT / name)
+    words = options_of({"limit": "etcd", "directory": place.volume})
+    command = [sys.executable, "-sE", "-m", "scripts.studies.volumes.fit", *words]
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=place.folder, preexec_fn=hear_interrupts, **pipe) as process:
+        until(lambda: list(Path(place.folder, "results/fit").glob("etcd-*/b1_*/facts_a1.txt")))
+        os.kill(process.pid, signal.SIGINT)
+        out, words = process.communicate()
+    assert (process.returncode, out) == (130, "")
+    assert re.search(r"^interrupted; the volume is clean, and what was measured is in results/fit/etcd-", words, re.M)
+    assert emptied(place)
