@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import blobs, builds, false_verdicts, fio, null_cells, project, scale, shots
+from scripts.benchmarks import blobs, builds, false_verdicts, fio, instruments, null_cells, project, scale, shots
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
@@ -41,6 +41,7 @@ BENCHMARKS = {
     "verdicts": Benchmark(false_verdicts.rows, {"runs": 2}),
     "reading": Benchmark(shots.loop, _ROUND),
     "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),
+    "instruments": Benchmark(instruments.rows, {"megabytes": 4} | _ROUND),
     "cell": Benchmark(null_cells.rows, {"repeats": 1, "starts": 1}),
     "plan": Benchmark(scale.planning, {"cells": 50} | _ROUND),
     "report": Benchmark(scale.reporting, {"records": 96} | _ROUND),

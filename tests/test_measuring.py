@@ -103,7 +103,7 @@ def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(shots_cell
         exchanges = list(csv.DictReader(file))
     assert len(exchanges) == sum(method["count"] for method in records[0]["requests"].values())
     assert sum(int(row["bytes"]) for row in exchanges if row["method"] == "GET") == first["bytes_offered"]
-    assert {int(row["connection"]) for row in exchanges} == set(range(1, records[0]["network"]["connections"] + 1))
+    assert len({row["connection"] for row in exchanges}) == records[0]["network"]["connections"] > 0
     assert records[0]["network"]["connections"] == records[1]["network"]["connections"]
     assert all(records[0]["network"][key] > 0 for key in ("round_trip_s", "mib_s", "in_flight"))
     # The parts of the data as they were asked for, and as the store tells them.

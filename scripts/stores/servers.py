@@ -218,7 +218,10 @@ class Proxy:
     """The emulated network before a server on the loopback (envs/servers/toxiproxy); `process` is its own."""
 
     def __init__(self, stack: contextlib.ExitStack, program: str, endpoint: str, network: dict, log: IO[str]) -> None:
-        """Start it, owned by `stack`, with the keys of `network` in the schema of stores; it has none by default."""
+        """Start it, owned by `stack`, with the keys of `network` in the schema of stores, no delay or limit by default.
+
+        It records what passes unless `network` says `recorded: False`, which a configuration cannot.
+        """
         options = {"upstream": endpoint.removeprefix("http://")}
         options |= {"latency-ms": network.get("latency_ms", 0), "jitter-ms": network.get("jitter_ms", 0)}
         # 0 is no limit.
@@ -226,6 +229,7 @@ class Proxy:
             option: network.get(key, 0) * networks.MIB
             for option, key in (("shared", "shared_mib_s"), ("per-connection", "per_connection_mib_s"))
         }
+        options |= {"record": str(network.get("recorded", True)).lower()}
         words = [f"-{name}={value}" for name, value in options.items()]
 
         def command(port: int) -> list[str]:

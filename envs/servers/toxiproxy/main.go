@@ -25,6 +25,7 @@ func main() {
 	jitter := flag.Int("jitter-ms", 0, "the latency of an answer varies by this much either way")
 	shared := flag.Float64("shared", 0, "bytes per second of all connections together; 0: unlimited")
 	each := flag.Float64("per-connection", 0, "bytes per second of one connection; 0: unlimited")
+	record := flag.Bool("record", true, "record what passes")
 	flag.Parse()
 	if *version {
 		fmt.Println("toxiproxy", toxiproxy.Version)
@@ -35,12 +36,12 @@ func main() {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), logger)
 	// Port 0: the kernel gives it one that nobody else can have taken.
 	proxy := toxiproxy.NewProxy(server, "store", "127.0.0.1:0", *upstream)
-	// In the order in which a request and its answer meet them. The latency waits from when a chunk came, so it is first.
-	add(proxy, "requests", "upstream", nil)
-	add(proxy, "connect", "upstream", map[string]any{"milliseconds": *latency})
-	add(proxy, "latency", "downstream", map[string]any{"latency": *latency, "jitter": *jitter})
-	add(proxy, "rate", "downstream", map[string]any{"per_connection": *each, "shared": *shared})
-	add(proxy, "answers", "downstream", nil)
+	add(proxy, "requests", "upstream", map[string]any{"milliseconds": *latency, "record": *record})
+	// The latency counts from when the proxy had a chunk, so it is before the rate.
+	if *latency > 0 || *jitter > 0 {
+		add(proxy, "latency", "downstream", map[string]any{"latency": *latency, "jitter": *jitter})
+	}
+	add(proxy, "answers", "downstream", map[string]any{"per_connection": *each, "shared": *shared, "record": *record})
 	if err := proxy.Start(); err != nil {
 		log.Fatal(err)
 	}

@@ -11,40 +11,56 @@ import (
 // A sender may be this far behind its rate and catch up: timers wake late, and that would cost rate otherwise.
 const slack = 10 * time.Millisecond
 
-// Connect holds the first bytes of a connection back until a round trip has passed since it was opened: the kernel has
-// shaken hands with the client before the proxy saw it.
-type Connect struct {
-	Milliseconds int `json:"milliseconds"`
+// Requests are what clients send. The first bytes of a connection are held back until a round trip has passed since it
+// was opened: the kernel has shaken hands with the client before the proxy saw it.
+type Requests struct {
+	Milliseconds int  `json:"milliseconds"`
+	Record       bool `json:"record"`
 }
 
-// NewState is the time at which the connection was opened.
-func (t *Connect) NewState() any { return time.Now() }
+// NewState is the connection: the proxy starts its upstream before its downstream, one connection after the other.
+func (t *Requests) NewState() any { return traffic.connect() }
 
 // GetBufferSize lets the client send on while it waits.
-func (t *Connect) GetBufferSize() int { return 1024 }
+func (t *Requests) GetBufferSize() int { return 1024 }
 
 // Pipe passes chunks on.
-func (t *Connect) Pipe(stub *toxics.ToxicStub) {
-	opened := stub.State.(time.Time).Add(time.Duration(t.Milliseconds) * time.Millisecond)
-	pass(stub, func(*stream.StreamChunk) { time.Sleep(time.Until(opened)) })
+func (t *Requests) Pipe(stub *toxics.ToxicStub) {
+	from := stub.State.(*connection)
+	ready := from.opened.Add(time.Duration(t.Milliseconds) * time.Millisecond)
+	pass(stub, func(chunk *stream.StreamChunk) {
+		if t.Record {
+			traffic.request(from, chunk)
+		}
+		time.Sleep(time.Until(ready))
+	})
 }
 
-// Rate limits the bytes per second of each connection, and of all together.
-type Rate struct {
+// Answers are what the server sends, limited in the bytes per second of each connection, and of all together.
+type Answers struct {
 	PerConnection float64 `json:"per_connection"`
 	Shared        float64 `json:"shared"`
+	Record        bool    `json:"record"`
 	all           line
 }
 
-// NewState is the line of one connection.
-func (t *Rate) NewState() any { return new(line) }
+// NewState is the connection whose upstream was started last.
+func (t *Answers) NewState() any {
+	traffic.Lock()
+	defer traffic.Unlock()
+	return traffic.newest
+}
 
-// Pipe passes chunks on, each when the last of its bytes would have come over both lines.
-func (t *Rate) Pipe(stub *toxics.ToxicStub) {
-	own := stub.State.(*line)
+// Pipe passes chunks on, each when the last of its bytes would have come over both lines. It is counted before a client
+// can say that it has it.
+func (t *Answers) Pipe(stub *toxics.ToxicStub) {
+	to, own := stub.State.(*connection), new(line)
 	pass(stub, func(chunk *stream.StreamChunk) {
 		time.Sleep(time.Until(own.take(len(chunk.Data), t.PerConnection)))
 		time.Sleep(time.Until(t.all.take(len(chunk.Data), t.Shared)))
+		if t.Record {
+			traffic.answer(to, chunk)
+		}
 	})
 }
 
@@ -86,6 +102,6 @@ func pass(stub *toxics.ToxicStub, before func(*stream.StreamChunk)) {
 }
 
 func init() {
-	toxics.Register("connect", new(Connect))
-	toxics.Register("rate", new(Rate))
+	toxics.Register("requests", new(Requests))
+	toxics.Register("answers", new(Answers))
 }

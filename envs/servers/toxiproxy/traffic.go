@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// What passes the proxy is recorded by two toxics, one for each direction. Clients do not pipeline: what comes down
-// between two requests of a connection is the answer to the first.
+// What passes the proxy is recorded in both directions. Clients do not pipeline: what comes down between two requests of
+// a connection is the answer to the first.
 
 // An exchange is a request and its answer; times are in seconds since the last reset.
 type exchange struct {
@@ -31,6 +30,7 @@ type exchange struct {
 // A connection has one exchange at a time; head is what came of its answer's head.
 type connection struct {
 	number int
+	opened time.Time
 	now    *exchange
 	head   []byte
 	inBody bool
@@ -44,12 +44,13 @@ type passage struct {
 	Exchanges   []*exchange `json:"exchanges"`
 }
 
-// A recorder knows the connection that was opened last.
+// A recorder knows the connection that was opened last, and how many there were since the proxy was started.
 type recorder struct {
 	sync.Mutex
 	passage
 	since  time.Time
 	newest *connection
+	opened int
 }
 
 var traffic = new(recorder)
@@ -70,7 +71,8 @@ func (r *recorder) connect() *connection {
 	r.Lock()
 	defer r.Unlock()
 	r.Connections++
-	r.newest = &connection{number: r.Connections}
+	r.opened++
+	r.newest = &connection{number: r.opened, opened: time.Now()}
 	return r.newest
 }
 
@@ -119,35 +121,4 @@ func (r *recorder) answer(c *connection, chunk *stream.StreamChunk) {
 	}
 	c.now.Bytes += body
 	c.now.End = now
-}
-
-// Requests records what clients ask.
-type Requests struct{}
-
-// NewState is the connection: the proxy starts its upstream before its downstream, one connection after the other.
-func (t *Requests) NewState() any { return traffic.connect() }
-
-// Pipe passes chunks on.
-func (t *Requests) Pipe(stub *toxics.ToxicStub) {
-	pass(stub, func(chunk *stream.StreamChunk) { traffic.request(stub.State.(*connection), chunk) })
-}
-
-// Answers records what they are given.
-type Answers struct{}
-
-// NewState is the connection whose upstream was started last.
-func (t *Answers) NewState() any {
-	traffic.Lock()
-	defer traffic.Unlock()
-	return traffic.newest
-}
-
-// Pipe passes chunks on, and counts them before a client can say that it has them.
-func (t *Answers) Pipe(stub *toxics.ToxicStub) {
-	pass(stub, func(chunk *stream.StreamChunk) { traffic.answer(stub.State.(*connection), chunk) })
-}
-
-func init() {
-	toxics.Register("requests", new(Requests))
-	toxics.Register("answers", new(Answers))
 }
