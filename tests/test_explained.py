@@ -132,6 +132,11 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
     lines = with_model(lambda total: 1 / total)
     assert lines
     assert all("not explained by requests or bytes" in line for line in lines), "the sign is wrong"
+    whole = replace(run, cells=run.cells.assign(modelled_s=run.cells["total_s"]))
+    texts = [one.text for one in findings.find(whole) if one.verdict in findings.BEYOND]
+    assert texts
+    assert all("requests, bytes and CPU time explain it" in text for text in texts)
+    assert not any("explain" in one.text for one in decided)
     assert not any("follows" in line for line in answer.reasons(run, decided)), "no model, no word of it"
 
 

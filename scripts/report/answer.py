@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose
-from scripts.report.findings import BEYOND, Finding, detectable, sides
+from scripts.report.findings import BEYOND, Finding, detectable, modelled, sides
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
@@ -82,7 +82,7 @@ def reasons(results: Results, findings: list[Finding]) -> list[str]:
     if "requests" not in cells:
         return []
     moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
-    cells = cells.reindex(columns=["requests", "opens", "connections", "modelled_s"]).assign(moved=moved / MIB)
+    cells = cells.reindex(columns=["requests", "opens", "connections"]).assign(moved=moved / MIB)
     largest = sorted((one for one in findings if one.verdict in BEYOND), key=lambda finding: -finding.size)
     return [*filter(None, (_moved(finding, cells, results) for finding in largest))][:REASONS]
 
@@ -97,7 +97,7 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
         for name in ("requests", "opens", "connections")
         if not np.allclose(*(one[name] for one in both), equal_nan=True)
     ]
-    why = _explained(finding.rows, *(side["modelled_s"] for side in both))
+    why = _explained(finding.rows, results)
     if not why and not counts and np.allclose(*(side["moved"] for side in both), rtol=0.01):
         return ""
     # What is alike is not told twice, but requests, which bytes are told with.
@@ -117,17 +117,17 @@ def _counted(values: pd.Series, noun: str) -> str:
     return f"{text} {noun.removesuffix('s') if text == '1' else noun}"
 
 
-def _explained(rows: pd.DataFrame, new: pd.Series, old: pd.Series) -> str:
-    """Whether the model of requests, bytes, CPU and opens gives what was measured; "" where it is not known."""
-    ratio, modelled = rows["ratio"].astype(float).to_numpy(), new.to_numpy() / old.to_numpy()
-    if np.isnan(modelled).any():
+def _explained(rows: pd.DataFrame, results: Results) -> str:
+    """What the model of requests, bytes, CPU and opens gives beside what was measured; "" where it is not known."""
+    ratios, measured = modelled(rows, results), rows["ratio"].astype(float)
+    if ratios.isna().any():
         return ""
-    explains = explained.explains(pd.Series(modelled), pd.Series(ratio))
-    gives = f"from these, CPU time and the cost of an open follows {prose.span(modelled)}×"
+    explains = explained.explains(ratios, measured)
+    gives = f"from these, CPU time and the cost of an open follows {prose.span(ratios)}×"
     if explains.all():
         return f" ({gives}, as measured)"
     some = f" in {(~explains).sum()} of {len(rows)} comparisons" if explains.any() else ""
-    return f" ({gives}, measured was {prose.span(ratio)}×: {bold('not explained by requests or bytes')}{some})"
+    return f" ({gives}, measured was {prose.span(measured)}×: {bold('not explained by requests or bytes')}{some})"
 
 
 def best(results: Results) -> Table:

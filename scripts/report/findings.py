@@ -17,7 +17,7 @@ from scripts.report.declaration import Metric
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold
 from scripts.report.results import Results
-from scripts.statistics import stats
+from scripts.statistics import explained, stats
 
 BEYOND = ("faster", "slower")
 DECIDED = (*BEYOND, "same", "meets", "misses", "modelled")
@@ -184,6 +184,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
     evidence += _spikes(rows, *sides(rows.iloc[0], results)) + _failures(rows, *sides(rows.iloc[0], results))
+    evidence += _reason(rows, results)
     under = f", {conditions}" if conditions else ""
     new, old = sides(rows.iloc[0], results)
     if len(steps) == 1:
@@ -253,6 +254,26 @@ def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
         texts.append(f"{who} in {failed} of {attempts} attempts [{100 * of.low:.0f}, {100 * of.high:.0f} %]")
         any_failed |= failed > 0
     return f"; failed: {', '.join(texts)}" if any_failed else ""
+
+
+def modelled(rows: pd.DataFrame, results: Results) -> pd.Series:
+    """Return the ratios of times that follow from requests, bytes, CPU time and opens (`explained`), NaN if unknown."""
+    seconds = results.cells.set_index("cell").get("modelled_s", pd.Series(dtype=float)).astype(float)
+    new, old = (seconds.reindex(rows[f"{side}_cell"]).to_numpy() for side in ("contender", "baseline"))
+    return pd.Series(new / old, index=rows.index)
+
+
+def _reason(rows: pd.DataFrame, results: Results) -> str:
+    """Whether requests and bytes explain what was decided about the time of everything; "" where it is not known."""
+    decided = rows[rows["verdict"].isin(BEYOND) & (rows["metric"] == results.report.metrics[0].name)]
+    ratios = modelled(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
+    if ratios.empty or ratios.isna().any():
+        return ""
+    explains = explained.explains(ratios, decided["ratio"].astype(float))
+    if explains.all():
+        return "; requests, bytes and CPU time explain it"
+    some = f" in {(~explains).sum()} of {len(decided)}" if explains.any() else ""
+    return f"; not explained by requests or bytes{some}"
 
 
 def _in_time(metric: Metric) -> str:
