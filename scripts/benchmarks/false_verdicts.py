@@ -1,19 +1,27 @@
 """How often the project is wrong: runs without a difference, from their records to the sentences of a page."""
 
+import itertools
 import json
+import math
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from scripts import gather
 from scripts.benchmarks.common import Row, Say
+from scripts.benchmarks.fio_results import Battery, Job, write_battery
 from scripts.frame import records
 from scripts.report import findings
 from scripts.statistics import stats, tables
 from scripts.studies.shots.report import results
+from scripts.studies.volumes import compare, fio, series
+from scripts.studies.volumes import tables as of_volumes
 
 NOISE, SLOWER = 0.02, 1.05  # standard deviation of ln(time) of a record; what a later session is slower by
+PAIRS, JOBS, WRITES = 6, 20, 2000  # batteries of a volume, their jobs, and the writes of each
 OFTEN, TIMES = 0.2, 3  # the share of slow repeats, and how many times as long they take
 FALSE_OF_400 = 29  # a rule that is wrong in 5 % of runs is wrong in more of 400 in 2.5 % of cases
 _MATRIX = "cell,library,store,control,omitted,twin_of\nold,old,disk,,,\nnew,new,disk,,,\n"
@@ -32,10 +40,10 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         say(what)
         wrong = sum(judge(np.random.default_rng(seed)) in findings.BEYOND for seed in range(runs))
         yield _row(f"false verdicts where {what}", wrong, runs)
-    say("identical volumes whose batteries differ by 5 and 10 %")
     for effect in (0.05, 0.1):
-        d = [_batteries(np.random.default_rng(seed), effect) for seed in range(runs)]
-        wrong = sum(stats.judge(one)[0].verdict in findings.BEYOND for one in d)
+        say(f"identical volumes whose batteries differ by {100 * effect:.0f} %, from fio's files")
+        verdicts = [_batteries(folder, np.random.default_rng(seed), effect) for seed in range(runs)]
+        wrong = sum(verdict in ("higher", "lower") for verdict in verdicts)
         yield _row(f"false verdicts between identical volumes, batteries differ by {100 * effect:.0f} %", wrong, runs)
     for repeats in (10, 20, 30):
         say(f"{repeats} repeats of which a fifth take 3 times as long")
@@ -90,12 +98,27 @@ def _slow_at_times(seed: int, repeats: int) -> Arms | None:
     return ([*base], sessions, [*np.where(slow, TIMES, 1) * other], sessions) if slow.any() else None
 
 
-def _batteries(random: np.random.Generator, effect: float) -> np.ndarray:
-    """ln(contender / baseline) of 6 pairs of batteries, each with an effect of its own that all its jobs share."""
-    own = random.normal(0, effect, (2, 6))
-    jobs = random.normal(0, NOISE, (2, 6, 20))
-    p99 = np.median(own[:, :, None] + jobs, axis=2)
-    return (p99[1] - p99[0])[:, None]
+def _batteries(folder: Path, random: np.random.Generator, effect: float) -> str:
+    """The verdict on the p99 of 6 pairs of batteries in fio's files, each with an effect that all its jobs share."""
+    kept = []
+    for store, repeat in itertools.product("ab", range(1, PAIRS + 1)):
+        scale, seed = math.exp(random.normal(0, effect)), int(random.integers(2**31))
+        job = Job(mean_ms=scale, p99_ms=2 * scale, writes=WRITES)
+        with tempfile.TemporaryDirectory(dir=folder) as parent:
+            battery = fio.read_battery(write_battery(Path(parent), Battery(jobs=JOBS, job=job, noise=NOISE, seed=seed)))
+        levels = {"store": store, "job": "etcd", "background": "none", "start_credits": "", "host": "", "control": ""}
+        record = _record("volumes", store, levels, repeat, "1") | {"volume": {}, "battery": battery["facts"]}
+        record |= {key: battery[key] for key in ("histograms", "fio", "job_options", "background", "loop", "samples")}
+        kept.append(records.Kept(store, levels, repeat, folder / f"{store}/repeat={repeat}.json", record))
+    matrix = pd.DataFrame([{"cell": store, **levels, "omitted": "", "twin_of": ""} for store, levels in _cells(kept)])
+    volumes = series.read(matrix, kept, {}, {})
+    segments = {one.levels: of_volumes.segments_of(one) for one in volumes}
+    rows = compare.comparisons(volumes, segments, [{"factor": "store", "baseline": "a"}])
+    return rows[(rows["metric"] == "p99") & (rows["phase"] == "all")]["verdict"].item()
+
+
+def _cells(kept: list[records.Kept]) -> list[tuple[str, dict]]:
+    return list({one.cell: one.levels for one in kept}.items())
 
 
 def _power(random: np.random.Generator, repeats: int) -> bool:
@@ -122,9 +145,14 @@ def _judged(folder: Path, arms: Arms) -> str:
 def _kept(cell: str, seconds: list[float], sessions: list[str]) -> Iterator[records.Kept]:
     levels = {"library": cell, "store": "disk", "control": ""}
     for number, (took, session) in enumerate(zip(seconds, sessions, strict=True), 1):
-        record = {
-            **{"record": 1, "status": "done", "run": "bench", "study": "shots", "name": cell, "cell": levels},
-            **{"repeat": number, "valid": True, "reasons": [], "session": session, "seconds": {"total": float(took)}},
-            **{"work": {"logical_bytes": 2**20}, "samples": [], "host": {"node": "a"}, "provenance": {}},
-        }
+        record = _record("shots", cell, levels, number, session)
+        record |= {"seconds": {"total": float(took)}, "work": {"logical_bytes": 2**20}, "samples": []}
         yield records.Kept(cell, levels, number, Path(f"{cell}/repeat={number}.json"), record)
+
+
+def _record(study: str, cell: str, levels: dict, repeat: int, session: str) -> dict:
+    return {
+        **{"record": 1, "status": "done", "run": "bench", "study": study, "name": cell, "cell": levels},
+        **{"repeat": repeat, "valid": True, "reasons": [], "session": session, "seconds": {"total": 1.0}},
+        **{"work": {}, "host": {"node": "a"}, "provenance": {}},
+    }
