@@ -1,6 +1,9 @@
 """Why a time is what it is: requests, the fewest that would have done, and what requests and bytes explain."""
 
 import gzip
+import re
+import zlib
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import answer, findings, waterfall
+from scripts.report import answer, findings, plot_html, waterfall
 from scripts.report.results import Results
 from scripts.statistics import exchanges, explained
 from scripts.studies.shots.report import results
@@ -166,3 +169,7 @@ def test_the_requests_of_the_pair_of_which_most_was_decided_are_drawn(run: Resul
     assert drawn["y"].dropna().tolist() == [0, 4, 4, 8, 0, 4]
     assert drawn["x"].dropna().round(1).tolist() == [0.1, 0.3, 0.4, 0.6, 0.7, 0.9]
     assert len(figure.numbers) == 6
+    [packed, _] = re.findall('class="plot">([^<]+)<', plot_html.draw(figure))
+    page = zlib.decompress(b64decode(packed)).decode()
+    # Lines of requests do not run into each other.
+    assert '0.3,{"type":"number","value":"nan"},0.4' in page

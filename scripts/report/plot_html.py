@@ -5,6 +5,7 @@ tables has the same bytes.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from functools import partial
 from html import escape
@@ -107,10 +108,10 @@ def _legend_columns(panel: Panel, figure: Figure, labels: list[str]) -> int:
 
 
 def _plain_column(column: object) -> list:
-    """Plain lists with five digits: half the bytes of Bokeh's own encoding."""
+    """Plain lists with five digits: half the bytes of Bokeh's own encoding; NaN is a gap, where null is drawn at 0."""
     values = pd.Series(column)
     if pd.api.types.is_numeric_dtype(values):
-        return [None if not np.isfinite(value) else float(f"{value:.5g}") for value in values]
+        return [float(f"{value:.5g}") if np.isfinite(value) else math.nan for value in values]
     return [str(value) for value in values]
 
 
