@@ -173,8 +173,8 @@ def reader(cell: str, record: dict) -> dict:
 
 def _unaccounted(record: dict) -> list[str]:
     """Return that the processes got bytes which an embedded server has not offered (METHOD 20)."""
-    offered, fetched = record.get("requests", {}).get("GET", {}).get("bytes_offered"), record["work"]["fetched_bytes"]
-    if offered is None or offered >= fetched:
+    offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
+    if offered is None or offered >= (fetched := record["work"]["fetched_bytes"]):
         return []
     return [f"too fast to be true: the ranks were given {fetched:,} bytes and the store offered {offered:,}"]
 
