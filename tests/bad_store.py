@@ -20,6 +20,7 @@ class BadStore:
         always: what becomes of all after those.
         hooks: called before a request is passed on, by its number, from 1.
         asked: how many requests have come.
+        ports: of the clients, from which they came.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -29,11 +30,13 @@ class BadStore:
         self.always = "ok"
         self.hooks: dict[int, Callable[[], None]] = {}
         self.asked = 0
+        self.ports: set[int] = set()
         self._lock = threading.Lock()
 
-    def next(self) -> str:
-        """Return what becomes of a request."""
+    def next(self, port: int) -> str:
+        """Return what becomes of a request that comes from a port."""
         with self._lock:
+            self.ports.add(port)
             self.asked += 1
             hook, fault = self.hooks.get(self.asked), self.faults.pop(0) if self.faults else self.always
         if hook:
@@ -64,7 +67,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         asks_for_bytes = "Range" in self.headers or "x-ms-range" in self.headers
-        fault = "ok" if self.headers.get("Range") == "bytes=0-0" or not asks_for_bytes else self.store.next()
+        fault = (
+            "ok"
+            if self.headers.get("Range") == "bytes=0-0" or not asks_for_bytes
+            else self.store.next(self.client_address[1])
+        )
         if fault == "busy":
             self._busy()
         else:

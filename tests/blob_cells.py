@@ -188,6 +188,15 @@ class Store:
         here.job["local_files"] = sorted(map(str, files))
         return here
 
+    def count(self, here: Cell) -> dict:
+        """Count a cell's requests as the step does; returns where they are once it is measured."""
+        counted: dict = {}
+        here.events |= {
+            "open": self.served.open_window,
+            "close": lambda: counted.update(self.served.close_window()[0]),
+        }
+        return counted
+
     def reach(self, here: Cell, endpoint: str) -> None:
         """Let a cell find the server at an endpoint."""
         if self.kind == "s3":

@@ -126,6 +126,22 @@ def test_a_service_that_is_busy_once_is_asked_again_and_that_is_counted(cell, ba
     assert (record["retries"], record["attempts"]) == (1, 4)
 
 
+@pytest.mark.rule(20)
+def test_each_process_has_a_connection_per_bare_request_in_flight_and_none_of_them_counts(cell, bad):
+    here = cell(processes="2", concurrency="2", chunk_size="512KiB", iterations=2)
+    counted = []
+
+    def close() -> None:
+        counted.append(bad.asked)
+        bad.ports.clear()
+
+    here.events["close"] = close
+    record = here.measure()
+    assert counted == [record["attempts"]] == [2 * 2 * 2]
+    assert bad.asked - record["attempts"] == 2 * record["ceiling"]["requests"] == 2 * 4
+    assert len(bad.ports) == 4
+
+
 def test_a_ceiling_that_is_refused_leaves_what_was_measured(cell, bad):
     here = cell(iterations=2)
     here.events["close"] = lambda: setattr(bad, "always", "busy")
@@ -232,6 +248,29 @@ def test_a_file_that_is_changed_after_it_was_identified_is_an_invalid_record(on_
     assert reads(record) == []
 
 
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("pattern", ["sections", "mpi-io"])
+def test_a_file_that_is_replaced_while_it_is_read_makes_that_iteration_count_for_nothing(on_disk, pattern):
+    here = on_disk(pattern=pattern, processes="2", iterations=4)
+    path = Path(here.job["local_files"][0])
+    copy = path.with_suffix(".copy")
+    copy.write_bytes(path.read_bytes())
+    here.pretend(
+        "import os\nfrom mpi4py import MPI\nfrom scripts.studies.blobs import process\n"
+        "read, done = process.Process._read, []\n"
+        "def replaced(self, *arguments):\n"
+        "    count = read(self, *arguments)\n"
+        "    done.extend([count] if count else [])\n"
+        "    if len(done) == 3 and MPI.COMM_WORLD.rank == 0:\n"
+        f"        os.replace({str(copy)!r}, {str(path)!r})\n"
+        "    return count\n"
+        "process.Process._read = replaced"
+    )
+    record = here.measure()
+    assert record["reasons"] == [f"{path} was replaced or changed while it was measured"]
+    assert [row["phase"] for row in record["samples"]] == ["read", "read"]
+
+
 def test_a_file_that_is_not_there_is_one_line(on_disk):
     here = on_disk(pattern="multiple-files", processes="2")
     path = Path(here.job["local_files"][1])
@@ -297,7 +336,7 @@ def test_a_program_that_is_killed_while_its_processes_start_leaves_none_of_them(
     until(lambda: ranks_of_this_test() == [])
 
 
-def test_a_launcher_that_labels_lines_is_named_and_no_address_is_printed(on_disk):
+def test_a_launcher_that_labels_lines_is_named(on_disk):
     here = on_disk()
     here.settings["mpi"]["launcher"] = [str(ROOT / ".venv/bin/mpiexec.gforker"), "-l"]
     here.env |= mpi.WITHIN_A_MACHINE

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from blob_cells import Store, serving
 
+from scripts.studies.blobs import study
+
 MIB = 2**20
 
 
@@ -22,14 +24,29 @@ def store(
     "pattern", ["single-file", "multiple-files", "broadcast", "scatter", "sections", "sections-interleaved"]
 )
 def test_every_pattern_reads_the_manifests_bytes_from_a_server(store, tmp_path, pattern):
-    record = store.cell(tmp_path, pattern=pattern, processes="2", concurrency="2", operation_size="512KiB").measure()
+    here = store.cell(tmp_path, pattern=pattern, processes="2", concurrency="2", operation_size="512KiB")
+    counted = store.count(here)
+    record = here.measure()
     assert record["reasons"] == []
+    assert counted["GET"]["bytes_offered"] == record["work"]["fetched_bytes"]
     assert record["work"]["checksum"] == record["work"]["checksum_asked"]
     assert record["retries"] == 0
     assert record["memory"]["growth_bytes"] <= record["memory"]["allowed_bytes"]
     rounds = [row for row in record["samples"] if row["phase"] == "ceiling"]
     assert len(rounds) == 2
     assert all(row["latency_s"] > 0 for row in rounds)
+
+
+@pytest.mark.rule(20)
+def test_bytes_that_the_store_has_not_offered_are_too_fast_to_be_true(store, tmp_path):
+    here = store.cell(tmp_path, pattern="sections", processes="2", iterations=2)
+    counted = store.count(here)
+    record = {**here.measure(), "requests": counted}
+    assert study.STUDY.faults(record, here.settings) == []
+    counted["GET"]["bytes_offered"] -= 1
+    assert study.STUDY.faults(record, here.settings) == [
+        "too fast to be true: the ranks were given 2,097,152 bytes and the store offered 2,097,151"
+    ]
 
 
 def test_a_chunk_is_a_request(store, tmp_path):

@@ -173,7 +173,7 @@ def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(
 def test_one_reader_has_no_ceiling_drawn_and_no_share(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("s3",), pattern=("single-file", "broadcast"))))
     for panel in curves.against(run, "size").panels:
-        assert any("ceiling" in mark.label for mark in panel.marks) == (panel.title == "single-file")
+        assert any("bare client" in mark.label for mark in panel.marks) == (panel.title == "single-file")
     assert [panel.title for panel in curves.against(run, "size", report.SHARE).panels] == ["single-file"]
 
 

@@ -128,13 +128,23 @@ def test_arms_that_the_configuration_does_not_compare_are_judged_by_the_same_rul
 
 
 @pytest.mark.rule(20)
-def test_a_ceiling_that_the_processes_exceed_is_not_called_a_bound(tmp_path: Path):
+def test_a_bare_client_that_the_processes_exceed_is_not_called_a_bound(tmp_path: Path):
     def low(record: dict) -> dict:
         rows = [row | {"latency_s": 9.0} if row["phase"] == "ceiling" else row for row in record["samples"]]
         return record | {"samples": rows}
 
     told = " ".join(limits(load(build(tmp_path, cells(store=("disk",)), change=low))))
-    assert "In 4 cells the processes got more than the ceiling" in told
+    assert "In 4 cells the processes got more than the bare client" in told
+    assert "it is not a bound" in told
+    assert "one process" not in told
+
+
+def test_records_of_before_say_that_their_bare_client_was_one_process(tmp_path: Path):
+    def before(record: dict) -> dict:
+        return record | {"ceiling": {key: record["ceiling"][key] for key in record["ceiling"] if key != "processes"}}
+
+    run = load(build(tmp_path, rows=cells(store=("s3",)), repeats=1, change=before))
+    assert "In 4 records of an earlier version the bare client was threads of one process" in " ".join(limits(run))
 
 
 def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: Path):
@@ -143,7 +153,7 @@ def test_a_ceiling_that_could_not_be_measured_is_said_with_the_reason(tmp_path: 
         return record | {"samples": rows, "ceiling": record["ceiling"] | {"problem": "0000.bin answers 403"}}
 
     told = "\n".join(limits(load(build(tmp_path, rows=cells(store=("s3",)), repeats=1, change=refused))))
-    assert "No ceiling was measured in 4 records: 0000.bin answers 403." in told
+    assert "The bare client could not be measured in 4 records: 0000.bin answers 403." in told
 
 
 def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):

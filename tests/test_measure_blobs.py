@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -313,12 +314,69 @@ def test_files_in_memory_cannot_be_checked_and_are_not_called_warm_or_cold(in_me
 
 
 @pytest.mark.rule(20)
-def test_the_ceiling_is_measured_with_as_many_requests_as_the_processes_make(cell):
-    record = cell(pattern="sections", processes="2", concurrency="2", chunk_size="64KiB").measure()
+def test_the_ceiling_is_measured_by_the_processes_that_read_each_with_its_requests_in_flight(cell, tmp_path):
+    here = cell(pattern="sections", processes="2", concurrency="2", chunk_size="64KiB")
+    here.pretend(
+        "import os, threading\nfrom scripts.stores import bare\n"
+        "real = bare._File.get\n"
+        "def get(self, *arguments):\n"
+        f"    with open({str(tmp_path / 'bare')!r}, 'a') as file:\n"
+        "        file.write(f'{os.getpid()} {threading.get_ident()}\\n')\n"
+        "    real(self, *arguments)\n"
+        "bare._File.get = get"
+    )
+    record = here.measure()
     rounds = [row for row in record["samples"] if row["phase"] == "ceiling"]
-    assert record["ceiling"] == {"threads": 4, "requests": 4, "bytes_a_round": MIB, "problem": None}
+    amounts = {"processes": 2, "threads": 4, "requests": 4, "bytes_a_round": MIB}
+    assert record["ceiling"] == {**amounts, "problem": None}
     assert [row["bytes"] for row in rounds] == [MIB, MIB]
-    assert all(row["latency_s"] > 0 for row in rounds)
+    assert all(row["latency_s"] > 0 and len(row["rank_s"].split()) == 2 for row in rounds)
+    requests = [line.split() for line in (tmp_path / "bare").read_text(encoding="utf-8").splitlines()]
+    assert sorted(Counter(process for process, _ in requests).values()) == [4, 4], "two in each of two rounds"
+    assert len({tuple(request) for request in requests}) == 4
+
+
+@pytest.mark.rule(20)
+def test_a_process_that_ends_in_the_ceiling_leaves_what_was_measured(cell):
+    here = cell(processes="2")
+    here.pretend(
+        "import os\nfrom mpi4py import MPI\nfrom scripts.studies.blobs import ceiling\n"
+        "if MPI.COMM_WORLD.rank:\n"
+        "    ceiling.BareClient.read = lambda self: os.kill(os.getpid(), 9)"
+    )
+    record = here.measure()
+    assert record["reasons"] == []
+    assert [row["phase"] for row in record["samples"]] == ["read"] * 3
+    assert record["ceiling"]["problem"] == "MPI process 1 of 2 was ended by a signal (Killed)"
+
+
+@pytest.mark.rule(7)
+@pytest.mark.parametrize("pattern", ["single-file", "mpi-io-collective"])
+def test_what_a_file_is_is_not_looked_at_while_an_iteration_is_timed(cell, tmp_path, pattern):
+    here = cell(pattern=pattern, processes="2")
+    here.pretend(
+        "import os\nfrom scripts.studies.blobs import process\nfrom scripts.stores.posix import reader\n"
+        "stat, read, looks = os.stat, process.Process._read, []\n"
+        "class Os:\n"
+        "    def __getattr__(self, name):\n"
+        "        return getattr(os, name)\n"
+        "    def stat(self, path):\n"
+        "        looks.append('look')\n"
+        "        return stat(path)\n"
+        "reader.os = Os()\n"
+        "def timed(self, *arguments):\n"
+        "    looks.append('begin')\n"
+        "    count = read(self, *arguments)\n"
+        "    looks.append('end' if count else 'nothing')\n"
+        f"    open({str(tmp_path)!r} + f'/looks-{{self._comm.rank}}', 'w').write(' '.join(looks))\n"
+        "    return count\n"
+        "process.Process._read = timed"
+    )
+    assert here.measure()["reasons"] == []
+    for rank in range(2):
+        looks = (tmp_path / f"looks-{rank}").read_text(encoding="utf-8")
+        assert looks.endswith("look begin end look begin end look begin end"), "before the first and after each"
+        assert looks.count("begin look") == 0
 
 
 @pytest.mark.rule(10)

@@ -132,16 +132,19 @@ def test_the_end_of_a_block_alone_is_not_verified():
     assert (verifier.right, verifier.wrong) == (0, 0)
 
 
-def test_a_ceiling_asks_for_the_first_operation_of_each_process_with_all_threads():
-    found = plan("sections", 2, 8 * MIB, operation_bytes=2 * MIB, chunk_bytes=MIB // 2, concurrency=4)
-    work = ceiling.shares(found)
-    assert len(work) == 8
-    assert work[:2] == [Operation(0, ((0, MIB // 2),)), Operation(0, ((MIB // 2, MIB // 2),))]
-    assert sum(share.bytes for share in work) == 4 * MIB
-    assert len(ceiling.shares(plan("broadcast", 4, chunk_bytes=MIB // 2, concurrency=2))) == 2
-    assert len(ceiling.shares(plan("broadcast", 4, concurrency=2))) == 1, "one chunk is one request"
-    interleaved = ceiling.shares(plan("sections-interleaved", 2, concurrency=3))
-    assert sum(share.bytes for share in interleaved) == MIB
+@pytest.mark.rule(20)
+def test_a_bare_client_asks_for_the_first_operation_of_its_process_with_all_threads():
+    whole = plan("sections", 2, 8 * MIB, operation_bytes=2 * MIB, chunk_bytes=MIB // 2, concurrency=4)
+    first, second = (ceiling.shares(whole, rank) for rank in range(2))
+    assert len(first) == len(second) == 4
+    assert first[:2] == [Operation(0, ((0, MIB // 2),)), Operation(0, ((MIB // 2, MIB // 2),))]
+    assert second[0] == Operation(0, ((4 * MIB, MIB // 2),))
+    assert sum(share.bytes for share in second) == 2 * MIB
+    broadcast = plan("broadcast", 4, chunk_bytes=MIB // 2, concurrency=2)
+    assert [len(ceiling.shares(broadcast, rank)) for rank in range(4)] == [2, 0, 0, 0]
+    assert len(ceiling.shares(plan("broadcast", 4, concurrency=2), 0)) == 1, "one chunk is one request"
+    interleaved = plan("sections-interleaved", 2, concurrency=3)
+    assert sum(share.bytes for rank in range(2) for share in ceiling.shares(interleaved, rank)) == MIB
 
 
 def test_checksums_of_objects_are_those_of_their_blocks():

@@ -1,5 +1,6 @@
 """What reading shots costs: the study's loop against a bare h5py loop, and ROS3 against bare ranged GETs."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,5 +104,6 @@ def _bare_gets(cell: Cell, location: dict, count: int, size: int, connections: i
     extents = [(number * size % max(1, entry["bytes"] - size), size) for number in range(count)]
     work = [Operation(0, tuple(share)) for share in batches_of(extents, connections)]
     connect = bare.of(location, stores.of(cell.store).addresses(location, [entry["name"]]))
-    (sample,) = ceiling.measure(work, [entry["name"]], connect, 1, lambda: None)
-    return sample["latency_s"]
+    with contextlib.closing(ceiling.BareClient(work, [entry["name"]], connect)) as client:
+        client.connect()
+        return timed(client.read)()

@@ -52,7 +52,8 @@ def against(run: Results, factor: str, value: Value | None = None) -> Figure:
     plot, groups = _plot(cells, factor, value, run)
     panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
     more = f" The first {PANELS} of {len(groups)} panels are drawn; all are in the numbers."
-    bound = f" Dotted, or stars: {value.bound_name}." if value.bound and cells[value.bound].notna().any() else ""
+    bounded = value.bound and cells[value.bound].notna().any()
+    bound = f" Dotted, or stars: the most that the {value.bound_name} got in the panel's cells." if bounded else ""
     interval = "" if run.records.empty else f" {INTERVAL}"
     caption = f"{value.means}{bound}{interval}{more if len(groups) > PANELS else ''}"
     return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"]), 2)
@@ -228,7 +229,7 @@ def _samples(cells: pd.Series, plot: _Plot, valid: bool = True) -> pd.DataFrame:
 
 
 def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
-    """The most that was possible of each arm, by the state of the cache, at each place of the panel."""
+    """What bounds each arm, by the state of the cache: the most of it at each place of the panel."""
     own, marks = plot.run.report.headline, []
     if not plot.value.bound:
         return []
@@ -240,7 +241,7 @@ def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
         # One place alone makes no line.
         look = Look(Look.of(plot.run.arms.index(named[own])).colour, "" if len(most) > 1 else "star", "dotted")
         points = most.rename(columns={plot.value.bound: "y"}).assign(y_low=np.nan, y_high=np.nan, n=np.nan)
-        marks.append(Marks(f"{plot.run.names.row(named, shown)}: ceiling", look, points, joined=True))
+        marks.append(Marks(f"{plot.run.names.row(named, shown)}: {plot.value.bound_name}", look, points, joined=True))
     return marks
 
 

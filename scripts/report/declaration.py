@@ -59,8 +59,8 @@ class Value:
     means: str = ""  # what it is and which way is better, in a caption
     ratio: bool = False  # whether 1 is no difference
     summary: Callable[[pd.DataFrame], Estimate] | None = None  # of a cell's valid records; None for the median
-    bound: str = ""  # a column of the cells that it cannot exceed, which is drawn where it is known
-    bound_name: str = ""  # what that is
+    bound: str = ""  # a column of the cells that is drawn above it, where it is known
+    bound_name: str = ""  # what got that much
 
     @property
     def label(self) -> str:

@@ -1,8 +1,8 @@
 """How a process reads objects of a store: each kind has the same reader.
 
 A reader identifies an object once and fills a buffer with extents of it, `chunk_bytes` a request and `concurrency`
-requests in flight. It verifies that the object is still the one that was identified; nothing is tried again in silence
-(METHOD 15).
+requests in flight. It verifies that the object is still the one that was identified, by each answer, or in `confirm`
+where answers do not say; nothing is tried again in silence (METHOD 15).
 """
 
 import os
@@ -78,6 +78,14 @@ class Reader(ABC):
             Changed: the object is not the one identified.
             Problem: it cannot be read; one line.
         """
+
+    def confirm(self, name: str, identity: Identity) -> None:
+        """See that the object is still the one identified, where no answer to `read` says so; outside of what is timed.
+
+        Raises:
+            Changed: it is not.
+        """
+        return
 
     def where(self, name: str) -> str:
         """Return what an object is called in messages."""

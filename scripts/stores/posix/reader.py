@@ -34,7 +34,7 @@ class Reader(reading.Reader):
         return self._identity(name)
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
-        """Fill `view`; the file stays open, but its path must lead to it before and after.
+        """Fill `view`; the file stays open, and `confirm` says whether its path still leads to it.
 
         Opened again for each operation, the kernel would begin to read ahead anew each time.
         """
@@ -45,10 +45,13 @@ class Reader(reading.Reader):
             if not fill(file, offset, part):
                 raise Changed(f"{self.path(name)} ended before all of it was read")
 
-        self._confirm(name, identity)
         with self._explained(name, "read"):
             self.each(self.chunks(extents, view), fetch)
-        self._confirm(name, identity)
+
+    def confirm(self, name: str, identity: Identity) -> None:
+        """See that a path leads to the file that was identified, which has not been modified."""
+        if self._identity(name) != identity:
+            raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
 
     def close(self) -> None:
         """Close files and threads."""
@@ -76,10 +79,6 @@ class Reader(reading.Reader):
         except FileNotFoundError as error:
             raise Changed(f"{self.path(name)} was removed while it was measured") from error
         return Identity(status.st_size, f"inode {status.st_ino}, modified {status.st_mtime_ns}")
-
-    def _confirm(self, name: str, identity: Identity) -> None:
-        if self._identity(name) != identity:
-            raise Changed(f"{self.path(name)} was replaced or changed while it was measured")
 
     @contextlib.contextmanager
     def _explained(self, name: str, done: str) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Measures one cell of the blobs study once: MPI processes read objects again and again, between barriers.
 
 Started by scripts.step with the workflow's interpreter; see scripts.lib.window for the conversation. The processes are
-scripts.studies.blobs.read; after the window, when they are gone, the store's own ceiling is measured from here.
+scripts.studies.blobs.read; after the window, when nothing counts any more, they measure the store's own ceiling.
 """
 
 import argparse
@@ -9,13 +9,11 @@ import signal
 import statistics
 import subprocess
 from collections import Counter
-from http.client import HTTPException
 from types import FrameType
 
 from scripts.lib import cache, host, memory, provenance
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.stores import bare
 from scripts.stores import store as stores
 from scripts.studies.blobs import caches, ceiling, mpi, patterns, verify
 
@@ -41,13 +39,10 @@ def measure(step: Step) -> dict:
         ranks.hear("read")
         step.close_window()
         ranks.say({})
-        done = ranks.hear("done")
+        outcome = ranks.hear("done")["outcome"]
+        rounds, bare_requests = _ceiling(ranks, plan)
         ranks.end()
-    outcome = done["outcome"]
     reads, faults = outcome["samples"], _faults(outcome)
-    work = ceiling.shares(plan)
-    names = [entry["name"] for entry in manifest["files"]]
-    rounds, problem = ([], None) if outcome["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **outcome["seconds"], "ranks_start": started},
@@ -61,12 +56,7 @@ def measure(step: Step) -> dict:
         **{key: outcome[key] for key in ("retries", "attempts", "verified", "files")},
         "faults": faults,
         "cache": _cache(settings, reads),
-        "ceiling": {
-            "threads": len(work),
-            "requests": sum(len(share.extents) for share in work),
-            "bytes_a_round": sum(share.bytes for share in work),
-            "problem": problem,
-        },
+        "ceiling": bare_requests,
         "modules": sorted({*outcome["modules"], *provenance.package("stores")}),
     }
 
@@ -113,6 +103,7 @@ def _work(plan: patterns.Plan, outcome: dict, iterations: int, files: list[dict]
         "logical_bytes_asked": iterations * sum(map(plan.delivered, everybody)),
         "logical_bytes": outcome["bytes"],
         "timed_bytes": sum(row["bytes"] for row in _later(outcome["samples"])),
+        "fetched_bytes": len(outcome["samples"]) * sum(one.bytes for rank in everybody for one in plan.fetched(rank)),
         "blocks_asked": passes * len(blocks),
         "blocks_verified": outcome["blocks_verified"],
         "blocks_wrong": outcome["blocks_wrong"],
@@ -183,25 +174,24 @@ def _cache(settings: dict, reads: list[dict]) -> dict:
     return state | {"resident_after": statistics.fmean(after) if after else None}
 
 
-def _ceiling(
-    job: dict, plan: patterns.Plan, work: list[patterns.Operation], names: list[str], addresses: dict
-) -> tuple[list[dict], str | None]:
-    """Measure the store's ceiling with the page cache as the cell has it.
+def _ceiling(ranks: mpi.Ranks, plan: patterns.Plan) -> tuple[list[dict], dict]:
+    """Return the rounds of the store's ceiling and what one asks for, or why there is none (METHOD 20).
 
-    Returns:
-        The rounds, and why there are none where bare requests are refused: what was measured before them stays.
+    What was measured before stays, even if the processes end in it.
     """
-    cell = job["settings"]["cell"]
-    if not (rounds := job["settings"]["ceiling_rounds"]):
-        return [], None
-    if "problem" in addresses:
-        return [], addresses["problem"]
-    files = caches.files(job, plan)
-    connect = bare.of(job["location"], addresses["of"], cell["cache"] == "direct")
     try:
-        return ceiling.measure(work, names, connect, rounds, lambda: caches.ready(cell["cache"], files)), None
-    except (Problem, OSError, RuntimeError, HTTPException) as problem:
-        return [], str(problem)
+        heard = ranks.hear("ceiling")
+    except Problem as problem:
+        heard = {"samples": [], "problem": str(problem)}
+    rounds = [{key: row[key] for key in row if key != "not_as_asked"} for row in heard["samples"]]
+    work = [own for rank in range(plan.processes) if (own := ceiling.shares(plan, rank))]
+    amounts = {
+        "processes": len(work),
+        "threads": sum(map(len, work)),
+        "requests": sum(len(share.extents) for own in work for share in own),
+        "bytes_a_round": sum(share.bytes for own in work for share in own),
+    }
+    return rounds, {**amounts, "problem": heard["problem"]}
 
 
 def _ended(signal_number: int, frame: FrameType | None) -> None:

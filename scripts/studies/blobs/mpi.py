@@ -75,7 +75,6 @@ class Ranks:
                     raise Problem(f"rank 0 said {message['event']} where {event} was expected; report this")
                 return message
             if '{"event": ' in line:
-                # The line itself may hold signed addresses.
                 raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
             print(line, end="", file=sys.stderr, flush=True)
         status = self._process.wait()

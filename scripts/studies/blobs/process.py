@@ -1,7 +1,8 @@
 """One MPI process of a cell of the blobs study: what it reads between barriers, what it finds, and what it says.
 
 Rank 0 gets the job as a JSON line on standard input and answers on standard output: `started`, `ready` (what follows is
-to be counted), `read`, `done` with what was found, and `ended` after MPI_Finalize.
+to be counted), `read`, `done` with what was found, `ceiling` with what bare clients got, and `ended` after
+MPI_Finalize.
 """
 
 import mmap
@@ -9,15 +10,19 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
+from http.client import HTTPException
 
 from mpi4py import MPI
 
 from scripts.lib import cache, host, memory, provenance, sizes, software
 from scripts.lib.program import Problem, read_json
 from scripts.lib.window import Step
+from scripts.stores import bare
 from scripts.stores import store as stores
 from scripts.stores.reading import Access, Changed, Reader
 from scripts.studies.blobs import caches, patterns, verify
+from scripts.studies.blobs.ceiling import BareClient, shares
 from scripts.studies.blobs.delivery import DELIVERIES, Check, Independent, patiently
 from scripts.studies.blobs.mpi import span
 
@@ -56,7 +61,9 @@ def converse(comm: MPI.Comm) -> None:
     if parent:
         outcome["modules"] = sorted({name for names in modules for name in names})
         outcome["files"] = software.loaded()
-        tell("done", outcome=outcome, addresses=process.addresses())
+    tell("done", outcome=outcome)
+    rounds, problem = process.measure_ceiling()
+    tell("ceiling", samples=rounds, problem=problem)
     MPI.Finalize()
     tell("ended")
 
@@ -166,21 +173,18 @@ class Process:
     def measure(self) -> None:
         """Read as often as asked; stop when an object is not the one that it was. Then the connections are closed."""
         self._done.subtract(attempts=self._reader.attempts, retries=self._reader.retries)
+        self._confirm()
+        self._agree()
         for number in range(1, self._iterations + 1):
             if self._changed:
                 break
-            # One process of a host brings its page cache into the state that is asked for (METHOD 8).
-            state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
             before = self._reader.retries
-            times, count = self._between(self._delivery)
-            self._check_last(count)
-            row = {
-                "times": times,
-                "bytes": count,
-                "retries": self._reader.retries - before,
-                "cache": state and state | {"resident_after": cache.resident(self._local)},
-                "host": self._host,
-            }
+            row = self._timed(lambda: self._read(self._delivery))
+            count = row["bytes"]
+            self._confirm()
+            if not self._changed:
+                self._check_last(count)
+            row["retries"] = self._reader.retries - before
             patiently(self._comm.Ibarrier())
             self._agree()
             rows = self._comm.gather(row)
@@ -191,12 +195,20 @@ class Process:
         self._hints = self._delivery.hints()
         self._reader.close()
 
-    def _between(self, delivered: Independent) -> tuple[tuple[float, float], int]:
+    def _timed(self, read: Callable[[], int]) -> dict:
+        """Return the row of this process: it reads between barriers, with the page cache as it is asked for."""
+        # One process of a host brings its page cache into that state (METHOD 8).
+        state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
+        times, count = self._between(read)
+        state = state and state | {"resident_after": cache.resident(self._local)}
+        return {"times": times, "bytes": count, "retries": 0, "cache": state, "host": self._host}
+
+    def _between(self, read: Callable[[], int]) -> tuple[tuple[float, float], int]:
         """Read between barriers; returns when this process began and ended, and the bytes that it got."""
         patiently(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
-        count = self._read(delivered)
+        count = read()
         ended = time.perf_counter()
         patiently(self._comm.Ibarrier())
         return (began, ended), count
@@ -207,7 +219,7 @@ class Process:
             return 0.0
         empty, seconds = self._delivery.without_bytes(), 0.0
         for _ in range(max(1, self._iterations - 1)):
-            times, _ = self._between(empty)
+            times, _ = self._between(lambda: self._read(empty))
             rows = self._comm.gather({"host": self._host, "times": times, "bytes": 0})
             seconds += span(rows)[0] if rows else 0.0
         self._agree()
@@ -219,6 +231,14 @@ class Process:
         except Changed as changed:
             self._changed = [str(changed)]
             return 0
+
+    def _confirm(self) -> None:
+        """See, outside the time, that the objects are still those that were identified."""
+        if not self._changed:
+            try:
+                self._delivery.confirm()
+            except Changed as changed:
+                self._changed = [str(changed)]
 
     def _check_last(self, count: int) -> None:
         """Check what the buffer holds: all that was read, or the last operation of it.
@@ -263,13 +283,44 @@ class Process:
             **{key: sum(one["totals"][key] for one in gathered) for key in totals},
         }
 
-    def addresses(self) -> dict:
-        """Return {"of": the objects' signed addresses} for the store's ceiling, or {"problem": why there are none}."""
-        names = [entry["name"] for entry in self._files[: self._plan.objects]]
+    def measure_ceiling(self) -> tuple[list[dict], str | None]:
+        """Measure what the bare clients of all processes get together, over and over again (METHOD 20).
+
+        Returns:
+            At rank 0 the samples, and why there are none where bare requests are refused.
+        """
+        names, rounds = [entry["name"] for entry in self._files], self._job["settings"]["ceiling_rounds"]
+        if self._changed or not rounds:
+            return [], None
+        # What the iterations held is not beside what the bare client holds.
+        self._delivery = self._buffer = None
+        addresses, self._refused = self._comm.bcast(None if self._comm.rank else self._addresses(names))
+        connect = bare.of(self._job["location"], addresses, self._cell["cache"] == "direct")
+        client = BareClient(shares(self._plan, self._comm.rank), names, connect)
+        samples = []
+        self._bare(client.connect)
+        for number in range(1, rounds + 1):
+            rows = self._comm.gather(self._timed(lambda: self._bare(client.read)))
+            samples += [_sample(number, rows, "ceiling")] if rows else []
+        client.close()
+        problem = next(filter(None, self._comm.allgather(self._refused)), None)
+        return [] if problem else samples, problem
+
+    def _bare(self, ask: Callable[[], int | None]) -> int:
+        """Let the bare client ask for something, unless it was refused before."""
+        if not self._refused:
+            try:
+                return ask() or 0
+            except (Problem, OSError, RuntimeError, HTTPException) as error:
+                self._refused = str(error)
+        return 0
+
+    def _addresses(self, names: list[str]) -> tuple[dict, str | None]:
+        """Return the objects' signed addresses for bare requests, or why there are none."""
         try:
-            return {"of": self._store.addresses(self._job["location"], names)}
+            return self._store.addresses(self._job["location"], names[: self._plan.objects]), None
         except Problem as problem:
-            return {"problem": str(problem)}
+            return {}, str(problem)
 
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
@@ -278,14 +329,15 @@ class Process:
         self._delivery.reader = self._connect()
         self._read(self._delivery, verifier.check)
         self._delivery.reader.close()
+        self._confirm()
         self._verify_s += time.perf_counter() - began
         patiently(self._comm.Ibarrier())
         self._agree()
         return verifier
 
 
-def _sample(number: int, rows: list[dict]) -> dict:
-    """Return the row of an iteration."""
+def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
+    """Return the row of an iteration, or of a round of the ceiling."""
     latency, first_done = span(rows)
     states = [{**row["cache"], "host": row["host"]} for row in rows if row["cache"]]
     before, after = (
@@ -293,7 +345,7 @@ def _sample(number: int, rows: list[dict]) -> dict:
     )
     return {
         "iteration": number,
-        "phase": "read",
+        "phase": phase,
         "latency_s": latency,
         "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),

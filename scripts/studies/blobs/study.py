@@ -136,12 +136,12 @@ class Blobs(Study):
         return reasons
 
     def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
         reasons = list(record["faults"]) or [*lost_pages(record["cache"]), *undone(record["work"])]
         grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
         if grown > allowed:
             reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
-        return reasons
+        return [*reasons, *_unaccounted(record)]
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
         """Return what the report says about the MPI processes of each record."""
@@ -169,6 +169,14 @@ def reader(cell: str, record: dict) -> dict:
         **{part: record.get(part) for part in parts},
         "requests": record.get("requests", {}),
     }
+
+
+def _unaccounted(record: dict) -> list[str]:
+    """Return that the processes got bytes which an embedded server has not offered (METHOD 20)."""
+    offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
+    if offered is None or offered >= (fetched := record["work"]["fetched_bytes"]):
+        return []
+    return [f"too fast to be true: the ranks were given {fetched:,} bytes and the store offered {offered:,}"]
 
 
 def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:

@@ -54,7 +54,7 @@ BANDWIDTH = Value(
     "divided by the time; higher is better.",
     summary=_bandwidth,
     bound="ceiling_mib_s",
-    bound_name="the store's ceiling, the most that bare requests got in the panel's cells",
+    bound_name="bare client",
 )
 LATENCY = Value(
     "latency_s",
@@ -81,10 +81,10 @@ IMBALANCE = Value(
 )
 SHARE = Value(
     "share",
-    "Share of the ceiling",
-    axis="Bandwidth / bandwidth of bare requests",
-    means="Bandwidth of a record divided by what bare requests got of the same store in the same record; 1 is the "
-    "ceiling. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
+    "Share of the bare client's bandwidth",
+    axis="Bandwidth / bandwidth of the bare client",
+    means="Bandwidth of a record divided by what the bare client got of the same store in the same record; 1: they got "
+    "the same. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
     ratio=True,
 )
 REPORT = Report(
@@ -175,9 +175,9 @@ METHOD = (
     "Stores and patterns that the configuration does not compare are compared pairwise where they deliver the same "
     "bytes: all these pairs are one further family, contest in verdicts.csv. Patterns that give each process a whole "
     "object are not compared with those that give it a section: the bytes differ.",
-    "The ceiling is the bandwidth of bare requests, as many in flight as the cell's processes have, for the same "
-    "store, objects and cache state in the same record: no MPI, no SDK, their bytes dropped; on a file system, plain "
-    "reads.",
+    "The bare client measures the store's own ceiling: after the iterations the processes that read make bare "
+    "requests, each with as many in flight as it has, to the same store, objects and cache state: no MPI while they "
+    "run, no SDK, their bytes dropped; on a file system, plain reads.",
     "After each iteration, outside the time, every block that a process holds is checked against the manifest, and its "
     "buffer changed. Where an iteration takes several operations, that is the last of them; all are checked in a pass "
     "of its own. The objects are random bytes that do not compress.",

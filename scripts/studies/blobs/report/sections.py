@@ -236,15 +236,21 @@ def limits(run: Results) -> list[str]:
         lines.append(
             "All processes ran on one machine: broadcasts go through its memory, not over a network between machines."
         )
-    elif len(hosts):
-        lines.append("The ceiling was measured from one machine; several may get more out of the store than it shows.")
     refused = readers.get("ceiling.problem", pd.Series()).dropna()
     if len(refused):
-        lines.append(f"No ceiling was measured in {prose.count(len(refused), 'record')}: {refused.iloc[0]}.")
+        many = prose.count(len(refused), "record")
+        lines.append(f"The bare client could not be measured in {many}: {refused.iloc[0]}.")
+    # Records of before have bare requests, and do not say by how many processes.
+    threads, processes = (listings.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
+    if alone := int((threads.notna() & processes.isna()).sum()):
+        lines.append(
+            f"In {prose.count(alone, 'record')} of an earlier version the bare client was threads of one process on "
+            "one machine, which may get less than several."
+        )
     if beyond := int((run.measured["share"] > 1.05).sum()):
         lines.append(
-            f"In {prose.count(beyond, 'cell')} the processes got more than the ceiling: its requests are threads of "
-            "one process, and where their overhead exceeds the time of a read, what they get is not a bound."
+            f"In {prose.count(beyond, 'cell')} the processes got more than the bare client, by more than 5 %: what it "
+            "gets is measured, and there it is not a bound."
         )
     if retried := int(listings.numbers(readers, "retries").sum()):
         lines.append(f"The clients retried {prose.count(retried, 'request')}; the times include that.")
