@@ -12,7 +12,7 @@ from collections import Counter
 from http.client import HTTPException
 from types import FrameType
 
-from scripts.lib import cache, host, memory, provenance
+from scripts.lib import cache, host, memory, provenance, slowed
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import bare
@@ -45,13 +45,15 @@ def measure(step: Step) -> dict:
         ranks.end()
     outcome = done["outcome"]
     reads, faults = outcome["samples"], _faults(outcome)
+    waited = sum(_later([row.pop("waited_s") for row in reads]))
     work = ceiling.shares(plan)
     names = [entry["name"] for entry in manifest["files"]]
     rounds, problem = ([], None) if outcome["changed"] else _ceiling(step.job, plan, work, names, done["addresses"])
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **outcome["seconds"], "ranks_start": started},
-        "work": _work(plan, outcome, settings["iterations"], manifest["files"]),
+        "work": _work(plan, outcome, settings["iterations"], manifest["files"])
+        | slowed.waited(settings["cell"].get("control", ""), waited),
         "effective": _effective(step.job, plan, facts, outcome, ranks.launcher),
         "memory": {
             "allowed_bytes": plan.operation_bytes + memory.SPARE,

@@ -12,7 +12,7 @@ from collections import Counter
 
 from mpi4py import MPI
 
-from scripts.lib import cache, host, memory, provenance, sizes, software
+from scripts.lib import cache, host, memory, provenance, sizes, slowed, software
 from scripts.lib.program import Problem, read_json
 from scripts.lib.window import Step
 from scripts.stores import store as stores
@@ -79,6 +79,7 @@ class Process:
         self._samples: list[dict] = []
         self._local = caches.files(job, self._plan)
         self._done = Counter()
+        self._waits = slowed.Waits(self._cell.get("control", ""))
 
     def _connect(self) -> Reader:
         chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
@@ -171,13 +172,14 @@ class Process:
                 break
             # One process of a host brings its page cache into the state that is asked for (METHOD 8).
             state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
-            before = self._reader.retries
-            times, count = self._between(self._delivery)
+            before, waited = self._reader.retries, self._waits.seconds
+            times, count = self._between(self._delivery, self._waits)
             self._check_last(count)
             row = {
                 "times": times,
                 "bytes": count,
                 "retries": self._reader.retries - before,
+                "waited_s": self._waits.seconds - waited,
                 "cache": state and state | {"resident_after": cache.resident(self._local)},
                 "host": self._host,
             }
@@ -191,12 +193,14 @@ class Process:
         self._hints = self._delivery.hints()
         self._reader.close()
 
-    def _between(self, delivered: Independent) -> tuple[tuple[float, float], int]:
-        """Read between barriers; returns when this process began and ended, and the bytes that it got."""
+    def _between(self, delivered: Independent, waits: slowed.Waits | None = None) -> tuple[tuple[float, float], int]:
+        """Read between barriers, and wait; returns when this process began and ended, and the bytes that it got."""
         patiently(self._comm.Ibarrier())
         self._comm.Barrier()
         began = time.perf_counter()
         count = self._read(delivered)
+        if waits:
+            waits.after(time.perf_counter() - began)
         ended = time.perf_counter()
         patiently(self._comm.Ibarrier())
         return (began, ended), count
@@ -300,6 +304,8 @@ def _sample(number: int, rows: list[dict]) -> dict:
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
         "resident_before": caches.worst(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
+        # Side by side: the process that read longest waited longest, and the iteration ends with it.
+        "waited_s": max(row["waited_s"] for row in rows),
         "resident_after": min(after, default=None),
         "not_as_asked": [
             line for one in states if (line := cache.fault(one, f" of {one['host']}", f" before iteration {number}"))
