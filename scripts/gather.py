@@ -9,7 +9,7 @@ import pandas as pd
 from scripts.frame import facts, records
 from scripts.frame import study as studies
 from scripts.lib.program import json_object, read_json, run, write_json
-from scripts.statistics import exchanges, tables, verdicts
+from scripts.statistics import controls, exchanges, tables, verdicts
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     imported = read_json(arguments.imported) if arguments.imported else {}
     made = merged(config, study, matrix, kept, imported)
     said = facts.facts(config, study, arguments.results, kept, imported)
+    said["controls"] = controls.of_run(made["verdicts"], kept, arguments.results, study, said["machine"])
     write(made, folder)
     write_json(folder / "facts.json", said)
     return 0

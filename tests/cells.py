@@ -67,7 +67,11 @@ class Place:
         values = copy.deepcopy(CONFIG)
         study = values["studies"]["shots"]
         study["data"] |= data or {}
-        study |= {key: levels.pop(key) for key in [*levels] if key in ("time_limit_s", "read_signals", "read_shots")}
+        study |= {
+            key: levels.pop(key)
+            for key in [*levels]
+            if key in ("time_limit_s", "read_signals", "read_shots", "control_cells")
+        }
         values["stores"]["s3"] |= levels.pop("s3", {})
         for key in levels.pop("without", ()):
             del values["stores"]["s3"][key]

@@ -34,11 +34,15 @@ FEW = {"layout": ("shot-major",), "access": ("shots",), "workers": ("1",)}
 MIB = 2**20
 
 
-def synthetic_cells(twins: int = 1, **levels: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return rows of a matrix: all combinations of `LEVELS` with some replaced, then twins of the first cells."""
+def synthetic_cells(twins: int = 1, slowed: tuple[str, ...] = (), **levels: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return rows of a matrix: all combinations of `LEVELS` with some replaced, then twins of the first cells.
+
+    `slowed` are the levels of slowed controls, all of them of the first cell.
+    """
     combinations = itertools.product(*{**{factor: LEVELS[factor] for factor in FACTORS}, **levels}.values())
     cells = [_row(dict(zip(FACTORS, combination, strict=True), control="")) for combination in combinations]
-    return cells + [_row({**_levels(cell), "control": "twin"}, cell["cell"]) for cell in cells[:twins]]
+    controls = [(cell, "twin") for cell in cells[:twins]] + [(cells[0], level) for level in slowed]
+    return cells + [_row({**_levels(cell), "control": level}, cell["cell"]) for cell, level in controls]
 
 
 def write_synthetic_run(

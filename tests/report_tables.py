@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from scripts.lib.slowed import SHARES
 from scripts.report.results import Results
 from scripts.studies.shots.report import results
 
@@ -48,10 +49,10 @@ COMPARE = (("library", "hdf5-1.14.6"), ("page_buffer", "0"), ("layout", "shot-ma
 
 
 def default_cells() -> list[dict]:
-    """Return the levels of the default matrix, its two twins last."""
+    """Return the levels of the default matrix, its two twins and the first of their cells slowed last."""
     cells = [_named(dict(zip(m, level, strict=True))) for m in (S3, DISK) for level in itertools.product(*m.values())]
-    twins = [_named({**{f: cell[f] for f in S3}, "control": "twin"}, cell["cell"]) for cell in (cells[1], cells[-1])]
-    return cells + twins
+    controls = ((cells[1], "twin"), (cells[-1], "twin"), *((cells[1], level) for level in SHARES))
+    return cells + [_named({**{f: cell[f] for f in S3}, "control": level}, cell["cell"]) for cell, level in controls]
 
 
 def many_cells(records: int, repeats: int) -> list[dict]:
@@ -69,9 +70,12 @@ def build(folder: Path, cells: list[dict] | None = None, repeats: int = 6, tasks
     drift = np.exp(random.normal(0, 0.05, repeats))
     samples, summaries, totals = [], [], {}
     invalid = next(c["cell"] for c in cells if c["store"] == "disk") if len(cells) < 30 else ""
+    # What is drawn for them changes no figure of the others.
+    of_slowed = np.random.default_rng(seed + 1)
     for cell in cells:
+        drawn = of_slowed if cell["control"] in SHARES else random
         rows, summary, total = _measure(
-            cell, drift, random, tasks, failed=cell is cells[3], invalid=cell["cell"] == invalid
+            cell, drift, drawn, tasks, failed=cell is cells[3], invalid=cell["cell"] == invalid
         )
         samples += rows
         summaries.append(summary)
@@ -123,6 +127,13 @@ def facts() -> dict:
             "Libraries hdf5-1.14.6 and hdf5-2.0.0 differ on purpose in libhdf5 1.14.6 (tarball, libcurl-7.88.1) and "
             "2.0.0 (tarball, awscrt-0.38.0)"
         ],
+        "controls": {
+            "runs": 3,
+            "slow10": [3, 3],
+            "slow5": [1, 3],
+            "alarms": [0, 6],
+            "reached": {"slow10": 0.0957, "slow5": 0.0481},
+        },
         "failed_attempts": [
             {"cell": "hdf5-2.0.0_s3_ros3", "repeat": 2, "reasons": ["server ended <early> in mid-cell"]}
         ],
@@ -150,13 +161,14 @@ def _seconds(cell: dict) -> tuple[float, float, float]:
 def _measure(cell: dict, drift, random, tasks: int, failed: bool, invalid: bool) -> tuple[list, dict, list]:
     opening, first, rest = _seconds(cell)
     workers, buffer = int(cell["workers"]), PB[cell["page_buffer"]]
+    slower = 1 + SHARES.get(cell["control"], 0)
     rows, totals = [], []
     for repeat, shift in enumerate(drift, 1):
         if failed and repeat == 4:
             totals.append(np.nan)
             continue
         noise = np.exp(random.normal(0, 0.02, (tasks, 3))) * shift
-        total = float((opening + first + rest) * shift * np.exp(random.normal(0, 0.015)))
+        total = float((opening + first + rest) * slower * shift * np.exp(random.normal(0, 0.015)))
         totals.append(total)
         for task, (a, b, c) in enumerate(noise, 1):
             spent = opening * a + first * b + rest * c * workers / tasks
@@ -246,7 +258,8 @@ def verdicts(cells: list[dict], totals: dict, repeats: int, invalid: set, random
     names = {cell["cell"]: cell for cell in cells}
     for cell in cells:
         if cell["twin_of"]:
-            rows += _compare("control", names[cell["twin_of"]], cell, totals, repeats, False, random)
+            own = _compare("control", names[cell["twin_of"]], cell, totals, repeats, False, random)
+            rows += [row | {"control": cell["control"]} for row in own][: 1 if cell["control"] in SHARES else None]
     return pd.DataFrame(rows)
 
 

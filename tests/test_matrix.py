@@ -130,7 +130,8 @@ def test_the_control_repeats_cells_under_another_name(config):
     cells, _ = matrix.expand(config, "shots")
     twins = [cell for cell in cells if cell.twin_of]
     originals = {cell.name: cell for cell in cells if not cell.twin_of}
-    assert len(twins) == 2
+    assert [twin.levels["control"] for twin in twins] == ["twin", "twin", "slow5", "slow10"]
+    assert {twin.twin_of for twin in twins[2:]} == {twins[0].twin_of}, "both kinds of control are of the same cell"
     for twin in twins:
         original = originals[twin.twin_of]
         assert {**twin.levels, "control": ""} == original.levels
@@ -159,6 +160,11 @@ def test_only_selects_by_level_and_leaves_the_matrix_alone(config):
     assert {cell.twin_of for cell in twins} <= {cell.name for cell in some}
     assert {cell.levels["library"] for cell in some} == {"hdf5-1.14.6"}, "no other library is needed for it"
     assert matrix.selected(cells, {"library": ["none"]}) == []
+    slowed = next(cell for cell in cells if cell.levels["control"] == "slow5")
+    others = [level for level in ("0", "64MiB") if level != slowed.levels["page_buffer"]]
+    some = matrix.selected(cells, {"library": [slowed.levels["library"]], "page_buffer": others})
+    assert {"slow5", "slow10"} <= {cell.levels["control"] for cell in some}, "and what it can tell apart, if need be"
+    assert slowed.twin_of in {cell.name for cell in some}
 
 
 @pytest.mark.rule(8)

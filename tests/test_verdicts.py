@@ -129,6 +129,44 @@ def test_twins_are_the_control_and_nothing_else(tmp_path):
     assert len(chosen(judged, factor="library", metric="total")) == 2
 
 
+SLOWED = {"slow5": 1.05, "slow10": 1.1}
+
+
+@pytest.mark.rule(6)
+def test_slowed_controls_are_found_as_any_difference_of_their_size_would_be_and_enter_nothing_else(tmp_path):
+    def judged(folder, slowed, noise):
+        cells = synthetic_cells(slowed=slowed, workers=("1",))
+        run = write_synthetic_run(
+            tmp_path / folder, cells, 8, noise=noise, ratio=lambda cell: SLOWED.get(cell["control"], 1)
+        )
+        return gather(run)[2].drop(columns="note")
+
+    table = judged("slowed", (*SLOWED,), 0.002)
+    rows = table[table["control"].isin(SLOWED)]
+    assert set(rows["factor"]) == set(rows["role"]) == {"control"}
+    assert rows.set_index("control")["metric"].to_dict() == dict.fromkeys(SLOWED, "total")
+    assert rows.set_index("control").loc["slow10", "verdict"] == "slower"
+    assert rows.set_index("control")["ratio"].to_dict() == pytest.approx(SLOWED, rel=0.01)
+    # With 9 members, not alone: of 8 blocks, one comparison by itself has p = 2 / 2**8 where all of them agree.
+    noisy = judged("noisy", ("slow10",), 0.1)
+    assert chosen(noisy, control="slow10")["verdict"].tolist() == ["no evidence"]
+    alone = tables.read_matrix(tmp_path / "noisy/matrix.csv")
+    alone = alone[alone["cell"].isin([*chosen(noisy, control="slow10")[["baseline", "contender"]].iloc[0]])]
+    _, kept = gather_program.read(tmp_path / "noisy", "synthetic", "shots")
+    runs, _ = tables.runs_and_samples(alone, [one for one in kept if one.cell in set(alone["cell"])])
+    by_itself = verdicts.verdicts_table(alone, runs, [])
+    assert by_itself["p"].iloc[0] < chosen(noisy, control="slow10")["p"].iloc[0]
+    # Records of the same cells without slowed controls give the same rows.
+    matrix = tables.read_matrix(tmp_path / "slowed/matrix.csv")
+    without = matrix[~matrix["control"].isin(SLOWED)]
+    _, kept = gather_program.read(tmp_path / "slowed", "synthetic", "shots")
+    runs, _ = tables.runs_and_samples(without, [one for one in kept if one.cell in set(without["cell"])])
+    others = verdicts.verdicts_table(without, runs, COMPARE).drop(columns="note").reset_index(drop=True)
+    kept_rows = table[~table["control"].isin(SLOWED)].reset_index(drop=True)
+    assert kept_rows["verdict"].tolist() == others["verdict"].tolist()
+    assert kept_rows["p"].tolist() == pytest.approx(others["p"].tolist(), nan_ok=True)
+
+
 @pytest.mark.rule(14, 17)
 @pytest.mark.parametrize(
     "part, key, value, told",

@@ -14,6 +14,7 @@ from scripts.frame import config as configuration
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib.program import Problem
+from scripts.lib.slowed import SHARES
 from scripts.stores import store as stores
 
 # What a study's section says beside the settings of its cells.
@@ -32,7 +33,8 @@ class Omitted(NamedTuple):
 def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     """Return the cells of a study of a resolved configuration, and the combinations that were left out.
 
-    Cells are in the order of the matrix, then the A/A twins; each combination is there once, however often it is named.
+    Cells are in the order of the matrix, then the controls: A/A twins, and the first of their cells slowed. Each
+    combination is there once, however often it is named.
 
     Raises:
         Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
@@ -68,8 +70,9 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
             why = "; ".join(reasons) or "it is not in the matrix"
             raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({why})")
     chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
-    twins = [_cell(config, study, cell.levels, cell.name) for cell in chosen]
-    return originals + twins, list(omitted.values())
+    controls = [(cell, "twin") for cell in chosen] + [(cell, level) for cell in chosen[:1] for level in SHARES]
+    repeated = [_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
+    return originals + repeated, list(omitted.values())
 
 
 def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Omitted]]]:
@@ -87,8 +90,8 @@ def expand_all(config: dict, files: list) -> dict[str, tuple[list[Cell], list[Om
 def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
     """Return the cells with the levels of `only` ({factor: [levels]}); a study without the factor is unaffected.
 
-    A twin is among them, with the cell that it repeats, if there is one that needs no other library or store: each
-    session has its own control (METHOD 6).
+    A control of each kind is among them, with the cell that it repeats, if there is one that needs no other library or
+    store: each session has its own (METHOD 6).
     """
     cells = list(cells)
     chosen = {
@@ -96,9 +99,11 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
         for cell in cells
         if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
     }
-    twins = [cell for cell in cells if cell.twin_of and _needs(cell) in chosen.values()]
-    if not any(twin.name in chosen for twin in twins):
-        chosen |= {name: () for twin in twins[:1] for name in (twin.twin_of, twin.name)}
+    controls = [cell for cell in cells if cell.twin_of and _needs(cell) in chosen.values()]
+    for level in ("twin", *SHARES):
+        own = [cell for cell in controls if cell.levels["control"] == level]
+        if not any(cell.name in chosen for cell in own):
+            chosen |= {name: () for cell in own[:1] for name in (cell.twin_of, cell.name)}
     return [cell for cell in cells if cell.name in chosen]
 
 
@@ -127,9 +132,9 @@ def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 
-def _cell(config: dict, study: str, levels: dict[str, str], twin_of: str = "") -> Cell:
+def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", twin_of: str = "") -> Cell:
     section, factors = config["studies"][study], configuration.factors(study)
-    levels = {**levels, "control": "twin" if twin_of else ""}
+    levels = {**levels, "control": control}
     settings = {
         "study": study,
         "cell": levels,

@@ -18,7 +18,7 @@ from typing import IO
 
 from scripts.frame import blocks, records, software
 from scripts.frame import study as studies
-from scripts.lib import cache, host, provenance, resources
+from scripts.lib import cache, host, provenance, resources, slowed
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json, replacing, write_json
 from scripts.stores import network as networks
@@ -136,6 +136,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
     faults = [*study.faults(record, settings), *_too_fast(settings["store"].get("network"), window)]
+    faults += slowed.fault(settings["cell"].get("control", ""), record["work"])
     modules, seen = record.pop("modules"), record.pop("software")
     if window.passed:
         _keep_exchanges(arguments, window.passed)

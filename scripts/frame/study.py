@@ -23,10 +23,11 @@ class Cell:
     Attributes:
         name: the readable levels and 10 hexadecimal digits of the resolved settings; the cell's folder.
         study: the study's name.
-        levels: factor -> level, as text, in the order of the schema; `control` is "" or "twin".
+        levels: factor -> level, as text, in the order of the schema; `control` is "", "twin", or that
+            of a slowed control (`scripts.lib.slowed`).
         settings: what the measuring program is given; what differs here is a different cell.
         dataset: the id of the data it reads, "" where the study makes none.
-        twin_of: name of the cell that an A/A control repeats, "" for all others.
+        twin_of: name of the cell that a control repeats, "" for all others.
     """
 
     name: str

@@ -36,7 +36,7 @@ def show(page: Page, studies: list[dict]) -> None:
     page.text(*(one for one in sources if not any(one != other and other.startswith(one) for other in sources)))
     for study in studies:
         name, title, picture = study["page"], study["title"], study["picture"]
-        page.text(heading(2, title), study["headline"])
+        page.text(heading(2, title), study.get("caution", ""), study["headline"])
         if picture:
             page.image(Path(study["folder"], picture), picture, title)
         page.text(bullets(study["advice"][:ADVICE]))

@@ -2,10 +2,11 @@
 
 import pandas as pd
 
+from scripts.lib.slowed import SHARES
 from scripts.report import prose
-from scripts.statistics import HARNESS, MIN_BLOCKS
+from scripts.report.markup import bold, code, paragraph
+from scripts.statistics import HARNESS, JUDGED, MIN_BLOCKS, stats
 
-JUDGED = ("faster", "slower", "same", "no evidence")
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
 VERDICTS = {
     "same": "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %",
@@ -32,7 +33,7 @@ def equivalence(facts: dict) -> float:
 
 def control(verdicts: pd.DataFrame) -> str:
     """Return how the verdict rule did on cells that were measured twice under two names."""
-    rows = verdicts[verdicts["role"] == "control"] if len(verdicts) else verdicts
+    rows = verdicts[(verdicts["role"] == "control") & ~_slowed(verdicts)] if len(verdicts) else verdicts
     if rows.empty:
         return "A/A control: no cell was measured twice under two names, so false alarms were not counted."
     total, parts = rows["metric"] == "total", []
@@ -44,6 +45,48 @@ def control(verdicts: pd.DataFrame) -> str:
     outcome = prose.listing(parts) if parts else "too few complete blocks to judge any"
     pairs = prose.count(rows["contender"].nunique(), "cell")
     return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {outcome}."
+
+
+def slowed(facts: dict) -> str:
+    """Return how many cells slowed on purpose were found to be slower, over the runs of the machine; "" without any."""
+    counts = facts.get("controls") or {}
+    levels = sorted(SHARES.keys() & counts.keys(), key=SHARES.get, reverse=True)
+    if not levels:
+        return ""
+    names = [_percent(SHARES[level]) for level in levels]
+    names[0] += " apart"
+    detected = [f"{name}: {counts[level][0]} of {counts[level][1]}" for name, level in zip(names, levels, strict=True)]
+    alarms, judged = counts["alarms"]
+    bound = f" (at most {_percent(stats.at_most(alarms, judged))})" if judged else ""
+    shares = [_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
+    reached = f" Here their waits were {prose.listing(shares)} of the rest of the total." if shares else ""
+    return (
+        f"This run tells {'; '.join(detected)}; false alarms {alarms} of {judged}{bound}. Counted over "
+        f"{prose.count(counts['runs'], 'run')} on this machine, with cells that waited on purpose.{reached}"
+    )
+
+
+def unfound(verdicts: pd.DataFrame) -> str:
+    """Return that the control which differs most was judged and not found to be slower; "" where it was found."""
+    if verdicts.empty or "control" not in verdicts:
+        return ""
+    level = max(SHARES, key=SHARES.get)
+    rows = verdicts[(verdicts["role"] == "control") & (verdicts["control"] == level) & (verdicts["metric"] == "total")]
+    missed = rows["verdict"][~rows["verdict"].isin(("slower", "too few repeats"))]
+    if missed.empty:
+        return ""
+    return paragraph(
+        f"{bold('Caution')}: a cell slowed on purpose by {_percent(SHARES[level])} was not found to be slower "
+        f"({missed.iloc[0]}), so this run may miss differences of that size. Raise {code('repeats')} and run again."
+    )
+
+
+def _slowed(verdicts: pd.DataFrame) -> pd.Series:
+    return verdicts.get("control", pd.Series("", verdicts.index)).isin(SHARES)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 def families(verdicts: pd.DataFrame) -> list[str]:

@@ -12,9 +12,9 @@ import pandas as pd
 
 from scripts.report import names, prose
 from scripts.report.findings import stretch
-from scripts.report.judgement import JUDGED
 from scripts.report.markup import bold
 from scripts.report.results import ABSENT, Results
+from scripts.statistics import JUDGED
 
 NAMED = 3  # leaders that a sentence names
 ADVICE = 4  # sentences that a page opens with

@@ -40,11 +40,18 @@ def first_screen(
     """Show run, question, answer and picture with what stands beside it; leave them, or `few` of it, for the index."""
     facts, report = run.facts, run.report
     question, source = facts.get("question", ""), source_line(facts)
-    page.text(account.not_provided(facts), paragraph(source), quotation(question), paragraph(headline))
+    caution = judgement.unfound(run.verdicts)
+    page.text(account.not_provided(facts), paragraph(source), quotation(question), caution, paragraph(headline))
     page.lead(picture, beside)
     shown = page.leave(few or picture)
     answers = {"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")}
-    answers |= {"source": source, "headline": headline, "picture": shown, "advice": beside.get("What to do next", [])}
+    answers |= {
+        "source": source,
+        "caution": caution,
+        "headline": headline,
+        "picture": shown,
+        "advice": beside.get("What to do next", []),
+    }
     counts = {kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")}
     page.answers(answers | {"cells": len(run.cells)} | counts)
 
@@ -73,7 +80,7 @@ def further(page: Page, run: Results, limits: list[str]) -> None:
     decided = sorted((one for one in primary if one.decided), key=first)
     lists(page, run, decided, sorted(secondary, key=first), [one for one in primary if not one.decided])
     page.section("What these data cannot say", bullets(limits))
-    page.text(judgement.control(run.verdicts))
+    page.text(judgement.control(run.verdicts), judgement.slowed(run.facts))
 
 
 def lists(

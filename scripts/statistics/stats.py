@@ -70,6 +70,11 @@ def share(events: int, n: int) -> Estimate:
     return Estimate(events / n, float(low), float(high), n)
 
 
+def at_most(events: int, n: int) -> float:
+    """Return the exact upper bound of 95 % confidence, one-sided, of a share: `events` of `n` trials (as `share`)."""
+    return float(special.betaincinv(events + 1, n - events, CONFIDENCE)) if events < n else 1.0
+
+
 def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:
     """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16)."""
     time = float(np.sum(seconds))
@@ -146,12 +151,18 @@ def looks(sessions: Iterable[str]) -> int:
     return max(1, int((blocks >= MIN_BLOCKS).sum()))
 
 
+def enough(d: np.ndarray) -> np.ndarray:
+    """Return which comparisons have enough complete blocks to be judged."""
+    return np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
+
+
 def judge(
     d: np.ndarray,
     equivalence_percent: float = 5.0,
     seed: int = 1,
     looks: Sequence[int] | int = 1,
     means: Sequence[Estimate] | None = None,
+    beside: np.ndarray | None = None,
 ) -> list[Verdict]:
     """Return a verdict for each comparison of a family, in the order of METHOD 17.
 
@@ -159,6 +170,8 @@ def judge(
     changes nothing, and so does that of `means`, the ratios of mean times, where they are given; `faster` or `slower`
     where p <= 0.05 / `looks` in the family and the interval excludes 1; else `no evidence`. Comparisons of fewer than 6
     complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
+
+    `beside` is d of further comparisons in the same blocks, which belong to the family and have no verdict here.
 
     `looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
     nothing was decided has several chances (Bonferroni).
@@ -172,16 +185,18 @@ def judge(
     to 0.95 for normal noise, 0.57 to 0.8 with rare large spikes.
     """
     d = np.where(np.isfinite(d), d, math.nan)
-    n = np.isfinite(d).sum(axis=0)
-    family = n >= MIN_BLOCKS
+    n, family = np.isfinite(d).sum(axis=0), enough(d)
     low, high = bootstrap_interval(d)
     p, centre, detectable = np.full((3, d.shape[1]), math.nan)
     level = np.broadcast_to(LEVEL / np.asarray(looks), d.shape[1:])
     centre[n > 0] = np.nanmedian(d[:, n > 0], axis=0)
     if family.any():
         rows = d[:, family]
+        if beside is not None:
+            rows = np.hstack([rows, beside[:, enough(beside)]])
         rows = rows[np.isfinite(rows).any(axis=1)]
-        p[family], critical = max_t(rows, seed, level[family])
+        adjusted, critical = max_t(rows, seed, level[family])
+        rows, p[family] = rows[:, : family.sum()], adjusted[: family.sum()]
         reach = np.fmax(high - centre, centre - low)[family]
         error = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(n[family])
         detectable[family] = np.fmax(_detectable(critical, reach, error, n[family]), 1 + equivalence_percent / 100)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from scripts.frame import software
 from scripts.frame.blocks import compared
+from scripts.lib.slowed import SHARES
 from scripts.statistics import HARNESS, resampling, stats
 from scripts.statistics.tables import factors, levels_of, metrics
 
@@ -63,8 +64,9 @@ def verdicts_table(
     comparisons of a factor on one metric are one family, whose p are adjusted jointly (`stats.judge`).
 
     Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
-    name, on `total` alone, all contests together. Factor `control`, the A/A control: a cell and its twin; twins enter
-    no other comparison.
+    name, on `total` alone, all contests together. Factor `control`: a cell and its control, whose level is in column
+    `control`; controls enter no other comparison. A/A twins are a family. A slowed control is judged on `total` alone,
+    as one more member of the largest other family, so that it is as hard to detect as any difference of its size.
 
     A block counts where both arms have a valid record of one session on one machine, and, where they read from one
     store, from one device and mount. A record that was ended by its time limit counts with that, which is the least
@@ -82,27 +84,33 @@ def verdicts_table(
     named = {frozenset((base["cell"], other["cell"])) for pairs in families.values() for base, other in pairs}
     families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
-    families[CONTROL] = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
+    controls = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
+    slowed = [pair for pair in controls if pair[1].get("control") in SHARES]
+    families[CONTROL] = [pair for pair in controls if pair not in slowed]
     names, rows = metrics(runs), []
     ended = _true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
     runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
     by_block = _ByBlock(runs)
-    for factor, pairs in families.items():
+    largest = np.empty((len(by_block.blocks), 0))
+    judged = [(factor, pairs, factor != CONTEST) for factor, pairs in families.items()]
+    for factor, pairs, on_all in [*judged, *((CONTROL, [pair], False) for pair in slowed)]:
         if not pairs:
             continue
         family = _Family(by_block, pairs, equivalence_percent, seed)
-        wanted = [name for name in names if name == "total" or factor != CONTEST]
-        judged = {name: family.judge(name) for name in wanted}
+        beside = largest if pairs[0] in slowed else None
+        judgements = {name: family.judge(name, beside) for name in names if on_all or name == "total"}
+        if factor != CONTROL:
+            largest = max(largest, family.differences["total"], key=lambda d: int(stats.enough(d).sum()))
         for number, (base, other) in enumerate(pairs):
             level = "cell" if factor in OF_CELLS else factor
             head = {"factor": factor, "baseline": base[level], "contender": other[level]}
             for name in factors(matrix):
-                head[name] = base[name] if factor == CONTROL or base[name] == other[name] else ""
-            for name, judgements in judged.items():
+                head[name] = other[name] if factor == CONTROL or base[name] == other[name] else ""
+            for name, of_pairs in judgements.items():
                 if name in of_tasks and family.differs("tasks")[number]:
                     continue
                 role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
-                rows.append({**head, "metric": name, "role": role, **judgements[number]})
+                rows.append({**head, "metric": name, "role": role, **of_pairs[number]})
     columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
     return pd.DataFrame(rows, columns=columns)
 
@@ -167,14 +175,19 @@ class _ByBlock:
 
 
 class _Family:
-    """Comparisons that are judged together: what each of their arms has in each block."""
+    """Comparisons that are judged together: what each of their arms has in each block.
+
+    Attributes:
+        differences: d (`stats`) of each metric that was judged, by block and comparison.
+    """
 
     def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
         self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
         self._blocks = by_block.blocks
+        self.differences: dict[str, np.ndarray] = {}
 
-    def judge(self, name: str) -> list[dict]:
-        """Return the judgement of each comparison on one metric."""
+    def judge(self, name: str, beside: np.ndarray | None = None) -> list[dict]:
+        """Return the judgement of each comparison on one metric, as members of a family with those `beside`."""
         base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
         # Of two that took at least their limits nothing is known.
@@ -183,10 +196,11 @@ class _Family:
         base, other = (np.where(used, table, math.nan) for table in (base, other))
         differing = self._differing if name != "total" else list(map("; ".join, self._with_harness()))
         d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
+        self.differences[name] = d
         means = [resampling.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
         sessions = self._arms("session")[0]
         looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
-        judged = stats.judge(d, self._percent, self._seed, looks, means)
+        judged = stats.judge(d, self._percent, self._seed, looks, means, beside)
         judgements = []
         for number, verdict in enumerate(judged):
             never = not used[:, number].any() and self._split[:, number].any()

@@ -11,7 +11,7 @@ import subprocess
 from collections import Counter
 from types import FrameType
 
-from scripts.lib import cache, host, memory, provenance
+from scripts.lib import cache, host, memory, provenance, slowed
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
@@ -43,10 +43,12 @@ def measure(step: Step) -> dict:
         rounds, bare_requests = _ceiling(ranks, plan)
         ranks.end()
     reads, faults = outcome["samples"], _faults(outcome)
+    waits = [row.pop("waited_s") for row in reads + rounds]
     return {
         "samples": reads + rounds,
         "seconds": {**_seconds(reads), **outcome["seconds"], "ranks_start": started},
-        "work": _work(plan, outcome, settings["iterations"], manifest["files"]),
+        "work": _work(plan, outcome, settings["iterations"], manifest["files"])
+        | slowed.waited(settings["cell"].get("control", ""), sum(_later(waits[: len(reads)]))),
         "effective": _effective(step.job, plan, facts, outcome, ranks.launcher),
         "memory": {
             "allowed_bytes": plan.operation_bytes + memory.SPARE,

@@ -15,7 +15,7 @@ from http.client import HTTPException
 
 from mpi4py import MPI
 
-from scripts.lib import cache, host, memory, provenance, sizes, software
+from scripts.lib import cache, host, memory, provenance, sizes, slowed, software
 from scripts.lib.program import Problem, read_json
 from scripts.lib.window import Step
 from scripts.stores import bare
@@ -86,6 +86,7 @@ class Process:
         self._samples: list[dict] = []
         self._local = caches.files(job, self._plan)
         self._done = Counter()
+        self._waits = slowed.Waits(self._cell.get("control", ""))
 
     def _connect(self) -> Reader:
         chunk, concurrency = sizes.in_bytes(self._cell["chunk_size"]), int(self._cell["concurrency"])
@@ -178,13 +179,13 @@ class Process:
         for number in range(1, self._iterations + 1):
             if self._changed:
                 break
-            before = self._reader.retries
-            row = self._timed(lambda: self._read(self._delivery))
+            before, waited = self._reader.retries, self._waits.seconds
+            row = self._timed(self._read_slowed)
             count = row["bytes"]
             self._confirm()
             if not self._changed:
                 self._check_last(count)
-            row["retries"] = self._reader.retries - before
+            row |= {"retries": self._reader.retries - before, "waited_s": self._waits.seconds - waited}
             patiently(self._comm.Ibarrier())
             self._agree()
             rows = self._comm.gather(row)
@@ -201,7 +202,14 @@ class Process:
         state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
         times, count = self._between(read)
         state = state and state | {"resident_after": cache.resident(self._local)}
-        return {"times": times, "bytes": count, "retries": 0, "cache": state, "host": self._host}
+        return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
+
+    def _read_slowed(self) -> int:
+        """Read, and wait where this is a control that is slowed (METHOD 6); returns the bytes that this process got."""
+        began = time.perf_counter()
+        count = self._read(self._delivery)
+        self._waits.after(time.perf_counter() - began)
+        return count
 
     def _between(self, read: Callable[[], int]) -> tuple[tuple[float, float], int]:
         """Read between barriers; returns when this process began and ended, and the bytes that it got."""
@@ -352,6 +360,8 @@ def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
         "resident_before": caches.worst(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
+        # Side by side: the process that read longest waited longest, and the iteration ends with it.
+        "waited_s": max(row["waited_s"] for row in rows),
         "resident_after": min(after, default=None),
         "not_as_asked": [
             line for one in states if (line := cache.fault(one, f" of {one['host']}", f" before iteration {number}"))

@@ -8,11 +8,11 @@ import hashlib
 import random
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
-from scripts.lib import dask_workers, host, provenance, software
+from scripts.lib import dask_workers, host, provenance, slowed, software
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.studies.shots import drivers, reader
@@ -32,14 +32,15 @@ def measure(step: Step) -> dict:
     buffer = drivers.page_buffer_bytes(cell["page_buffer"])
     access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
     objects = sampled(settings, manifest, step.job["repeat"])
-    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers_of(cell["workers"]))
+    workers, control = workers_of(cell["workers"]), cell.get("control", "")
+    plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
     # The same code for all arms, whichever driver an arm has: they are compared.
     record = {"read": objects, "modules": provenance.package("studies/shots/drivers")}
     # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
     if step.job["far"]:
         return record | _pass(step, plan, timed=True, verify=True) | {"verified": "within the timed pass"}
     record |= _pass(step, plan, timed=True, verify=False)
-    untimed = _pass(step, plan, timed=False, verify=True)
+    untimed = _pass(step, replace(plan, control=""), timed=False, verify=True)
     record["work"]["checksum"] = untimed["work"]["checksum"]
     record["seconds"]["verify"] = untimed["seconds"]["verify"]
     return record | {"verified": "in a pass of its own"}
@@ -73,6 +74,7 @@ class _Plan:
     location: dict
     access: drivers.Access
     workers: int
+    control: str
 
     def batches(self, object_id: str, verify: bool) -> list[reader.Batch]:
         """Cut an object into batches, a shot into groups of signals, a signal into groups of shots.
@@ -87,7 +89,8 @@ class _Plan:
                 files.setdefault(entry["file"], []).extend(path for path, _, _ in entry["datasets"])
             paths = tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
             units = len({shot for shot, _ in pairs})
-            batches.append(reader.Batch(len(batches) + 1, object_id, paths, units, self.access, verify))
+            number = len(batches) + 1
+            batches.append(reader.Batch(number, object_id, paths, units, self.access, verify, self.control))
         return batches
 
     def expected(self) -> list[tuple[str, str, int, int]]:
@@ -168,6 +171,8 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
             "logical_bytes": sum(row["bytes"] for row in rows),
             "checksum_asked": _checksum([reader.line(*dataset) for dataset in expected]),
             "checksum": _checksum(lines) if lines else None,
+            # As with the checksums: of tasks that ran side by side the total has the waits of the slowest.
+            **slowed.waited(plan.control, sum(row["waited"] for row in slowest)),
         },
         "effective": {
             **_effective(library, [fact for row in rows for fact in row["effective"]]),

@@ -6,6 +6,7 @@ import time
 import zlib
 from dataclasses import dataclass
 
+from scripts.lib.slowed import Waits
 from scripts.studies.shots import drivers
 
 _lines: list[str] = []
@@ -22,6 +23,7 @@ class Batch:
         units: shots or files that the batch stands for, which `wrkr-num-objs` reports.
         access: how files are opened.
         verify: stop the clock after each dataset and checksum it.
+        control: the cell's level of it: a slowed control waits after each open and each dataset.
     """
 
     number: int
@@ -30,6 +32,7 @@ class Batch:
     units: int
     access: drivers.Access
     verify: bool
+    control: str = ""
 
 
 def nothing(batch: Batch) -> int:
@@ -40,31 +43,32 @@ def nothing(batch: Batch) -> int:
 def read(batch: Batch) -> dict:
     """Read a batch and return its row of the samples.
 
-    Times in seconds. `seconds` is all of the task but the checksums: opening, reading, closing; `cpu` is what this
-    process took of its cores meanwhile. The checksum of a dataset is kept in this process until `lines` fetches it, so
-    that it does not travel in the timed window.
+    Times in seconds. `seconds` is all of the task but the checksums: opening, reading, closing, and what a slowed
+    control `waited`; `cpu` is what this process took of its cores meanwhile. The checksum of a dataset is kept in this
+    process until `lines` fetches it, so that it does not travel in the timed window.
     """
     clock = time.perf_counter
     opens, reads, facts = [], [], []
     verify, verify_cpu, logical = 0.0, 0.0, 0
-    driver = drivers.of(batch.access.driver)
+    driver, waits = drivers.of(batch.access.driver), Waits(batch.control)
     start, cpu = clock(), time.process_time()
     for address, paths in batch.files:
         before = clock()
         with contextlib.closing(driver.open(address, batch.access)) as file:
             opened = clock()
             opens.append(opened - before)
+            waits.after(opens[-1])
             facts.append(file.effective())
             for path in paths:
                 began = clock()
                 values = file.read(path)
-                ended = clock()
-                reads.append(ended - began)
+                reads.append(clock() - began)
+                waits.after(reads[-1])
                 logical += values.nbytes
                 if batch.verify:
-                    cpu_before = time.process_time()
+                    stopped, cpu_before = clock(), time.process_time()
                     _lines.append(line(batch.object_id, path, *fingerprint(values)))
-                    verify += clock() - ended
+                    verify += clock() - stopped
                     verify_cpu += time.process_time() - cpu_before
                 del values
     seconds, cpu = clock() - start - verify, time.process_time() - cpu - verify_cpu
@@ -79,6 +83,7 @@ def read(batch: Batch) -> dict:
         "first": reads[0],
         "rest": sum(reads[1:]),
         "verify": verify,
+        "waited": waits.seconds,
         "bytes": logical,
         "effective": facts,
         "pid": os.getpid(),
