@@ -111,6 +111,8 @@ def test_the_page_says_what_the_run_tells_apart_and_warns_where_a_tenth_is_misse
     assert "This run tells 10 % apart: 3 of 3; 5 %: 1 of 3; false alarms 0 of 6 (at most 39 %)." in page
     assert "2 cells measured twice" in page
     assert "Caution" not in page
+    few = {"runs": 1, "slow10": [0, 0], "slow5": [0, 0], "alarms": [0, 0], "reached": {}}
+    assert judgement.slowed({"controls": few}).endswith("by 10 % and 5 %: too few complete blocks to judge any.")
     changed(tmp_path, folder, "verdicts.csv", missed)
     page = write_words("shots", tmp_path / "changed", tmp_path / "missed.html").with_suffix(".md").read_text()
     caution = page.index("a cell slowed on purpose by 10 % was not found to be slower (no evidence)")

@@ -54,6 +54,8 @@ def slowed(facts: dict) -> str:
     if not levels:
         return ""
     names = [_percent(SHARES[level]) for level in levels]
+    if not any(counts[level][1] for level in levels):
+        return f"Cells slowed on purpose, by {prose.listing(names)}: too few complete blocks to judge any."
     names[0] += " apart"
     detected = [f"{name}: {counts[level][0]} of {counts[level][1]}" for name, level in zip(names, levels, strict=True)]
     alarms, judged = counts["alarms"]
