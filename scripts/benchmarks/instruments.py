@@ -128,9 +128,14 @@ def _ranges() -> Iterator[str]:
 
 
 def _serve(connection: Connection) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Ranges) as server:
+    with _Server(("127.0.0.1", 0), _Ranges) as server:
         connection.send(server.server_port)
         server.serve_forever()
+
+
+class _Server(ThreadingHTTPServer):
+    # Of more connections at once than wait in line, some would come a second later, with a second SYN.
+    request_queue_size = 128
 
 
 class _Ranges(BaseHTTPRequestHandler):

@@ -208,7 +208,7 @@ def _imported(imported: dict) -> Iterator[Battery]:
             records.expect_sound(record, name)
         except Problem as problem:
             print(f"left out: {problem}", file=sys.stderr)
-            yield Battery("", (name, "", "", ""), 1, {}, [str(problem)])
+            yield Battery("", _levels({"store": name}), 1, {}, [str(problem)])
         else:
             yield _battery(record["name"], record["cell"], record["repeat"], record, name)
 
