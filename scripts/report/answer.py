@@ -123,7 +123,7 @@ def _explained(rows: pd.DataFrame, results: Results) -> str:
     if ratios.isna().any():
         return ""
     explains = explained.explains(ratios, measured)
-    gives = f"from these, CPU time and the cost of an open follows {prose.span(ratios)}×"
+    gives = f"with CPU time and the cost of an open these give {prose.span(ratios)}×"
     if explains.all():
         return f" ({gives}, as measured)"
     some = f" in {(~explains).sum()} of {len(rows)} comparisons" if explains.any() else ""
