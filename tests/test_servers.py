@@ -175,8 +175,9 @@ def test_an_emulated_network_is_measured_as_it_was_asked_for(tmp_path, environme
         slow = network_of(proxy, 4 * 2**20)
     with proxied(tmp_path, environments, {}) as proxy:
         bare_proxy = network_of(proxy, 4 * 2**20)
-    assert slow["round_trip_s"] >= 0.05 > bare_proxy["round_trip_s"]
-    assert slow["connect_s"] >= 0.04 > bare_proxy["connect_s"], "a connection costs a round trip of its own"
+    assert slow["round_trip_s"] >= 0.05
+    first, bare_first = (network["connect_s"] + network["round_trip_s"] for network in (slow, bare_proxy))
+    assert first >= 0.1 > bare_first, "a connection costs a round trip of its own"
     # A sender may be 10 ms behind its rate and catch up.
     assert slow["mib_s"] < 10 * 1.05 < bare_proxy["mib_s"]
 
