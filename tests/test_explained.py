@@ -69,6 +69,18 @@ def test_requests_become_a_table_of_the_run(tmp_path):
     assert table.loc[0, ["offset_bytes", "length_bytes"]].isna().all()
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"a,b\n1,2\n"), gzip.compress(HEAD.encode() * 9)[:-9]]
+)
+def test_damaged_requests_are_named_and_all_else_is_reported(tmp_path, capsys, content):
+    run = write_synthetic_run(tmp_path, synthetic_cells(**FEW))
+    file = next(iter(sorted(run.glob("records/*/")))) / "requests.csv.gz"
+    file.write_bytes(content)
+    _, cells, _ = gather(run)
+    assert set(cells["n"]) == {6}
+    assert f"left out: {file} holds no requests" in capsys.readouterr().err
+
+
 def cells(rng: np.random.Generator, noise: float = 0.0, **changes: float) -> pd.DataFrame:
     """Return cells whose times are what their requests, bytes, CPU and opens cost."""
     count = 8

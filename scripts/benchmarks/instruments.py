@@ -17,6 +17,7 @@ from scripts.benchmarks.common import Row, Say, at_most, compared, in_turn, numb
 from scripts.benchmarks.prepared import servers
 from scripts.lib import resources
 from scripts.lib.program import read_json
+from scripts.report import prose
 from scripts.stores import bare, measure_network
 from scripts.stores.servers import EXCHANGE, Proxy
 
@@ -48,15 +49,10 @@ def rows(folder: Path, say: Say, rounds: int = 10, megabytes: int = 64) -> Itera
             with network(shared_mib_s=_RATE) as proxy:
                 rates = [megabytes / _together(proxy, connections, megabytes * _MIB) for _ in numbered(rounds, say)]
             off = 100 * abs(statistics.median(rates) / _RATE - 1)
-            what = f"{prose_of(connections)} together: off the shared rate"
+            what = f"{prose.count(connections, 'connection')} together: off the shared rate"
             yield at_most(what, off, _OFF_PERCENT, "%", f"{_RATE} MiB/s asked, {statistics.median(rates):.2f} measured")
         yield from _recording(network, rounds, megabytes, say)
     yield from _around(folder, rounds, say)
-
-
-def prose_of(connections: int) -> str:
-    """Return "1 connection", "4 connections"."""
-    return f"{connections} connection{'s' if connections > 1 else ''}"
 
 
 def _recording(network: Callable, rounds: int, megabytes: int, say: Say) -> Iterator[Row]:

@@ -36,8 +36,9 @@ def figure(run: Results) -> Figure:
         _panel(f"{name}: {_summary(arm)}", arm, _places(pd.concat(arms) if alike else arm), end)
         for name, arm in zip(names, arms, strict=True)
     )
+    where = ", ".join(filter(None, [run.names.place(pair), _levels(pair, run)]))
     caption = (
-        f"{prose.capital(_joined(run.names.place(pair), _levels(pair, run)))}. Each line is one request, from the first"
+        f"{prose.capital(where)}. Each line is one request, from the first"
         " byte of its range when it was asked for to the last when it came; of several files, one lies above the other."
         f" As recorded in repeat {int(arms[0]['repeat'].iloc[0])}."
     )
@@ -54,10 +55,6 @@ def _panel(title: str, arm: pd.DataFrame, places: dict[str, tuple[int, int]], en
         x_ends=(0.0, end * 1.02),
         y_ends=(-0.03 * height, height * 1.03),
     )
-
-
-def _joined(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
 
 
 def _levels(pair: pd.Series, run: Results) -> str:

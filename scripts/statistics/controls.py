@@ -32,7 +32,11 @@ def of_run(verdicts: pd.DataFrame, kept: Iterable[Kept], results: Path, study: s
     if not SHARES.keys() & own.keys():
         return {}
     path = results / study / "controls.json"
-    others = {**(read_json(path) if path.exists() else {}), **_elsewhere(results, study, machine)}
+    others: dict = {}
+    # One that is damaged is made again of what is still there.
+    with contextlib.suppress(Problem):
+        others = read_json(path)
+    others |= _elsewhere(results, study, machine)
     write_json(path, others)
     runs = [own, *others.values()]
     pooled = {

@@ -1,10 +1,14 @@
 """The requests of cells, one by one, and the fewest that would have brought the same bytes (METHOD 11)."""
 
-from collections.abc import Iterable
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pandas as pd
 
 from scripts.frame import records
+from scripts.stores.servers import EXCHANGE
 
 COLUMNS = (
     *("cell", "repeat", "connection", "method", "object", "offset_bytes", "length_bytes", "bytes", "status"),
@@ -20,11 +24,7 @@ def table(kept: Iterable[records.Kept]) -> pd.DataFrame:
         answer; seconds since the window opened when the request began, and its first and its last byte came.
     """
     folders = {one.cell: one.path.parent for one in kept}
-    frames = [
-        pd.read_csv(path, dtype={"status": str}).assign(cell=cell)
-        for cell, folder in folders.items()
-        if (path := folder / records.REQUESTS).is_file()
-    ]
+    frames = [frame for cell, folder in folders.items() for frame in _read(cell, folder / records.REQUESTS)]
     if not frames:
         return pd.DataFrame(columns=COLUMNS)
     rows = pd.concat(frames, ignore_index=True)
@@ -33,6 +33,15 @@ def table(kept: Iterable[records.Kept]) -> pd.DataFrame:
     return rows.rename(columns={"path": "object", **{name: f"{name}_s" for name in ("begin", "first", "end")}})[
         list(COLUMNS)
     ]
+
+
+def _read(cell: str, path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the requests in a file, if there is one; of one that is damaged a line says that it is left out."""
+    if path.is_file():
+        try:
+            yield pd.read_csv(path, dtype={"status": str})[["repeat", *EXCHANGE]].assign(cell=cell)
+        except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
+            print(f"left out: {path} holds no requests ({error})", file=sys.stderr)
 
 
 def brought(rows: pd.DataFrame) -> pd.DataFrame:
