@@ -8,16 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
 import pytest
 from conftest import artefact
 
+from scripts.benchmarks.instruments import ranges
 from scripts.frame import measuring
 from scripts.lib import objects, processes
 from scripts.lib.program import Problem
@@ -132,36 +131,13 @@ def test_reports_of_requests_that_were_lost_are_noticed():
     counter.close()
 
 
-class _Ranges(BaseHTTPRequestHandler):
-    """Answers a range of bytes as S3 does, as fast as the loopback: what is emulated before it is what is measured."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
-        self.send_response(206)
-        self.send_header("Content-Length", str(last - first + 1))
-        self.end_headers()
-        self.wfile.write(bytes(last - first + 1))
-
-    def do_HEAD(self):
-        self.send_response(403)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
 @contextlib.contextmanager
 def proxied(tmp_path: Path, environments: Path, network: dict):
     """Yield an emulated network before a server of ranges."""
     program = artefact(environments / "servers.json")["toxiproxy"]
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Ranges) as server, contextlib.ExitStack() as stack:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        stack.callback(server.shutdown)
+    with ranges() as endpoint, contextlib.ExitStack() as stack:
         log = stack.enter_context(open(tmp_path / "log", "w", encoding="utf-8"))
-        yield servers.Proxy(stack, program, f"http://127.0.0.1:{server.server_port}", network, log)
+        yield servers.Proxy(stack, program, endpoint, network, log)
 
 
 def network_of(proxy: servers.Proxy, nbytes: int) -> dict:

@@ -32,7 +32,7 @@ _ZEROS = bytes(64 * _MIB)
 def rows(folder: Path, say: Say, rounds: int = 10, megabytes: int = 64) -> Iterator[Row]:
     """Measure the emulated network, and what recording and reading the kernel's counters cost a cell."""
     program = read_json(servers(folder))["toxiproxy"]
-    with _ranges() as endpoint, open(folder / "log", "w", encoding="utf-8") as log:
+    with ranges() as endpoint, open(folder / "log", "w", encoding="utf-8") as log:
 
         @contextlib.contextmanager
         def network(**of: float) -> Iterator[Proxy]:
@@ -111,7 +111,7 @@ def _requests(proxy: Proxy, count: int, size: int) -> None:
 
 
 @contextlib.contextmanager
-def _ranges() -> Iterator[str]:
+def ranges() -> Iterator[str]:
     """Yield the address of a server of ranges, as fast as the loopback, in a process of its own."""
     ours, its = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(its,), daemon=True)
