@@ -1,0 +1,155 @@
+"""Volumes against one another: in percent, with verdicts, and how often these are wrong."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from scripts.lib.program import Problem
+from scripts.studies.volumes import compare as comparing
+from scripts.studies.volumes import series
+from tests.volumes_records import (
+    JOB,
+    battery,
+    chosen,
+    fio_bins,
+    gather,
+    job_id,
+    record,
+    sample,
+    write_run,
+)
+
+STEADY = np.ones(10)
+
+
+def side_by_side(*volumes: Callable[[int], dict], times: int = 6) -> list[dict]:
+    """Return so many batteries of each volume, made of a seed, in one session: fewer than 6 decide no comparison."""
+    session = {"session": "2026-11-20T08:00:00Z"}
+    return [volume(repeat) | session | {"repeat": repeat} for volume in volumes for repeat in range(1, times + 1)]
+
+
+def latencies(number, median=1.0, operations=2_000):
+    return 1e6 * median * np.random.default_rng(number).lognormal(0, 0.5, operations)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "ratio, verdict", [(1.0, "same"), (1.3, "higher"), (1 / 1.3, "lower")], ids=["same", "higher", "lower"]
+)
+def test_volumes_are_compared_in_percent(tmp_path, ratio, verdict):
+    def volume(store, level, number):
+        def made(seed):
+            jobs = level * np.random.default_rng([number, seed]).lognormal(0, 0.01, 8)
+            return battery(store, jobs, 10 * number + seed, 10_000)
+
+        return made
+
+    pair = [volume("base", 1, 1), volume("other", ratio, 2)]
+    compare = [{"factor": "store", "baseline": "base"}]
+    few = side_by_side(*pair, times=5)
+    elsewhere = [one | {"session": one["cell"]["store"]} for one in side_by_side(*pair)]
+    for name, batteries in {"few": few, "in different sessions": elsewhere}.items():
+        rows = gather(write_run(tmp_path / name, batteries), compare=compare)["comparisons"]
+        assert set(rows["verdict"]) == {"too few batteries"}
+        assert rows["percent"].notna().all()
+        assert rows["method"].str.contains("cannot be told apart").all()
+    rows = gather(write_run(tmp_path / "six", side_by_side(*pair)), compare=compare)["comparisons"].set_index("metric")
+    assert list(rows.index) == ["p50", "p99", "p99.9", "mean", "iops"]
+    assert set(rows["phase"]) == {"all"}
+    p50 = rows.loc["p50"]
+    assert p50["percent"] == pytest.approx(100 * (ratio - 1), abs=2)
+    assert p50["low"] <= 100 * (ratio - 1) <= p50["high"]
+    assert rows.loc[["p50", "p99", "mean"], "verdict"].tolist() == [verdict] * 3
+    other = {"higher": "lower", "lower": "higher", "same": "same"}[verdict]
+    assert rows.loc["iops", "verdict"] == other
+    assert set(rows["method"]) == {"pairs of batteries measured side by side"}
+    assert rows.loc["mean", "contender_value"] / rows.loc["mean", "baseline_value"] == pytest.approx(
+        1 + rows.loc["mean", "percent"] / 100, rel=0.01
+    )
+
+
+@pytest.mark.thorough
+@pytest.mark.rule(18)
+def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():
+    """Batteries differ by 7 %, and jobs of one resemble each other: resampled jobs would decide most of these."""
+    decided = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        made = []
+        for store in ("base", "other"):
+            batteries = []
+            for repeat in range(1, 7):
+                level = np.exp(random.normal(0, 0.07) + np.cumsum(random.normal(0, 0.02, 10)))
+                rows = [sample(1e6 * one * random.lognormal(0, 0.5, 200), job) for job, one in enumerate(level, 1)]
+                one = record(store, rows, session="1")
+                batteries.append(series.Battery(store, (store, JOB, "none", "", ""), repeat, one, []))
+            made.append(series.Series(store, batteries[0].levels, tuple(batteries)))
+        compare = [{"factor": "store", "baseline": "base"}]
+        rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")
+        decided += rows.loc["p50", "verdict"] in ("higher", "lower")
+    assert decided <= 9
+
+
+def test_a_ratio_of_percentiles_is_no_finer_than_a_bin(tmp_path):
+    samples = [sample(latencies(1), number) for number in range(1, 9)]
+    bins = {job_id(number): {"sync": fio_bins(latencies(1)).tolist()} for number in range(1, 9)}
+    pair = [record(store, samples, bins) for store in ("base", "other")]
+    found = gather(write_run(tmp_path, pair), compare=[{"factor": "store", "baseline": "base"}])["comparisons"]
+    rows = found.set_index("metric")[["percent", "low", "high"]]
+    assert rows.loc["p99"].tolist() == pytest.approx([0, 100 * (64 / 65 - 1), 100 / 64])
+    assert rows.loc["mean"].tolist() == pytest.approx([0, 0, 0])
+
+
+def test_a_background_load_is_compared_with_none(tmp_path):
+    loaded = {"cell": {"background": "same"}}
+    run = write_run(
+        tmp_path,
+        side_by_side(
+            lambda seed: battery("disk", STEADY, seed), lambda seed: battery("disk", 3 * STEADY, 10 + seed, **loaded)
+        ),
+    )
+    found = gather(run, compare=[{"factor": "background", "baseline": "none"}])["comparisons"]
+    assert found[
+        ["factor", "baseline", "contender", "store", "job", "background"]
+    ].drop_duplicates().values.tolist() == [["background", "none", "same", "disk", JOB, ""]]
+    assert chosen(found, metric="p99")["verdict"].tolist() == ["higher"]
+
+
+def test_noise_is_no_evidence_and_few_jobs_are_too_few(tmp_path):
+    def noisy(store):
+        return lambda seed: battery(store, np.random.default_rng([len(store), seed]).lognormal(0, 0.4, 12), seed)
+
+    compare = [{"factor": "store", "baseline": "base"}]
+    found = gather(write_run(tmp_path / "a", side_by_side(noisy("base"), noisy("other"))), compare=compare)
+    assert chosen(found["comparisons"], metric="p50")["verdict"].tolist() == ["no evidence"]
+    few = [battery("base", STEADY), battery("other", 9 * STEADY[:5], 2)]
+    rows = gather(write_run(tmp_path / "b", few), compare=compare)["comparisons"]
+    assert set(rows["verdict"]) == {"too few jobs"}
+    assert rows[["low", "high"]].isna().all(None)
+    assert (chosen(rows, metric="p50")["percent"] > 500).all()
+
+
+def test_a_merged_percentile_is_compared_with_merged_ones_only(tmp_path):
+    bare = battery("other", STEADY, 2) | {"histograms": {}}
+    run = write_run(tmp_path, [battery("base", STEADY), bare])
+    rows = gather(run, compare=[{"factor": "store", "baseline": "base"}])["comparisons"].set_index("metric")
+    assert "medians of the jobs" in rows.loc["p99", "method"]
+
+
+def test_comparisons_of_what_is_not_there_are_left_out(tmp_path):
+    run = write_run(tmp_path, [battery("base", STEADY)])
+    assert len(gather(run, compare=[{"factor": "store", "baseline": "nowhere"}])["comparisons"]) == 0
+    with pytest.raises(Problem, match="colour is no factor"):
+        gather(run, compare=[{"factor": "colour", "baseline": "red"}])
+
+
+def test_without_anything_to_compare_volumes_are_compared_with_the_first(tmp_path):
+    made = [battery("base", STEADY), battery("other", STEADY)]
+    compared = gather(write_run(tmp_path / "a", made), compare=[])["comparisons"]
+    assert set(zip(compared["factor"], compared["baseline"], compared["contender"], strict=True)) == {
+        ("store", "base", "other")
+    }
+    asked = [{"factor": "store", "baseline": "other"}]
+    compared = gather(write_run(tmp_path / "b", made), compare=asked)["comparisons"]
+    assert set(compared["baseline"]) == {"other"}
