@@ -45,7 +45,7 @@ def test_bytes_that_the_store_has_not_offered_are_too_fast_to_be_true(store, tmp
     assert study.STUDY.faults(record, here.settings) == []
     counted["GET"]["bytes_offered"] -= 1
     assert study.STUDY.faults(record, here.settings) == [
-        "too fast to be true: the ranks were given 2,097,152 bytes and the store offered 2,097,151"
+        "too fast to be true: 2,097,152 bytes had to come from the store, which offered 2,097,151"
     ]
 
 

@@ -311,6 +311,7 @@ def test_own_files_may_have_other_types_and_orders(tmp_path: Path):
     assert manifest["layout"]["layout"] == "shot-major"
     assert (manifest["layout"]["paged"], manifest["layout"]["deflate"]) == (False, 0)
     assert shot["x"]["datasets"] == [["/shots/8/signals/x", 40_000, fingerprint(np.arange(5000.0))[1]]]
+    assert shot["x"]["stored_bytes"] == [40_000]
     assert shot["text"]["datasets"][0][1] == 8
     assert shot["none"]["datasets"][0][1:] == [0, 0]
 

@@ -106,6 +106,12 @@ def test_requests_of_an_embedded_store_are_counted_and_repeat_exactly(shots_cell
     assert len({row["connection"] for row in exchanges}) == records[0]["network"]["connections"] > 0
     assert records[0]["network"]["connections"] == records[1]["network"]["connections"]
     assert all(records[0]["network"][key] > 0 for key in ("round_trip_s", "mib_s", "in_flight"))
+    # What the server offered has room for what lies in the file, and one byte less is found out.
+    stored = records[0]["work"]["stored_bytes"]
+    assert first["bytes_offered"] > stored > 0
+    less = records[0] | {"requests": {"GET": first | {"bytes_offered": stored - 1}}}
+    offered = f"{stored:,} bytes had to come from the store, which offered {stored - 1:,}"
+    assert study.STUDY.faults(less, records[0]["settings"]) == [f"too fast to be true: {offered}"]
     # The parts of the data as they were asked for, and as the store tells them.
     for record in records:
         assert record["valid"], record["reasons"]

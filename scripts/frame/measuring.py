@@ -266,7 +266,7 @@ class Window:
         self._opened = time.monotonic()
 
     def close(self) -> None:
-        """End: the readers are gone."""
+        """End: nobody reads any more."""
         self.seconds = time.monotonic() - self._opened
         self.resources = {"window_s": self.seconds, **self._meter.close()}
         if self._served:

@@ -184,6 +184,17 @@ def uncounted(record: dict, settings: dict) -> list[str]:
     return []
 
 
+def unaccounted(record: dict, fetched: int | None) -> list[str]:
+    """Return that readers got more bytes than the embedded server has offered (METHOD 20).
+
+    `fetched`: how many they must have had from it at the least; None where that is not known.
+    """
+    offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
+    if offered is None or fetched is None or offered >= fetched:
+        return []
+    return [f"too fast to be true: {fetched:,} bytes had to come from the store, which offered {offered:,}"]
+
+
 def lost_pages(state: dict) -> list[str]:
     """Return that files of a warm cell were no longer in the page cache when it was done (METHOD 8)."""
     after = state["resident_after"]

@@ -135,14 +135,8 @@ def counted(function: Callable, batch: Any) -> Any:
 
 
 def executed() -> int:
-    """Return how many tasks this process has executed since `forget_executed`."""
+    """Return how many tasks this process has executed."""
     return _executed
-
-
-def forget_executed() -> None:
-    """Start to count anew."""
-    global _executed
-    _executed = 0
 
 
 def batches_of(items: Sequence[Any], workers: int) -> list[Sequence[Any]]:

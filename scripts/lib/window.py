@@ -2,7 +2,7 @@
 
 The step (`scripts.step`) writes one JSON line, the job, to the program's standard input. The program answers with
 JSON lines on its standard output: `open`, when it is about to measure, upon which the step sets the state of the page
-cache and starts to count requests; `close`, when it is done and its readers are gone; and `record` at the end. The
+cache and starts to count requests; `close`, when it is done and nobody reads any more; and `record` at the end. The
 last window counts. Whatever else a library prints goes to standard error, which is the log.
 """
 
@@ -31,7 +31,7 @@ class Step:
         self.hear()
 
     def close_window(self) -> None:
-        """Say that the readers are gone; return when the requests are counted."""
+        """Say that nobody reads any more; return when the requests are counted."""
         self.say({"event": "close"})
         self.hear()
 

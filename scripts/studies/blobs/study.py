@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from scripts.frame.records import Kept
-from scripts.frame.study import Cell, Study, lost_pages, mappings, uncounted, undone
+from scripts.frame.study import Cell, Study, lost_pages, mappings, unaccounted, uncounted, undone
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, read_yaml, tool
 from scripts.stores import network as networks
@@ -141,7 +141,7 @@ class Blobs(Study):
         grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
         if grown > allowed:
             reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
-        return [*reasons, *_unaccounted(record)]
+        return [*reasons, *unaccounted(record, record["work"]["fetched_bytes"])]
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
         """Return what the report says about the MPI processes of each record."""
@@ -169,14 +169,6 @@ def reader(cell: str, record: dict) -> dict:
         **{part: record.get(part) for part in parts},
         "requests": record.get("requests", {}),
     }
-
-
-def _unaccounted(record: dict) -> list[str]:
-    """Return that the processes got bytes which an embedded server has not offered (METHOD 20)."""
-    offered = record.get("requests", {}).get("GET", {}).get("bytes_offered")
-    if offered is None or offered >= (fetched := record["work"]["fetched_bytes"]):
-        return []
-    return [f"too fast to be true: the ranks were given {fetched:,} bytes and the store offered {offered:,}"]
 
 
 def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:

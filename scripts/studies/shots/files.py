@@ -104,7 +104,7 @@ def _examine(path: Path, values: bool) -> tuple[dict, str, int | None, set[int]]
             paged = creation.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
             page_size = creation.get_file_space_page_size() if paged else None
             for shot, signal, dataset in _signals(path, file):
-                lines = []
+                lines, stored = [], []
                 for member in parts(dataset):
                     # A scale's name costs a search of the file, its address does not.
                     address = h5py.h5o.get_info(member.id).addr
@@ -114,7 +114,9 @@ def _examine(path: Path, values: bool) -> tuple[dict, str, int | None, set[int]]
                         if values and scales[address][1] > SMALL:
                             levels.add((member.compression == "gzip" and member.compression_opts) or 0)
                     lines.append(scales[address])
-                objects.setdefault(shot, {})[signal] = {"file": path.name, "datasets": lines}
+                    stored.append(sum(end - start for start, end in places[lines[-1][0]]))
+                entry = {"file": path.name, "datasets": lines, "stored_bytes": stored}
+                objects.setdefault(shot, {})[signal] = entry
     except (OSError, RuntimeError, ValueError) as error:
         raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
     return objects, _order(objects, places), page_size, levels

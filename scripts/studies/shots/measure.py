@@ -36,14 +36,22 @@ def measure(step: Step) -> dict:
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
     # The same code for all arms, whichever driver an arm has: they are compared.
     record = {"read": objects, "modules": provenance.package("studies/shots/drivers")}
-    # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
-    if step.job["far"]:
-        return record | _pass(step, plan, timed=True, verify=True) | {"verified": "within the timed pass"}
-    record |= _pass(step, plan, timed=True, verify=False)
-    untimed = _pass(step, replace(plan, control=""), timed=False, verify=True)
-    record["work"]["checksum"] = untimed["work"]["checksum"]
-    record["seconds"]["verify"] = untimed["seconds"]["verify"]
-    return record | {"verified": "in a pass of its own"}
+    with dask_workers.cluster(workers) as (cluster, cluster_start):
+        null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
+        step.open_window()
+        # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
+        record |= _pass(cluster, plan, library, verify=step.job["far"])
+        step.close_window()
+        record["files"] = {name: file for files in cluster.each(software.loaded) for name, file in files.items()}
+        if not step.job["far"]:
+            untimed = _pass(cluster, replace(plan, control=""), library, verify=True)
+            record["work"]["checksum"] = untimed["work"]["checksum"]
+            record["seconds"]["verify"] = untimed["seconds"]["verify"]
+        replaced = cluster.replaced()
+    if replaced:
+        raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+    record["seconds"] |= {"cluster_start": cluster_start, "null": null}
+    return record | {"verified": "within the timed pass" if step.job["far"] else "in a pass of its own"}
 
 
 def workers_of(level: str) -> int:
@@ -102,6 +110,25 @@ class _Plan:
             for dataset in self.manifest["objects"][shot][signal]["datasets"]
         ]
 
+    def stored_bytes(self) -> int | None:
+        """Return the bytes in the files that batches cannot do without: each dataset once per file that is opened.
+
+        None where a manifest of an earlier version does not tell.
+        """
+        total = 0
+        for object_id in self.objects:
+            for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
+                entries = [self.manifest["objects"][shot][signal] for shot, signal in pairs]
+                if not all("stored_bytes" in entry for entry in entries):
+                    return None
+                held = {
+                    (entry["file"], path): size
+                    for entry in entries
+                    for (path, _, _), size in zip(entry["datasets"], entry["stored_bytes"], strict=True)
+                }
+                total += sum(held.values())
+        return total
+
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
         signals = self.manifest["objects"]
         if self.by == "shots":
@@ -109,39 +136,33 @@ class _Plan:
         return [(shot, object_id) for shot in self.manifest["shots"] if object_id in signals[shot]]
 
 
-def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
-    """Start the workers, read all objects once, and return seconds, samples, work and effective settings."""
-    with dask_workers.cluster(plan.workers) as (cluster, cluster_start):
-        empty = [reader.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
-        # The first empty tasks import what the workers need, the second are the harness's own cost.
+def _null(cluster: dask_workers.Workers, plan: _Plan) -> float:
+    """Return the seconds of as many rounds of empty tasks as there are objects, once workers have their imports."""
+    empty = [reader.Batch(number, "", (), 0, plan.access, False) for number in range(plan.workers)]
+    cluster.map(reader.nothing, empty)
+    start = time.perf_counter()
+    for _ in plan.objects:
         cluster.map(reader.nothing, empty)
-        start = time.perf_counter()
-        for _ in plan.objects:
-            cluster.map(reader.nothing, empty)
-        null = time.perf_counter() - start
-        library = cluster.each(drivers.of(plan.access.driver).versions)
-        cluster.each(reader.lines)
-        cluster.each(dask_workers.forget_executed)
-        if timed:
-            step.open_window()
-        # One object after the other, as the published study does.
-        rows, planning, counts = [], 0.0, []
-        start = time.perf_counter()
-        for object_id in plan.objects:
-            before = time.perf_counter()
-            batches = plan.batches(object_id, verify)
-            planning += time.perf_counter() - before
-            counts.append(len(batches))
-            rows += cluster.map(reader.read, batches)
-        elapsed = time.perf_counter() - start
-        executed = sum(cluster.each(dask_workers.executed))
-        lines = [line for taken in cluster.each(reader.lines) for line in taken]
-        loaded = cluster.each(software.loaded) if timed else []
-        replaced = cluster.replaced()
-    if timed:
-        step.close_window()
-    if replaced:
-        raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+    return time.perf_counter() - start
+
+
+def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
+    """Read all objects once, one after the other as the published study does.
+
+    Returns seconds, samples, work and effective settings, `library` being what each worker says of its own.
+    """
+    executed = sum(cluster.each(dask_workers.executed))
+    rows, planning, counts = [], 0.0, []
+    start = time.perf_counter()
+    for object_id in plan.objects:
+        before = time.perf_counter()
+        batches = plan.batches(object_id, verify)
+        planning += time.perf_counter() - before
+        counts.append(len(batches))
+        rows += cluster.map(reader.read, batches)
+    elapsed = time.perf_counter() - start
+    executed = sum(cluster.each(dask_workers.executed)) - executed
+    lines = [line for taken in cluster.each(reader.lines) for line in taken]
     # What the next object waits for. The clock stops for checksums: the elapsed time has those of the slowest tasks.
     by_object = groupby(rows, key=itemgetter("object_id"))
     slowest = [max(group, key=lambda row: row["seconds"] + row["verify"]) for _, group in by_object]
@@ -149,12 +170,9 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
     total = elapsed - stopped
     expected = plan.expected()
     return {
-        "files": {name: file for files in loaded for name, file in files.items()},
         "samples": [_sample(row, plan, total) for row in rows],
         "seconds": {
-            "cluster_start": cluster_start,
             "plan": planning,
-            "null": null,
             "open": statistics.median(seconds for row in rows for seconds in row["opens"]),
             "first": max(row["first"] for row in rows if row["object_id"] == plan.objects[0]),
             "rest": sum(row["rest"] for row in rows),
@@ -169,6 +187,7 @@ def _pass(step: Step, plan: _Plan, *, timed: bool, verify: bool) -> dict:
             "datasets": sum(row["datasets"] for row in rows),
             "logical_bytes_asked": sum(nbytes for _, _, nbytes, _ in expected),
             "logical_bytes": sum(row["bytes"] for row in rows),
+            "stored_bytes": plan.stored_bytes(),
             "checksum_asked": _checksum([reader.line(*dataset) for dataset in expected]),
             "checksum": _checksum(lines) if lines else None,
             # As with the checksums: of tasks that ran side by side the total has the waits of the slowest.

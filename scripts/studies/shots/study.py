@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.frame.study import Study, lost_pages, mappings, uncounted, undone
+from scripts.frame.study import Study, lost_pages, mappings, unaccounted, uncounted, undone
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
@@ -97,9 +97,10 @@ class Shots(Study):
         return reasons
 
     def faults(self, record: dict, settings: dict) -> list[str]:
-        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
         return [
             *undone(record["work"]),
+            *unaccounted(record, record["work"].get("stored_bytes")),
             *([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])),
             *_settings(record["effective"], settings["cell"]["page_buffer"]),
         ]
