@@ -12,7 +12,6 @@ from scripts.lib.program import Problem
 from scripts.report import results
 from scripts.report.inputs import read_facts, read_table
 from scripts.report.judgement import is_true
-from scripts.studies.volumes.compare import TOO_FEW_BATTERIES, TOO_FEW_JOBS
 from scripts.studies.volumes.report import REPORT
 from scripts.studies.volumes.series import FACTORS
 
@@ -153,7 +152,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
 
 
 def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Comparisons as reports of blocks have verdicts: in ratios, and who is faster.
+    """Comparisons with all columns that verdicts on blocks have.
 
     Where a series changed, what lies on either side says more than both together, which is left out.
     """
@@ -161,18 +160,8 @@ def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
     rows = rows[(rows["phase"] != "all") | (phases == 1)]
-    better = np.where(rows["metric"] == "iops", "higher", "lower")
-    judged = {TOO_FEW_JOBS: "too few repeats", TOO_FEW_BATTERIES: "too few repeats"}
-    decided = rows["verdict"].isin(("higher", "lower"))
-    verdicts = rows["verdict"].replace(judged).mask(decided, np.where(rows["verdict"] == better, "faster", "slower"))
-    names = {"percent": "ratio", "low": "ratio_low", "high": "ratio_high"}
     return rows.assign(
-        **{name: 1 + rows[column] / 100 for column, name in names.items()},
-        verdict=verdicts,
-        blocks=rows[["n_baseline", "n_contender"]].min(axis=1),
-        detectable_ratio=np.nan,
-        role="",
-        note="",
+        blocks=rows[["n_baseline", "n_contender"]].min(axis=1), detectable_ratio=np.nan, role="", note=""
     )
 
 

@@ -8,6 +8,7 @@ from scripts.report import answer, pages, prose
 from scripts.report.findings import Finding
 from scripts.report.markup import bold, code
 from scripts.statistics import MIN_BLOCKS
+from scripts.studies.volumes.compare import TOO_FEW
 from scripts.studies.volumes.report import REPORT, courses, phrases
 from scripts.studies.volumes.report.batteries import Results, of
 from scripts.studies.volumes.report.courses import Course
@@ -27,7 +28,7 @@ def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
     """Return what was decided, missed limits first, what of the other metrics was, and what was not decided."""
     primary, secondary = pages.of_run(run)
     # That a comparison has too few batteries is said once, as what to do next.
-    compared = [one for one in primary if one.verdict != "too few repeats"]
+    compared = [one for one in primary if one.verdict != TOO_FEW]
     limits = sorted(_limits(run), key=lambda finding: finding.verdict == "meets")
     findings = [*limits, *_credits(run), *compared]
     return [one for one in findings if one.decided], secondary, [one for one in findings if not one.decided]
@@ -70,7 +71,7 @@ def advice(run: Results) -> list[str]:
     for course in first:
         if course.outcome == "not judged":
             lines.append(f"Measure {phrases.label(course.whole, run)} again: {course.deciding['reason']}.")
-    if len(run.verdicts) and (run.verdicts["verdict"] == "too few repeats").any():
+    if len(run.verdicts) and (run.verdicts["verdict"] == TOO_FEW).any():
         lines.append(
             f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "
             "from a busier hour."
