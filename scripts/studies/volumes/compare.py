@@ -91,7 +91,8 @@ def comparisons(
                     rows.append({**head, "phase": phase, "metric": metric, **printed, "method": methods[name]})
                     values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
                     d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
-                    if math.isfinite(printed["ratio_low"]) and len(d) >= stats.MIN_BLOCKS:
+                    few = min(side[name].jobs for side in sides) < resampling.LEAST
+                    if not few and len(d) >= stats.MIN_BLOCKS:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
                         looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
     for family in families.values():
@@ -106,19 +107,13 @@ def comparisons(
 
 def _side_by_side(arms: Arms) -> dict[int, str]:
     """The session by repeat, of the repeats in which both arms have valid batteries and all are of one session."""
-    sessions: list[dict[int, set]] = []
-    for arm in arms:
-        own: dict[int, set] = {}
+    first, second = sessions = {}, {}
+    for arm, own in zip(arms, sessions, strict=True):
         for battery in (battery for one in arm for battery in one.valid):
             own.setdefault(battery.repeat, set()).add(battery.record.get("session"))
-        sessions.append(own)
-    first, second = sessions
+    together = {repeat: of for repeat, of in sorted(first.items()) if of == second.get(repeat) and len(of) == 1}
     # Imported batteries are of no session.
-    return {
-        one: next(iter(first[one]))
-        for one in sorted(first)
-        if first[one] == second.get(one) and len(first[one]) == 1 and None not in first[one]
-    }
+    return {repeat: session for repeat, (session,) in together.items() if session is not None}
 
 
 def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
@@ -140,7 +135,7 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
             if len(states) > 1 and factor != "start_credits":
                 continue
             # Latencies from when operations were due are another quantity than those from when they were begun.
-            if not base or (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
+            if (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
             where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
@@ -156,12 +151,10 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
 
 def _alike(arm: list[Series], factor: str) -> list[list[Series]]:
     """An arm, apart for the credits that its batteries began with."""
-    states = {one.head["start_credits"]: None for one in arm}
-    return (
-        [arm]
-        if factor == "start_credits" and arm
-        else [[one for one in arm if one.head["start_credits"] == state] for state in states]
-    )
+    if factor == "start_credits" and arm:
+        return [arm]
+    states = dict.fromkeys(one.head["start_credits"] for one in arm)
+    return [[one for one in arm if one.head["start_credits"] == state] for state in states]
 
 
 def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
