@@ -20,9 +20,8 @@ LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 # Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 TEXTS = (
-    *(*REPORT.names, *LABELS, "cell", "control", "node_name", "battery_id", "layout", "status", "reasons", "note"),
-    *("operation", "limit", "source", "segment", "verdict", "reason", "metric", "method", "interval", "text"),
-    *("factor", "baseline", "contender", "volume_type", "omitted", "twin_of"),
+    *(*REPORT.names, *results.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
+    *("segment", "reason", "method", "interval", "text", "volume_type"),
 )
 TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses", "matrix")
 
@@ -160,9 +159,8 @@ def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
     rows = rows[(rows["phase"] != "all") | (phases == 1)]
-    return rows.assign(
-        blocks=rows[["n_baseline", "n_contender"]].min(axis=1), detectable_ratio=np.nan, role="", note=""
-    )
+    jobs = rows[["n_baseline", "n_contender"]].min(axis=1)
+    return rows.assign(blocks=jobs, detectable_ratio=np.nan, role="", note=rows["method"])
 
 
 def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:
