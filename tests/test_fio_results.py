@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scripts.benchmarks import fio_results
-from scripts.studies.volumes import fio, fio_options, fio_samples, series
+from scripts.studies.volumes import fio, fio_options, series, tarballs
 from tests import fio_files
 from tests.conftest import ROOT
 from tests.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours
@@ -62,7 +62,7 @@ def test_a_row_has_what_fio_printed(run_fio, form: str):
     path = run_fio("a1", form=form, **ETCD)
     battery, (entry,) = fio.read_battery(path.parent), jobs_of(path)
     (row,) = battery["samples"]
-    assert list(row) == list(fio_samples.COLUMNS)
+    assert list(row) == list(fio.COLUMNS)
     assert (row["battery_id"], row["node_name"], row["job_Id"], row["number"]) == ("b1_t1", "here", "a1", 1)
     assert latency(row, "sync") == in_ms(entry["sync"]["lat_ns"])
     assert latency(row, "write") == in_ms(entry["write"]["clat_ns"])
@@ -72,7 +72,6 @@ def test_a_row_has_what_fio_printed(run_fio, form: str):
     assert row["write_iops"] == pytest.approx(entry["write"]["iops"])
     assert row["write_mib_s"] == pytest.approx(entry["write"]["bw_bytes"] / 2**20, rel=1e-3)
     assert row["runtime_s"] == entry["write"]["runtime"] / 1000
-    assert (row["cpu_usr_percent"], row["cpu_sys_percent"]) == pytest.approx((entry["usr_cpu"], entry["sys_cpu"]))
     assert series.operation_of([row]) == "sync"
     assert battery["faults"] == []
     assert battery["fio"].startswith("fio-3.")
@@ -290,9 +289,9 @@ def test_global_options_are_options_of_each_job(tmp_path: Path):
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf", "-inf"])
 def test_undefined_numbers_of_older_versions_are_unknown(tmp_path: Path, value: str):
     path = make_json(tmp_path / "a1.json")
-    path.write_text(path.read_text().replace('"usr_cpu" : 0.9', f'"usr_cpu" : {value}'))
+    path.write_text(re.sub(r'("stddev"\s*:) [\d.]+', rf"\1 {value}", path.read_text()))
     (row,) = fio.read_battery(tmp_path)["samples"]
-    assert (row["cpu_usr_percent"], row["cpu_sys_percent"]) == (None, 5.1)
+    assert (row["sync_lat_stddev_ms"], row["error"]) == (None, 0)
 
 
 # What is no result, or a bad one.
@@ -313,7 +312,7 @@ def test_undefined_numbers_of_older_versions_are_unknown(tmp_path: Path, value: 
         (edited(jobs=[]), "has no jobs in it"),
         (edited(client_stats=[]), "is from fio's client mode"),
         (lambda path: path.write_text(path.read_text().replace("fio-3.33", "fio-2.2.10")), "is of fio-2.2.10"),
-        (lambda path: path.write_bytes(b" " * (fio.FILE_BYTES + 1)), "has more than 16 MiB"),
+        (lambda path: path.write_bytes(b" " * (tarballs.FILE_BYTES + 1)), "has more than 16 MiB"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path, spoil: Callable, reason: str):
@@ -366,7 +365,6 @@ LAT, CLAT = ("sync", "lat_ns"), ("write", "clat_ns")
         (spoilt("write", "io_bytes", value=0.5), "has write io_bytes 0.5, which is no whole number"),
         (spoilt("write", "runtime", value=-3), "has write runtime -3, which fio cannot have measured"),
         (spoilt("write", "runtime", value=0), "says that operations of write took no time"),
-        (spoilt("usr_cpu", value=-1), "has usr_cpu -1, which fio cannot have measured"),
         (spoilt("error", value="EIO"), 'has error "EIO", which fio cannot have measured'),
         (spoilt(*LAT, "mean", value=math.nan), "has the number NaN, which fio cannot have measured"),
         (spoilt(*LAT, "mean", value=math.inf), "has the number Infinity, which fio cannot have measured"),

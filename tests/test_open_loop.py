@@ -11,7 +11,7 @@ from test_measure_volumes import Cell
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
-from scripts.studies.volumes import fio, open_loop
+from scripts.studies.volumes import fio, fio_output
 from tests.volumes_records import OPTIONS, chosen, fio_bins, gather, record, sample, write_run
 
 RATE = "[fio_io]\nrw=write\nioengine=sync\nsync=dsync\nsize=230k\nbs=2300\nrate_iops=200\n"
@@ -30,7 +30,7 @@ ssize_t write(int file, const void *bytes, size_t size) {
 
 @pytest.mark.rule(18)
 def test_a_stall_is_counted_for_each_operation_that_was_due_meanwhile():
-    counted = open_loop.from_due([10**6] * 50 + [10**9] + [10**6] * 950, 100)
+    counted = fio_output.from_due([10**6] * 50 + [10**9] + [10**6] * 950, 100)
     late = sum(ns > 100 * 10**6 for ns in counted)
     # While it stalls 100 are due; each 10 ms the queue loses 9 ms.
     assert counted[:50] == [10**6] * 50

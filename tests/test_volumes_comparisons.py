@@ -1,4 +1,4 @@
-"""Volumes against one another: in percent, with verdicts, and how often these are wrong."""
+"""Volumes against one another: with verdicts, and how often these are wrong."""
 
 from collections.abc import Callable
 
@@ -35,9 +35,9 @@ def latencies(number, median=1.0, operations=2_000):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "ratio, verdict", [(1.0, "same"), (1.3, "higher"), (1 / 1.3, "lower")], ids=["same", "higher", "lower"]
+    "ratio, verdict", [(1.0, "same"), (1.3, "slower"), (1 / 1.3, "faster")], ids=["same", "slower", "faster"]
 )
-def test_volumes_are_compared_in_percent(tmp_path, ratio, verdict):
+def test_volumes_are_compared_by_ratios(tmp_path, ratio, verdict):
     def volume(store, level, number):
         def made(seed):
             jobs = level * np.random.default_rng([number, seed]).lognormal(0, 0.01, 8)
@@ -51,21 +51,20 @@ def test_volumes_are_compared_in_percent(tmp_path, ratio, verdict):
     elsewhere = [one | {"session": one["cell"]["store"]} for one in side_by_side(*pair)]
     for name, batteries in {"few": few, "in different sessions": elsewhere}.items():
         rows = gather(write_run(tmp_path / name, batteries), compare=compare)["comparisons"]
-        assert set(rows["verdict"]) == {"too few batteries"}
-        assert rows["percent"].notna().all()
+        assert set(rows["verdict"]) == {"too few repeats"}
+        assert rows["ratio"].notna().all()
         assert rows["method"].str.contains("cannot be told apart").all()
     rows = gather(write_run(tmp_path / "six", side_by_side(*pair)), compare=compare)["comparisons"].set_index("metric")
     assert list(rows.index) == ["p50", "p99", "p99.9", "mean", "iops"]
     assert set(rows["phase"]) == {"all"}
     p50 = rows.loc["p50"]
-    assert p50["percent"] == pytest.approx(100 * (ratio - 1), abs=2)
-    assert p50["low"] <= 100 * (ratio - 1) <= p50["high"]
+    assert p50["ratio"] == pytest.approx(ratio, abs=0.02)
+    assert p50["ratio_low"] <= ratio <= p50["ratio_high"]
     assert rows.loc[["p50", "p99", "mean"], "verdict"].tolist() == [verdict] * 3
-    other = {"higher": "lower", "lower": "higher", "same": "same"}[verdict]
-    assert rows.loc["iops", "verdict"] == other
+    assert rows.loc["iops", "verdict"] == verdict, "more IOPS are better"
     assert set(rows["method"]) == {"pairs of batteries measured side by side"}
     assert rows.loc["mean", "contender_value"] / rows.loc["mean", "baseline_value"] == pytest.approx(
-        1 + rows.loc["mean", "percent"] / 100, rel=0.01
+        rows.loc["mean", "ratio"], rel=0.01
     )
 
 
@@ -87,7 +86,7 @@ def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():
             made.append(series.Series(store, batteries[0].levels, tuple(batteries)))
         compare = [{"factor": "store", "baseline": "base"}]
         rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")
-        decided += rows.loc["p50", "verdict"] in ("higher", "lower")
+        decided += rows.loc["p50", "verdict"] in ("faster", "slower")
     assert decided <= 9
 
 
@@ -96,9 +95,9 @@ def test_a_ratio_of_percentiles_is_no_finer_than_a_bin(tmp_path):
     bins = {job_id(number): {"sync": fio_bins(latencies(1)).tolist()} for number in range(1, 9)}
     pair = [record(store, samples, bins) for store in ("base", "other")]
     found = gather(write_run(tmp_path, pair), compare=[{"factor": "store", "baseline": "base"}])["comparisons"]
-    rows = found.set_index("metric")[["percent", "low", "high"]]
-    assert rows.loc["p99"].tolist() == pytest.approx([0, 100 * (64 / 65 - 1), 100 / 64])
-    assert rows.loc["mean"].tolist() == pytest.approx([0, 0, 0])
+    rows = found.set_index("metric")[["ratio", "ratio_low", "ratio_high"]]
+    assert rows.loc["p99"].tolist() == pytest.approx([1, 64 / 65, 65 / 64])
+    assert rows.loc["mean"].tolist() == pytest.approx([1, 1, 1])
 
 
 def test_a_background_load_is_compared_with_none(tmp_path):
@@ -113,7 +112,7 @@ def test_a_background_load_is_compared_with_none(tmp_path):
     assert found[
         ["factor", "baseline", "contender", "store", "job", "background"]
     ].drop_duplicates().values.tolist() == [["background", "none", "same", "disk", JOB, ""]]
-    assert chosen(found, metric="p99")["verdict"].tolist() == ["higher"]
+    assert chosen(found, metric="p99")["verdict"].tolist() == ["slower"]
 
 
 def test_noise_is_no_evidence_and_few_jobs_are_too_few(tmp_path):
@@ -125,9 +124,9 @@ def test_noise_is_no_evidence_and_few_jobs_are_too_few(tmp_path):
     assert chosen(found["comparisons"], metric="p50")["verdict"].tolist() == ["no evidence"]
     few = [battery("base", STEADY), battery("other", 9 * STEADY[:5], 2)]
     rows = gather(write_run(tmp_path / "b", few), compare=compare)["comparisons"]
-    assert set(rows["verdict"]) == {"too few jobs"}
-    assert rows[["low", "high"]].isna().all(None)
-    assert (chosen(rows, metric="p50")["percent"] > 500).all()
+    assert set(rows["verdict"]) == {"too few repeats"}
+    assert rows[["ratio_low", "ratio_high"]].isna().all(None)
+    assert (chosen(rows, metric="p50")["ratio"] > 6).all()
 
 
 def test_a_merged_percentile_is_compared_with_merged_ones_only(tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from scripts.lib.program import Problem
 from scripts.report import account, caveats, comparisons
@@ -16,7 +15,6 @@ from scripts.report.plot import COLOURS, Look, Marks, Panel, Rule
 from scripts.studies.volumes.report import (
     batteries,
     conclusions,
-    courses,
     figures,
     tabulated,
 )
@@ -142,7 +140,7 @@ def test_a_battery_too_short_for_its_limit_is_not_said_to_be_near_it(tmp_path: P
 
 def test_many_volumes_that_came_out_alike_share_a_sentence(tmp_path: Path):
     run = batteries.load(build(tmp_path, many(20, 12)), tmp_path / "facts.json")
-    groups = courses.alike(run)
+    groups = conclusions.alike(run)
     assert sum(map(len, groups)) == 40
     assert len(groups) < 6
     assert any("volume06 and 11 more" in one.where for one in conclusions.find(run)[0])
@@ -319,17 +317,6 @@ def test_rates_lie_under_their_ceilings(run: batteries.Results):
     assert "disk · alone: device" in {mark.label for mark in operations.marks}
 
 
-def test_load_and_latency_are_correlated_by_rank(run: batteries.Results):
-    table = tabulated.correlations(run).frame.set_index("series")
-    rows = run.traces[0].jobs
-    expected = stats.spearmanr(rows["load1_before"], rows["sync_lat_p99_ms"]).statistic
-    rho, low, high = map(float, re.findall(r"-?[\d.]+", table.loc["gp2", "rank correlation"]))
-    assert rho == pytest.approx(expected, abs=0.005)
-    assert low < expected < high
-    assert list(table["with the load, p99"][:2]) == ["rises", "neither is shown"]
-    assert table["steal, most / %"].max() < 2
-
-
 def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Results):
     figure = comparisons.by(run)
     assert [panel.title for panel in figure.panels] == [
@@ -409,9 +396,9 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     assert told(run, "limit", "gp3")[0].startswith(
         "p99 of the sync after a write **meets** etcd's 10 ms in all 50 jobs"
     )
-    # One battery each: the comparison is in the table, and no finding.
+    # One battery each: the comparison is drawn, and no finding.
     assert told(run, "store") == []
-    assert set(tabulated.differences(run).frame["verdict"]) == {"too few repeats"}
+    assert set(comparisons.by(run).numbers["verdict"]) == {"too few repeats"}
     assert "Raise `batteries` to 6 or more" in markdown_line(conclusions.advice(run)[-1])
     assert len(figures.percentiles(run).panels) == 1
     assert "a 128 GiB gp3 volume has no credits that could run out" in " ".join(told(run, "burst credits"))
@@ -429,10 +416,9 @@ def test_the_published_batteries_come_to_the_published_conclusions(published: Pa
     assert len(steady) == 2
     assert all("**meets** etcd's 10 ms" in one for one in steady)
     assert told(run, "store") == []
-    listed = tabulated.differences(run).frame
-    listed = listed[(listed["contender"] == "gp3x1") & (listed["metric"] == "p99")].set_index("phase")["ratio"]
-    assert listed["before the first change"].startswith("1.65 [")
-    assert listed["after the last change"].startswith("0.22 [")
+    drawn = comparisons.by(run).numbers.set_index(["contender", "phase"]).loc["gp3x1"]
+    assert drawn["ratio"].round(2).to_dict() == {"before the first change": 1.65, "after the last change": 0.22}
+    assert drawn["note"].str.contains("medians of the jobs").all()
     assert figures.percentiles(run).caption == figures.NO_BINS
 
 

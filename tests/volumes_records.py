@@ -19,7 +19,7 @@ WRITES = 91_180  # 200 MiB in blocks of 2,300 bytes
 FACTORS = ("store", "job", "background", "host", "control")
 TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses")
 LAYOUTS = {"gp2x1": "gp2", "gp2x2": "gp2", "gp3x1": "gp3", "gp3x2": "gp3"}
-NUMBERS = ("N", "p50_ms", "p99_ms", "p99.9_ms", "low_ms", "high_ms", "kept_s", "jump", "percent", "low", "high")
+NUMBERS = ("N", "p50_ms", "p99_ms", "p99.9_ms", "low_ms", "high_ms", "kept_s", "jump", "ratio", "ratio_low")
 
 
 def job_id(number: int) -> str:

@@ -314,26 +314,27 @@ def _comparisons(batteries) -> list[dict]:
     stores = {battery.store for battery in batteries if battery.state == "done"}
     common = {"method": "ratio of medians of jobs, bootstrap over jobs", "job": JOB, "host": ""}
     if {"gp2", "gp3"} <= stores:
-        for phase, p99, iops in (("before the first change", 75.0, -40.0), ("after the last change", -77.0, 330.0)):
-            for metric, percent in (("p99", p99), ("p50", p99 / 2), ("iops", iops)):
+        for phase, p99, iops in (("before the first change", 1.75, 0.6), ("after the last change", 0.23, 4.3)):
+            for metric, ratio in (("p99", p99), ("p50", (1 + p99) / 2), ("iops", iops)):
                 rows.append(
                     common
                     | {"factor": "store", "baseline": "gp2", "contender": "gp3", "store": "", "background": "none"}
-                    | {"metric": metric, "phase": phase, "percent": percent, "low": percent - 3, "high": percent + 3}
-                    | {"n_baseline": 32, "n_contender": 50, "verdict": "higher" if percent > 0 else "lower"}
+                    | {"metric": metric, "phase": phase, "ratio": ratio}
+                    | {"ratio_low": ratio - 0.03, "ratio_high": ratio + 0.03, "n_baseline": 32, "n_contender": 50}
+                    | {"verdict": "slower" if phase.startswith("before") else "faster"}
                 )
     if "disk" in stores:
-        for metric, percent, verdict in (("p99", 94.0, "higher"), ("mean", 3.0, "no evidence")):
+        for metric, ratio, verdict in (("p99", 1.94, "slower"), ("mean", 1.03, "no evidence")):
             rows.append(
                 common
                 | {"factor": "background", "baseline": "none", "contender": "same", "store": "disk", "background": ""}
-                | {"metric": metric, "phase": "all", "percent": percent, "low": percent - 8, "high": percent + 9}
-                | {"n_baseline": 20, "n_contender": 20, "verdict": verdict}
+                | {"metric": metric, "phase": "all", "ratio": ratio, "ratio_low": ratio - 0.08}
+                | {"ratio_high": ratio + 0.09, "n_baseline": 20, "n_contender": 20, "verdict": verdict}
             )
         rows.append(
             common
             | {"factor": "store", "baseline": "gp2", "contender": "disk", "store": "", "background": "none"}
-            | {"metric": "p99", "phase": "all", "percent": 2.0, "low": -9.0, "high": 14.0}
+            | {"metric": "p99", "phase": "all", "ratio": 1.02, "ratio_low": 0.91, "ratio_high": 1.14}
             | {"n_baseline": 50, "n_contender": 20, "verdict": "no evidence"}
         )
     return rows

@@ -1,4 +1,4 @@
-"""Volumes against one another, and with a second job against without: differences in percent with intervals.
+"""Volumes against one another, and with a second job against without: ratios with intervals.
 
 The unit is the battery: jobs of one are no repeats of it (METHOD 18). Where both arms have 6 batteries or more that
 were measured side by side, in one session, a verdict is that of METHOD 17, its blocks being pairs of batteries. With
@@ -20,11 +20,11 @@ from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
 
-TOO_FEW_JOBS, TOO_FEW_BATTERIES = "too few jobs", "too few batteries"
+TOO_FEW = "too few repeats"
 METRICS = ("p50", "p99", "p99.9", "mean", "iops")
 COLUMNS = (
-    *("factor", "baseline", "contender", *FACTORS, "operation", "metric", "phase", "percent", "low", "high"),
-    *("baseline_value", "contender_value", "n_baseline", "n_contender", "verdict", "method"),
+    *("factor", "baseline", "contender", *FACTORS, "operation", "metric", "phase", "ratio"),
+    *("ratio_low", "ratio_high", "baseline_value", "contender_value", "n_baseline", "n_contender", "verdict", "method"),
 )
 _BLOCKS = "pairs of batteries measured side by side"
 _JOBS = "bootstrap of the jobs of a few batteries: the volume, the host and the hour cannot be told apart"
@@ -32,7 +32,8 @@ _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
-_CALLED = {"faster": "lower", "slower": "higher"}
+# Of IOPS more are better.
+_OF_RATES = {"faster": "slower", "slower": "faster"}
 Arms = tuple[list[Series], list[Series]]
 
 
@@ -47,14 +48,14 @@ def comparisons(
 
     The arms of a comparison are the jobs at the baseline's and at another level of a factor, at the same levels of the
     others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
-    arm; those from the last change of either on. `percent` is 100 (contender / baseline - 1).
+    arm; those from the last change of either on. `ratio` is contender / baseline.
 
     A percentile here is a bin of fio's, so that the intervals of a few batteries' are widened by a bin (1.6 %); between
     pairs of batteries that is part of the noise.
 
-    Verdicts: where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, `faster` and
-    `slower` called `lower` and `higher`, all comparisons of a factor on a metric of a phase corrected jointly; else
-    `too few batteries`. `too few jobs` below 6 in an arm. Phases stand only where each has 6 jobs in both arms.
+    Verdicts: where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all comparisons of
+    a factor on a metric of a phase corrected jointly; else, or below 6 jobs in an arm, which have no interval either,
+    `too few repeats`. Phases stand only where each has 6 jobs in both arms.
 
     Raises:
         Problem: `compare` names something that is no factor.
@@ -86,38 +87,33 @@ def comparisons(
                     name = next((name for name in methods if all(name in side for side in sides)), None)
                     if not name:
                         continue
-                    judged = _printed(*(side[name] for side in sides), metric)
-                    rows.append({**head, "phase": phase, "metric": metric, **judged, "method": methods[name]})
+                    printed = _printed(*(side[name] for side in sides), metric)
+                    rows.append({**head, "phase": phase, "metric": metric, **printed, "method": methods[name]})
                     values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
                     d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
-                    if judged["verdict"] != TOO_FEW_JOBS and len(d) >= stats.MIN_BLOCKS:
+                    few = min(side[name].jobs for side in sides) < resampling.LEAST
+                    if not few and len(d) >= stats.MIN_BLOCKS:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
                         looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
     for family in families.values():
         d = pd.DataFrame(family)
         judged = stats.judge(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
         for row, verdict in zip(d, judged, strict=True):
-            ends = {"percent": verdict.ratio, "low": verdict.low, "high": verdict.high}
-            rows[row] |= {name: 100 * (ratio - 1) for name, ratio in ends.items()}
-            rows[row] |= {"verdict": _CALLED.get(verdict.verdict, verdict.verdict), "method": _BLOCKS}
+            rows[row] |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high}
+            called = _OF_RATES.get(verdict.verdict) if rows[row]["metric"] == "iops" else None
+            rows[row] |= {"verdict": called or verdict.verdict, "method": _BLOCKS}
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
 def _side_by_side(arms: Arms) -> dict[int, str]:
     """The session by repeat, of the repeats in which both arms have valid batteries and all are of one session."""
-    sessions: list[dict[int, set]] = []
-    for arm in arms:
-        own: dict[int, set] = {}
+    first, second = sessions = {}, {}
+    for arm, own in zip(arms, sessions, strict=True):
         for battery in (battery for one in arm for battery in one.valid):
             own.setdefault(battery.repeat, set()).add(battery.record.get("session"))
-        sessions.append(own)
-    first, second = sessions
+    together = {repeat: of for repeat, of in sorted(first.items()) if of == second.get(repeat) and len(of) == 1}
     # Imported batteries are of no session.
-    return {
-        one: next(iter(first[one]))
-        for one in sorted(first)
-        if first[one] == second.get(one) and len(first[one]) == 1 and None not in first[one]
-    }
+    return {repeat: session for repeat, (session,) in together.items() if session is not None}
 
 
 def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:
@@ -139,7 +135,7 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
             if len(states) > 1 and factor != "start_credits":
                 continue
             # Latencies from when operations were due are another quantity than those from when they were begun.
-            if not base or (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
+            if (base[0].operation, base[0].loop) != (arm[0].operation, arm[0].loop):
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
             where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
@@ -155,12 +151,10 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
 
 def _alike(arm: list[Series], factor: str) -> list[list[Series]]:
     """An arm, apart for the credits that its batteries began with."""
-    states = {one.head["start_credits"]: None for one in arm}
-    return (
-        [arm]
-        if factor == "start_credits" and arm
-        else [[one for one in arm if one.head["start_credits"] == state] for state in states]
-    )
+    if factor == "start_credits" and arm:
+        return [arm]
+    states = dict.fromkeys(one.head["start_credits"] for one in arm)
+    return [[one for one in arm if one.head["start_credits"] == state] for state in states]
 
 
 def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
@@ -183,20 +177,14 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
 
 def _printed(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
     """What is said of the jobs of both arms where their batteries are too few to judge."""
-    ratio, jobs = contender.value / baseline.value, min(baseline.jobs, contender.jobs)
-    low, high = resampling.interval(contender.draws / baseline.draws, max(jobs, resampling.LEAST))
+    jobs, low, high = min(baseline.jobs, contender.jobs), math.nan, math.nan
+    if jobs >= resampling.LEAST:
+        low, high = map(float, resampling.interval(contender.draws / baseline.draws, jobs))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
-    low, high = float(low) / widened, float(high) * widened
-    few = jobs < resampling.LEAST
     return {
-        "percent": 100 * (ratio - 1),
-        "low": math.nan if few else 100 * (low - 1),
-        "high": math.nan if few else 100 * (high - 1),
-        "baseline_value": baseline.value,
-        "contender_value": contender.value,
-        "n_baseline": baseline.jobs,
-        "n_contender": contender.jobs,
-        "verdict": TOO_FEW_JOBS if few else TOO_FEW_BATTERIES,
+        **{"ratio": contender.value / baseline.value, "ratio_low": low / widened, "ratio_high": high * widened},
+        **{"baseline_value": baseline.value, "contender_value": contender.value},
+        **{"n_baseline": baseline.jobs, "n_contender": contender.jobs, "verdict": TOO_FEW},
     }
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from scripts.studies.volumes import fio_facts, study
 from scripts.studies.volumes.changes import Segment
-from scripts.studies.volumes.series import FACTORS, Series, started_utc
+from scripts.studies.volumes.series import Series, started_utc
 
 # Mean latency over that of the jobs before, from which on a change counts as the collapse that is looked for.
 COLLAPSE = 1.5
@@ -76,32 +76,17 @@ def lead(volume: Volume, state: str) -> dict[str, float]:
     """
     if math.isnan(volume.credits + volume.baseline_iops):
         return {"seconds": math.inf, "ios": 0.0}
-    if state == "full":
-        return {"seconds": math.ceil(volume.credits / volume.baseline_iops), "ios": 0.0}
-    seconds = math.ceil(volume.credits / (volume.burst_iops - volume.baseline_iops))
-    return {"seconds": seconds, "ios": volume.burst_iops * volume.credits / (volume.burst_iops - volume.baseline_iops)}
-
-
-def states(jobs: Sequence[dict], volumes: Mapping[tuple, Volume]) -> dict[tuple, str]:
-    """Return what credits each battery began with by the model, `full`, `spent` or `partly spent`.
-
-    Args:
-        jobs: the rows per job that `tables` returns.
-        volumes: by (levels…, repeat); the keys of what is returned, of batteries with credits.
-    """
-    began: dict[tuple, str] = {}
-    for row in jobs:
-        key = (*(row[factor] for factor in FACTORS), row["repeat"])
-        left = row["credits_start"] / volumes[key].credits
-        began.setdefault(key, "full" if left >= FULL else "spent" if left <= 1 - FULL else "partly spent")
-    return began
+    full = state == "full"
+    lasting = volume.credits / (volume.baseline_iops if full else volume.burst_iops - volume.baseline_iops)
+    return {"seconds": math.ceil(lasting), "ios": 0.0 if full else volume.burst_iops * lasting}
 
 
 def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) -> tuple[list[dict], list[dict]]:
     """Return what the model says of each battery on a volume of a known type, in the order of the series.
 
-    First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: when the credits
-    are gone by the model, and when a collapse was seen, as numbers, names and text.
+    First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: with what credits
+    it `began` (`full`, `spent`, `partly spent`; "" where there is no model), when they are gone by the model, and when
+    a collapse was seen, as numbers, names and text.
 
     Credits carry over from one battery of a volume (store and host) to the next. The first is taken to begin with a
     full bucket, and so is one whose start is not known, or before which a battery failed.
@@ -138,6 +123,8 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
         modelled = zip(own.to_dict("records"), spent, strict=False)
         jobs[place] = [{**one.head, **job, **credits._asdict(), **per_write} for job, credits in modelled]
         row = {**one.head, "repeat": battery.repeat, **volume._asdict(), "ios_per_write_source": "", **per_write}
+        share = spent[0].credits_start / volume.credits if spent else math.nan
+        row["began"] = "full" if share >= FULL else "spent" if share <= 1 - FULL else "partly spent" if spent else ""
         predicted = next((number for number, job in enumerate(spent) if job.credits_end <= 0), None)
         for name, number in (("predicted", predicted), ("observed", observed)):
             job = {"job_Id": "", "number": None} if number is None else own.iloc[number]

@@ -7,36 +7,56 @@ is missing is None, what cannot be read is named in `left_out`, and the rest is 
 
 import hashlib
 import json
+import os
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio_facts, fio_options, fio_output, fio_samples, open_loop
+from scripts.studies.volumes import fio_facts, fio_options, fio_output, tarballs
 from scripts.studies.volumes.fio_output import Job
 
-# A file of results has 0.5 MB with all bins of json+, times the processes without group_reporting; no larger is read.
-FILE_BYTES = 16 * 2**20
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
 # A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
 _CLOCKS_S = 60
+_ERRORS, _NAME = 4096, 200
+_LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
+COLUMNS = (
+    *("battery_id", "node_name", "layout", "job_Id"),
+    *(f"sync_lat_{metric}_ms" for metric in ("max", "mean", "stddev", "p99", "p99.9", "p50", "p99.99")),
+    "sync_N",
+    *(
+        column
+        for kind in ("read", "write")
+        for column in (*(f"{kind}_lat_{metric}_ms" for metric in _LATENCIES), f"{kind}_N")
+    ),
+    *("read_iops", "write_iops", "read_mib_s", "write_mib_s", "read_bytes", "write_bytes", "read_ios", "write_ios"),
+    *("runtime_s", "number", "started_utc", "started_s"),
+    *("load1_before", "load1_after", "load5_before", "load15_before", "steal_percent"),
+    *("free_gib_before", "free_gib_after", "device", "device_util_percent", "device_read_ios", "device_write_ios"),
+    "error",
+)
 
 
-def read_battery(folder: Path) -> dict:
-    """Return what a battery's folder says: the fio part of a record.
+def read_battery(place: Path) -> dict:
+    """Return what a battery's folder, or its tarball, says: the fio part of a record.
 
     Returns:
         {"battery", "cluster", "host", "fio", "started_utc", "ended_utc", "pause_s", "job_options", "facts", "samples"
-        (rows of `fio_samples.COLUMNS`, in time order), "histograms" ({id: {operation: [(ns, count), …]}}), "left_out"
-        ([{"file", "reason"}]), "background", "loop", "faults"}; of jobs whose options differ, those like the first.
+        (rows of `COLUMNS`, in time order), "histograms" ({id: {operation: [(ns, count), …]}}), "left_out" ([{"file",
+        "reason"}]), "background", "loop", "faults"}; of jobs whose options differ, those of which there are most.
     """
-    tree = Tree(folder.resolve().name)
-    for path in sorted(folder.iterdir()):
-        if wanted(path.name) and path.is_file():
+    packed = place.is_file()
+    tree = Tree(tarballs.stem(place.name) if packed else place.resolve().name)
+    if packed:
+        tree.add_tarball(place)
+    for path in () if packed else sorted(place.iterdir()):
+        if tarballs.wanted(path.name) and path.is_file():
             tree.add_file(path.name, path)
-    battery = next(tree.batteries())
+    battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
     return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
 
 
@@ -46,12 +66,6 @@ def pairs(histograms: dict[str, dict[str, array]]) -> dict[str, dict[str, list[t
         job_id: {operation: list(zip(bins[::2], bins[1::2], strict=True)) for operation, bins in by_operation.items()}
         for job_id, by_operation in histograms.items()
     }
-
-
-def wanted(name: str) -> bool:
-    """Return whether a file may have something to say: fio's output, or what was written beside it."""
-    path = PurePosixPath(name)
-    return path.suffix in (".json", ".log", ".txt") and not path.name.startswith(".")
 
 
 @dataclass
@@ -80,17 +94,26 @@ class Tree:
         self.left_out: list[dict[str, str]] = []
 
     def add_file(self, name: str, path: Path) -> None:
-        """Read a file that lies on disk and is `wanted`; `name` is its path within the tree."""
+        """Read a file that lies on disk and is `tarballs.wanted`; `name` is its path within the tree."""
         try:
-            if path.stat().st_size > FILE_BYTES:
-                self.leave_out(name, f"has more than {FILE_BYTES // 2**20} MiB")
+            if path.stat().st_size > tarballs.FILE_BYTES:
+                self.leave_out(name, f"has more than {tarballs.FILE_BYTES // 2**20} MiB")
             else:
                 self.add(name, path.read_bytes())
         except OSError as error:
             self.leave_out(name, f"cannot be read: {error.strerror}")
 
+    def add_tarball(self, path: Path) -> None:
+        """Read a tarball.
+
+        Raises:
+            Problem: it is refused, or damaged (`tarballs.contents`): nothing that was read of it counts.
+        """
+        for name, data in tarballs.contents(path):
+            self.add(name, data)
+
     def add(self, name: str, data: bytes) -> None:
-        """Read the content of a file that is `wanted`; `name` is its path within the tree."""
+        """Read the content of a file that is `tarballs.wanted`; `name` is its path within the tree."""
         path = PurePosixPath(name)
         parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
@@ -142,18 +165,18 @@ class Tree:
 
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
-        for job, job_id in zip(jobs, fio_samples.told_ids(jobs), strict=True):
+        for job, job_id in zip(jobs, _told_ids(jobs), strict=True):
             job.id = job_id
             if job_id in folder.logs:
-                job.open_loop = open_loop.count_from_due(job, folder.logs[job_id])
+                job.open_loop = fio_output.count_from_due(job, folder.logs[job_id])
             job.facts, job.line = folder.facts.get(job_id, {}), self._line(path, job, title["host"])
-        timed, facts = fio_samples.in_time_order(jobs), folder.battery
-        faults = fio_samples.name_jobs(timed)
+        timed, facts = _in_time_order(jobs), folder.battery
+        faults = _name_jobs(timed)
         origin = timed[0].started_s if timed else None
         versions = sorted({job.version for job in timed})
         if len(versions) > 1:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
-        faults += [f"{job.id}: {fault}" for job in timed for fault in fio_samples.faults(job)]
+        faults += [f"{job.id}: {fault}" for job in timed for fault in _faults(job)]
         if (status := str(facts.get("status", "complete"))) != "complete":
             faults.insert(0, f"the battery ended early: {status}")
         ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
@@ -165,7 +188,7 @@ class Tree:
             "pause_s": facts.get("pause_s"),
             "job_options": {key: value for key, value in (timed[0].options if timed else {}).items() if key != "name"},
             "facts": facts,
-            "samples": [fio_samples.row(job, number, origin, title, facts) for number, job in enumerate(timed, 1)],
+            "samples": [_row(job, number, origin, title, facts) for number, job in enumerate(timed, 1)],
             "histograms": {job.id: job.histograms for job in timed if job.histograms},
             "background": _background(folder),
             "loop": "open" if timed and all(job.open_loop for job in timed) else "closed",
@@ -211,3 +234,122 @@ def _background(folder: _Folder) -> dict | None:
         "job_options": load.options,
         **{key: load.columns.get(key) for key in ("runtime_s", *rates, "error")},
     }
+
+
+def _in_time_order(jobs: list[Job]) -> list[Job]:
+    """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
+
+    Sets `started_s` where there is such a clock. The clocks, the best first: the runner's facts, a log with its zone,
+    fio's start of the job, fio's end of it less its run time, a log without a zone.
+    """
+    clocks = []
+    for job in jobs:
+        facts = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
+        logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
+        exact = job.began_s if job.exact_start else None
+        clocks.append((next(filter(None, facts), None), logged if zoned else None, exact, job.began_s, logged))
+    best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
+    for job, started_s in zip(jobs, best, strict=False):
+        job.started_s = started_s
+    # Without times the shorter name is the earlier one: a1 … z5, aa1, and run9 before run10.
+    return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
+
+
+def _told_ids(jobs: list[Job]) -> list[str]:
+    """Return the ids of jobs: of their names, `fio_io_<id>` or `…etcd<id>`, else of their files, else "" for each.
+
+    Files are `fio_results_<rw>_<id>.json`. Ids that are missing for some, or are all the same, tell no jobs apart.
+    """
+    names = [job.name[:_NAME] for job in jobs]
+    files = [PurePosixPath(job.file).name[:_NAME] if job.alone else "" for job in jobs]
+    for texts, form in (
+        (names, r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"),
+        (files, r"fio_results_[a-z]+_(.+)\.json"),
+    ):
+        matches = [re.fullmatch(form, text) for text in texts]
+        ids = [match[match.lastindex] for match in matches if match]
+        if len(ids) == len(jobs) and (len(jobs) == 1 or len(set(ids)) > 1):
+            return ids
+    return [""] * len(jobs)
+
+
+def _name_jobs(jobs: list[Job]) -> list[str]:
+    """Give each job an id of its own; return what is wrong with those they had.
+
+    Those without get numbers in time order, or where no time is known the names of their files.
+    """
+    timed = all(job.started_s is not None for job in jobs)
+    for number, job in enumerate(jobs, 1):
+        job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
+    faults = []
+    for twice, count in Counter(job.id for job in jobs).items():
+        alike = [job for job in jobs if job.id == twice]
+        if count > 1:
+            faults.append(f"{twice} is there {count} times: {', '.join(sorted({job.file for job in alike}))}")
+        for number, job in enumerate(alike[1:], 2):
+            job.id = f"{twice}-{number}"
+    return faults
+
+
+def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:
+    """Return a job as a row of `COLUMNS`; what is not known is None.
+
+    `number` is its place in time order, from 1; `origin_s` when the first job began; `title` the battery's {"battery",
+    "cluster", "host"}; `battery` what battery.txt says.
+    """
+    facts = job.facts
+    load = fio_facts.loads(facts.get("load_before", ""))
+    if load[0] is None and job.line:
+        load = job.line.load
+    values = job.columns | {
+        "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
+        "node_name": title["host"],
+        "job_Id": job.id,
+        "number": number,
+        "started_utc": fio_facts.utc(job.started_s),
+        "started_s": None if job.started_s is None else round(job.started_s - origin_s, 3),
+        **dict(zip(("load1_before", "load5_before", "load15_before"), load, strict=True)),
+        "load1_after": fio_facts.loads(facts.get("load_after", ""))[0],
+        "steal_percent": fio_facts.steal_percent(facts.get("stat_before", ""), facts.get("stat_after", "")),
+    }
+    for when in ("before", "after"):
+        free = fio_facts.count(facts.get(f"free_bytes_{when}", ""))
+        values[f"free_gib_{when}"] = None if free is None else free / 2**30
+    # fio looks a few times a second: of a short job it may have seen nothing, which does not mean that there was
+    # nothing. Then the runner's two looks at the counters tell.
+    device = PurePosixPath(str(battery.get("device", ""))).name
+    name = next((name for name in job.disks if device.startswith(name)), next(iter(job.disks), device or None))
+    counts = job.disks.get(name, {})
+    if not any(counts.values()):
+        began, ended = (fio_facts.date(facts.get(key, ""))[0] for key in ("started_s", "ended_s"))
+        seconds = None if began is None or ended is None else ended - began
+        counts = fio_facts.device_counts(facts.get("diskstats_before", ""), facts.get("diskstats_after", ""), seconds)
+    values |= {"device": name, "device_util_percent": counts.get("util")}
+    values |= {f"device_{key}": counts.get(key) for key in ("read_ios", "write_ios")}
+    return {column: values.get(column) for column in COLUMNS}
+
+
+def _faults(job: Job) -> Iterator[str]:
+    """Yield why what a job did is not what its options ask for (METHOD 9)."""
+    columns, options = job.columns, job.options
+    if error := columns["error"]:
+        yield f"fio ended with error {error}{f' ({os.strerror(error)})' if error < _ERRORS else ''}"
+    elif job.facts.get("status", "0") != "0":
+        yield f"fio ended with status {job.facts['status']}"
+    if job.errors:
+        yield f"{job.errors} operations failed"
+    writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
+    due = fio_options.asked_bytes(options)
+    if due and abs(done - due[0]) > due[1]:
+        yield f"{done} bytes were read and written, {due[0]} asked"
+    elif not done:
+        yield "nothing was read or written"
+    syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)
+    if counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
+        yield f"{job.version} does not say how long it took to force writes to the disk"
+    elif counts and syncs is not None and abs(syncs - counts[0]) > counts[1]:
+        yield f"{writes} writes were forced to the disk {syncs} times, {counts[0]:.0f} asked"
+    for operation, bins in job.histograms.items():
+        counted, n = sum(bins[1::2]), columns[f"{operation}_N"]
+        if n is not None and counted != n:
+            yield f"the bins of {operation} hold {counted} of {n} latencies"

@@ -566,7 +566,8 @@ run_job() {
     facts=$results/facts_$id.txt
     date -u "+[$id] $number of $jobs, %H:%M:%S UTC" >&2
     date -u "+[$id] <=> $host <=> %a %b %e %H:%M:%S UTC %Y <=> " | tr -d '\n' >>"$results/runtime.log"
-    loads >>"$results/runtime.log"
+    read -r one five fifteen _ </proc/loadavg
+    printf 'load average: %s, %s, %s\n' "$one" "$five" "$fifteen" >>"$results/runtime.log"
     { machine before && clock started; } >"$facts"
     apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" ${logged:+"$logged"} --eta=never --output-format=json+ "$temp/run.fio" \
         >"$temp/run.out" 2>"$temp/run.err" &
@@ -582,14 +583,6 @@ run_job() {
 clock() {
     date "+$1_s: %s.%N" | sed 's/\.%*N*$//'
     date -u "+$1_utc: %Y-%m-%dT%H:%M:%SZ"
-}
-
-# Prints what uptime does, its load averages at least.
-loads() {
-    uptime 2>/dev/null || {
-        read -r one five fifteen _ </proc/loadavg
-        printf 'load average: %s, %s, %s\n' "$one" "$five" "$fifteen"
-    }
 }
 
 # Prints what the machine counts: load, processor time, free space, and the operations of the device.
@@ -667,21 +660,17 @@ collect() {
     trap '' PIPE
     mkfifo "$temp/input" || refuse "no pipe can be made in $out"
     "$@" sh -s <"$temp/input" >"$temp/tarball" &
-    shell=$!
+    shell=$! ended=''
     trap hang_up HUP INT TERM
     exec 4>"$temp/input"
     [ -z "$watch_input" ] || watch_starter
     # All that is said over there is one script: its options are its first line, so no shell between takes them apart.
     { printf 'set -- --tar --watch-input%s\n' "$(quoted_options)" && cat "$0"; } >&4
-    while
-        wait "$shell"
-        code=$?
-        kill -0 "$shell" 2>/dev/null
-    do :; done
+    wait_for "$shell"
     exec 4>&-
     # Where the battery itself refused, it has said why.
-    [ "$code" -ne 2 ] || exit 2
-    check_tarball "$temp/tarball" || refuse "no whole results came back from $host ('$*' ended with status $code)"
+    [ "$status" -ne 2 ] || exit 2
+    check_tarball "$temp/tarball" || refuse "no whole results came back from $host ('$*' ended with status $status)"
     mv "$temp/tarball" "$out/$title.tar.gz" || refuse "$out/$title.tar.gz cannot be written"
     say "$out/$title.tar.gz: $outcome"
     [ "$outcome" = complete ]

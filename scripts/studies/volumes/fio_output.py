@@ -3,12 +3,13 @@
 import json
 import math
 import re
+import statistics
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from operator import mul
 
 from scripts.lib.program import Problem
 from scripts.studies.volumes import fio_facts, fio_options
@@ -23,6 +24,7 @@ _BUCKET = 1 / 64
 _EPOCH_MS = 1e12
 _BEGIN = re.compile(r'\{\s*"fio version"')
 # Some versions print these where a number is undefined; JSON has no such numbers.
+_LOGGED = re.compile(r"^\d+, (\d+), ([01]),", re.MULTILINE)
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
 
 
@@ -33,7 +35,7 @@ class Job:
     name: str
     version: str  # of fio
     options: dict[str, str]  # with the global ones
-    columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time, processor time
+    columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time
     histograms: dict[str, array]  # operation -> ns, count, ns, count … in the order of ns
     began_s: float | None
     exact_start: bool  # whether fio itself says when it began
@@ -140,12 +142,7 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
             traffic, own = _traffic(sections, operation)
             columns, seconds = columns | traffic, max(seconds, own)
     starts = [start for entry in entries if (start := _number(entry, "job_start") or 0) > _EPOCH_MS]
-    weights = [_number(entry, "job_runtime") or 1 for entry in entries]
     columns |= {"runtime_s": seconds, "error": next(filter(None, (_count(entry, "error") for entry in entries)), 0)}
-    for kind in ("usr", "sys"):
-        shares = [_number(entry, f"{kind}_cpu") for entry in entries]
-        if None not in shares:
-            columns[f"cpu_{kind}_percent"] = sum(map(mul, shares, weights)) / sum(weights)
     return Job(
         name=str(entries[0].get("jobname", "")),
         version=version,
@@ -212,8 +209,8 @@ def _latency(section: dict, operation: str) -> dict | None:
 
 
 def _bins(part: object) -> dict[int, int]:
-    """Return {ns: count} in the order of ns; empty where there are none, or where they are numbered (before 3.0)."""
-    if not isinstance(part, dict) or "FIO_IO_U_PLAT_NR" in part:
+    """Return {ns: count} in the order of ns; empty where there are none."""
+    if not isinstance(part, dict):
         return {}
     try:
         bins = {int(ns): count for ns, count in part.items()}
@@ -281,3 +278,45 @@ def _count(part: dict, key: str, of: str = "") -> int | None:
     if value is not None and value != int(value):
         raise Problem(f"has {f'{of} {key}'.strip()} {value:g}, which is no whole number")
     return None if value is None else int(value)
+
+
+def count_from_due(job: Job, log: str) -> bool:
+    """Give a job with a fixed rate (rate_iops) the latencies of an open loop; return whether it has them.
+
+    fio 3 counts each operation from when it was begun, so one that stalls for a second is one, however many were due
+    meanwhile (coordinated omission). But it makes good what it has missed, one operation right after the other, and its
+    log (write_lat_log: a line for each operation, in ns) has the latency of each: from these follow those that count.
+    """
+    rate, lines = fio_options.open_loop(job.options), _LOGGED.findall(log)
+    kinds = {kind for _, kind in lines}
+    if not rate or len(kinds) != 1:
+        return False
+    kind = "read" if kinds == {"0"} else "write"
+    if len(lines) != job.columns[f"{kind}_N"]:
+        return False
+    latencies = from_due([int(ns) for ns, _ in lines], rate)
+    bins = dict(sorted(Counter(map(_middle, latencies)).items()))
+    latency = {"n": len(latencies), "max": max(latencies), "mean": statistics.fmean(latencies), "percentiles": {}}
+    latency |= {"stddev": statistics.stdev(latencies) if len(latencies) > 1 else None}
+    job.columns |= columns_of(kind, latency | {"bins": bins})
+    job.histograms = {kind: array("q", chain.from_iterable(bins.items()))}
+    return True
+
+
+def from_due(latencies_ns: Sequence[int], rate: float) -> list[int]:
+    """Return latencies (ns) from when each operation was due, of those since it was begun, in their order.
+
+    An operation is due 1 / rate seconds after the one before, and begins when that is done, if it is then due (Lindley,
+    Mathematical Proceedings of the Cambridge Philosophical Society 48, 1952).
+    """
+    every, late, counted = 1e9 / rate, 0.0, []
+    for ns in latencies_ns:
+        counted.append(round(late + ns))
+        late = max(0.0, late + ns - every)
+    return counted
+
+
+def _middle(ns: int) -> int:
+    """The middle of fio's bucket of a latency: 64 buckets to each power of two."""
+    width = 1 << max(ns.bit_length() - 7, 0)
+    return ns // width * width + width // 2

@@ -110,18 +110,11 @@ def fit(
 ) -> tuple[str, str]:
     """Return the verdict on the volume of a folder, and its reason.
 
-    It stops after a battery that misses the limit, as no other could change the verdict then.
-
-    Args:
-        place: the folder on the volume; nothing stays in it.
-        limit: the limit, as `limits.read` returns it, with the name of its `job`.
-        folder: what gets the batteries' results, as `make import` reads them.
-        jobs: least jobs per battery.
-        at_least_s: least seconds per battery.
-        pause_s: seconds between two batteries.
-        job_text: another job file than that of `limit`.
-        say: prints a line that stays.
-        show: shows what is under way, and the time left.
+    It stops after a battery that misses the limit, as no other could change the verdict then. `place` is the folder on
+    the volume, in which nothing stays; `folder` gets the batteries' results, as `make import` reads them. `limit` is
+    one of `limits.read` with the name of its `job`, and `job_text` another job file than that. A battery has `jobs` at
+    least and lasts `at_least_s`, and `pause_s` lie between two. `say` prints a line that stays, `show` what is under
+    way, and the time left.
 
     Raises:
         Problem: a battery failed; the line says where its results are.

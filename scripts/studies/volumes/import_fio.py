@@ -189,13 +189,12 @@ def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]
                     packed, source = packed + 1, tarballs.shown(str(path))
                     tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
                     try:
-                        for member, data in tarballs.contents(path):
-                            tree.add(member, data)
+                        tree.add_tarball(path)
                     except Problem as problem:
                         tree = fio.Tree("", source)
                         tree.leave_out("", str(problem))
                     yield entry, source, True, tree
-                elif fio.wanted(name):
+                elif tarballs.wanted(name):
                     loose.add_file(name, path)
                 else:
                     loose.leave_out(name, "is neither a tarball nor a JSON file")
@@ -209,7 +208,7 @@ def _files(place: Path) -> list[Path]:
         return [place]
     inside = [(path, path.relative_to(place).parts) for path in sorted(place.rglob("*"))]
     seen = [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
-    return [path for path in seen if tarballs.is_tarball(path.name) or fio.wanted(path.name)]
+    return [path for path in seen if tarballs.is_tarball(path.name) or tarballs.wanted(path.name)]
 
 
 def _places(pattern: str) -> list[Path]:

@@ -17,7 +17,7 @@ from types import FrameType
 from scripts.lib import host, software
 from scripts.lib.program import Problem, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.volumes import fio, fio_facts, fio_options, instance_volume, tarballs
+from scripts.studies.volumes import fio, fio_facts, fio_options, instance_volume
 
 _BATTERY = "scripts/studies/volumes/fio_battery.sh"
 # What the last job needs to end once it is told to, and the results to be read: kept of the cell's time limit.
@@ -52,7 +52,7 @@ def measure(step: Step) -> dict:
     run_battery(command)
     seconds = time.monotonic() - began
     step.close_window()
-    results = results_in(Path(job["scratch"]))
+    results = fio.read_battery(*Path(job["scratch"]).iterdir())
     samples = [row | {"layout": settings["cell"]["store"]} for row in results["samples"]]
     # What is not as asked, beside what the reader of results has found (METHOD 10).
     faults = [*results["faults"], *(f"{one['file']} {one['reason']}" for one in results["left_out"])]
@@ -151,7 +151,7 @@ def bring_to_start(job: dict) -> dict | None:
         scratch = Path(job["scratch"], "before")
         scratch.mkdir()
         run_battery(battery(job | {"settings": settings, "scratch": str(scratch)}))
-        done = sum(row["write_ios"] for row in results_in(scratch)["samples"])
+        done = sum(row["write_ios"] for row in fio.read_battery(*scratch.iterdir())["samples"])
         shutil.rmtree(scratch)
         if done < _SPENT * start["ios"]:
             raise Problem(
@@ -188,18 +188,6 @@ def battery(job: dict) -> list[str]:
     elsewhere = (["--elsewhere"], ["--", *store["shell"]]) if "shell" in store else ([], [])
     erase = ["--erase"] if store.get("erase") else []
     return ["sh", _BATTERY, "--watch-input", *elsewhere[0], *erase, *words, *elsewhere[1]]
-
-
-def results_in(scratch: Path) -> dict:
-    """Return what a battery's only results in a folder say, as `fio.read_battery` does: a folder, or a tarball."""
-    (place,) = scratch.iterdir()
-    if place.is_dir():
-        return fio.read_battery(place)
-    tree = fio.Tree(tarballs.stem(place.name))
-    for name, data in tarballs.contents(place):
-        tree.add(name, data)
-    battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
-    return battery | {"histograms": fio.pairs(battery["histograms"]), "left_out": tree.left_out}
 
 
 def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:

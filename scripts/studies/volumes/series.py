@@ -141,21 +141,21 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     return series
 
 
-def by_credits(series: Sequence[Series], states: Mapping[tuple, str]) -> list[Series]:
+def by_credits(series: Sequence[Series], batteries: Iterable[dict]) -> list[Series]:
     """Return the series with the credits that their batteries began with; those that began otherwise are series apart.
 
-    `states` are by (levels…, repeat); a battery without a state stays with those that have none.
+    `batteries` are the rows per battery of `credits.tables`; one without a row stays with those that have no state.
     """
+    states = {(*(row[factor] for factor in FACTORS), row["repeat"]): row["began"] for row in batteries}
     split = []
     for one in series:
         parts: dict[str, list[Battery]] = {}
         for battery in one.batteries:
-            parts.setdefault(states.get((*one.levels, battery.repeat), one.head["start_credits"]), []).append(battery)
-        for state, batteries in (parts or {one.head["start_credits"]: []}).items():
+            state = states.get((*one.levels, battery.repeat)) or one.head["start_credits"]
+            parts.setdefault(state, []).append(battery)
+        for state, own in (parts or {one.head["start_credits"]: []}).items():
             levels = (*one.levels[:3], state, one.levels[-1])
-            split.append(
-                replace(one, levels=levels, batteries=tuple(replace(each, levels=levels) for each in batteries))
-            )
+            split.append(replace(one, levels=levels, batteries=tuple(replace(each, levels=levels) for each in own)))
     return split
 
 
@@ -300,11 +300,10 @@ def _derived(options: Mapping[str, object]) -> dict:
     """
     options = {key: str(value) for key, value in options.items()}
     try:
-        block, size = fio_options.block_bytes(options), fio_options.total_bytes(options)
+        block = fio_options.block_bytes(options)
     except (Problem, ValueError):
         return {}
-    if fio_options.runtime_s(options) or options.get("loops", "1") != "1":
+    amount = fio_options.asked_bytes(options)
+    if not amount or options.get("fdatasync", options.get("fsync", "1")) not in ("0", "1"):
         return {"block": block}
-    alone = all(options.get(name, "1") == "1" for name in ("numjobs", "iodepth"))
-    each = options.get("fdatasync", options.get("fsync", "1")) in ("0", "1")
-    return {"block": block, "one at a time": alone and each, **({"operations": size // block} if each else {})}
+    return {"block": block, "operations": amount[0] // block, "one at a time": fio_options.in_flight(options) == 1}

@@ -7,7 +7,7 @@ import pandas as pd
 
 from scripts.frame import records
 from scripts.statistics import histograms, resampling
-from scripts.studies.volumes import changes, compare, credits, fio_samples, limits
+from scripts.studies.volumes import changes, compare, credits, fio, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
 
@@ -18,7 +18,7 @@ CURVE = (
     *(99.2, 99.4, 99.5, 99.6, 99.7, 99.8, 99.9, 99.92, 99.94, 99.95, 99.96, 99.97, 99.98, 99.99),
 )
 # The columns of a sample that are there whatever was measured: the published ones.
-SAMPLE = fio_samples.COLUMNS[:9]
+SAMPLE = fio.COLUMNS[:9]
 COLUMNS = {
     "cells": (
         *("cell", *FACTORS, "operation", "jobs", "n", "failed", "invalid", "edited", "reasons", "N"),
@@ -57,9 +57,8 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
     judged_limits = limits.read(settings["limits"])
     parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
-    volumes = {(*one.levels, each.repeat): credits.describe(one.volume) for one in series for each in one.batteries}
     # A battery that began with other credits is another experiment: it is not pooled with those before.
-    series = by_credits(series, credits.states(credits.tables(series, parts)[0], volumes))
+    series = by_credits(series, credits.tables(series, parts)[1])
     parts = {one.levels: segments_of(one, equivalence, seed) for one in series}
     rows: dict[str, list[dict]] = {name: [] for name in COLUMNS}
     for one in with_hosts_together(series):

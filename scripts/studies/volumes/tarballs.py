@@ -14,13 +14,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio
 
 SUFFIXES = (".tar.gz", ".tar.xz", ".tgz", ".tar")
 _OPENERS = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 _READ = 2**16
 # Names and other particulars of one file, and what tarfile reads ahead; more than that is an attack on the reader.
 _HEADER_BYTES = 2**20
+# A file of results has 0.5 MB with all bins of json+, times the processes without group_reporting; no larger is read.
+FILE_BYTES = 16 * 2**20
 # What a tarball may hold: files and folders, and bytes in all when unpacked.
 MEMBERS, TOTAL_BYTES = 20_000, 2 * 2**30
 
@@ -35,8 +36,14 @@ def stem(name: str) -> str:
     return name[: -len(next(suffix for suffix in SUFFIXES if name.lower().endswith(suffix)))]
 
 
+def wanted(name: str) -> bool:
+    """Return whether a file may have something to say: fio's output, or what was written beside it."""
+    path = PurePosixPath(name)
+    return path.suffix in (".json", ".log", ".txt") and not path.name.startswith(".")
+
+
 def contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the files in a tarball that are `fio.wanted`, in its order.
+    """Yield (name, content) of the files in a tarball that are `wanted`, in its order.
 
     Raises:
         Problem: it is refused, cannot be read, or is damaged; whatever was yielded before does not count.
@@ -68,7 +75,7 @@ def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
                 raise Problem(f"is not unpacked: it holds more than {MEMBERS:,} files and folders")
             _check(member)
             stream.until = member.offset_data + member.size + _HEADER_BYTES
-            if member.isreg() and fio.wanted(member.name):
+            if member.isreg() and wanted(member.name):
                 yield shown(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
     # Only at the very end is it known whether the checksum is right.
     stream.until = TOTAL_BYTES
@@ -83,7 +90,7 @@ def _check(member: tarfile.TarInfo) -> None:
         "is neither a plain file nor a folder": not (member.isreg() or member.isdir()) or member.issparse(),
         "is an absolute path": member.name.startswith("/"),
         "would lie outside its folder": ".." in PurePosixPath(member.name).parts,
-        f"has more than {fio.FILE_BYTES // 2**20} MiB": member.size > fio.FILE_BYTES,
+        f"has more than {FILE_BYTES // 2**20} MiB": member.size > FILE_BYTES,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
         raise Problem(f"is not unpacked: {shown(member.name)} {reason}")

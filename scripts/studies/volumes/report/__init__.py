@@ -68,7 +68,7 @@ METHOD = (
     "credits were gone (hindsight), or is assumed; the answer says which.",
     "Comparisons are ratios contender / baseline of all jobs or, where a volume changed, apart for the jobs before the "
     "first change and after the last: an interval within ±{percent:g} % is the same, one without 1 faster or slower, "
-    "any other no evidence. They need two batteries a side (too few repeats).",
+    "any other no evidence. They need 6 batteries a side (too few repeats); the method of each is in the numbers.",
 )
 # METHOD 23: a rule that cannot apply is declared, with the reason; numbers and names are those of docs/method.md.
 NOT_APPLICABLE = {
@@ -81,6 +81,6 @@ NOT_APPLICABLE = {
     "9, checksum": "fio writes values of its own making; jobs, bytes and operations done are compared with those asked",
     "11, requests": "a file system counts no requests; what the device did is shown where the kernel tells",
     "13, the harness's own cost": "fio starts its own clock; nothing of the workflow runs between its operations",
-    "17, comparisons of blocks": "there are no blocks: jobs of two series are compared, by the method given "
-    "beside each comparison",
+    "17, comparisons of blocks": "below 6 batteries a side the jobs of two series are compared, without a "
+    "verdict, by the method given in the numbers of each comparison",
 }

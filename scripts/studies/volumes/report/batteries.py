@@ -12,7 +12,6 @@ from scripts.lib.program import Problem
 from scripts.report import results
 from scripts.report.inputs import read_facts, read_table
 from scripts.report.judgement import is_true
-from scripts.studies.volumes.compare import TOO_FEW_BATTERIES, TOO_FEW_JOBS
 from scripts.studies.volumes.report import REPORT
 from scripts.studies.volumes.series import FACTORS
 
@@ -21,9 +20,8 @@ LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 # Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
 TEXTS = (
-    *(*REPORT.names, *LABELS, "cell", "control", "node_name", "battery_id", "layout", "status", "reasons", "note"),
-    *("operation", "limit", "source", "segment", "verdict", "reason", "metric", "method", "interval", "text"),
-    *("factor", "baseline", "contender", "volume_type", "omitted", "twin_of"),
+    *(*REPORT.names, *results.TEXTS, *LABELS, "node_name", "battery_id", "layout", "operation", "limit", "source"),
+    *("segment", "reason", "method", "interval", "text", "volume_type"),
 )
 TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses", "matrix")
 
@@ -153,7 +151,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
 
 
 def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Comparisons as reports of blocks have verdicts: in ratios, and who is faster.
+    """Comparisons with all columns that verdicts on blocks have.
 
     Where a series changed, what lies on either side says more than both together, which is left out.
     """
@@ -161,19 +159,8 @@ def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
     rows = rows[(rows["phase"] != "all") | (phases == 1)]
-    better = np.where(rows["metric"] == "iops", "higher", "lower")
-    judged = {TOO_FEW_JOBS: "too few repeats", TOO_FEW_BATTERIES: "too few repeats"}
-    decided = rows["verdict"].isin(("higher", "lower"))
-    verdicts = rows["verdict"].replace(judged).mask(decided, np.where(rows["verdict"] == better, "faster", "slower"))
-    names = {"percent": "ratio", "low": "ratio_low", "high": "ratio_high"}
-    return rows.assign(
-        **{name: 1 + rows[column] / 100 for column, name in names.items()},
-        verdict=verdicts,
-        blocks=rows[["n_baseline", "n_contender"]].min(axis=1),
-        detectable_ratio=np.nan,
-        role="",
-        note="",
-    )
+    jobs = rows[["n_baseline", "n_contender"]].min(axis=1)
+    return rows.assign(blocks=jobs, detectable_ratio=np.nan, role="", note=rows["method"])
 
 
 def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) -> pd.DataFrame:

@@ -1,10 +1,9 @@
-"""The tables of the page: limits, segments, differences, latencies by series, job and node, batteries, volumes."""
+"""The tables of the page: limits, segments, latencies by series, job and node, batteries, volumes."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from scripts.report import listings, names, prose
 from scripts.report.account import fact, without_empty
@@ -12,7 +11,7 @@ from scripts.report.markup import code, paragraph, verbatim
 from scripts.report.page import Table
 from scripts.studies.volumes.report import phrases
 from scripts.studies.volumes.report.batteries import Results
-from scripts.studies.volumes.report.courses import Course, courses
+from scripts.studies.volumes.report.conclusions import Course, courses
 from scripts.studies.volumes.series import FACTORS
 
 # From how many ms on a latency is yellow and red.
@@ -36,8 +35,7 @@ OF_NODE = {
     **{"load1_before": "load before", "steal_percent": "steal / %", "free_gib_before": "free / GiB"},
     **{"device_util_percent": "device busy / %"},
 }
-WHOLE, TWO = "{:,.0f}".format, "{:.2f}".format
-FEWEST = 8  # jobs for a correlation
+WHOLE = "{:,.0f}".format
 
 
 def glance(run: Results) -> Table:
@@ -90,24 +88,6 @@ def segments(run: Results) -> Table:
     frame["ratio to the one before"] = [names.ratio_with_interval(*row) for row in jumps]
     caption = "The series whose level changed, segment by segment. p99: the median of the jobs' own p99."
     return Table("segments", caption, frame, {"jobs": WHOLE, "p99 / ms": prose.number})
-
-
-def differences(run: Results) -> Table:
-    """Return the comparisons, one row each, with the method."""
-    rows = run.verdicts
-    if rows.empty:
-        return Table("differences", "", rows)
-    frame = pd.DataFrame(index=rows.index)
-    for side in ("contender", "baseline"):
-        frame[side] = [run.names.cell(*one) for one in zip(rows["factor"], rows[side], strict=True)]
-    for name in (*FACTORS, "phase"):
-        if rows[name].nunique() > 1:
-            frame[name] = [run.names.cell(name, level) if level else "" for level in rows[name]]
-    frame["metric"] = [run.report.metric(name).title for name in rows["metric"]]
-    ends = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
-    frame["ratio"] = [names.ratio_with_interval(*row) for row in ends]
-    frame["verdict"], frame["method"] = rows["verdict"], rows["method"]
-    return Table("differences", "Contender / baseline, with its 95 % CI.", frame)
 
 
 def summary(run: Results) -> Table:
@@ -177,36 +157,6 @@ def by_node(run: Results) -> Iterator[Table]:
             frame,
             dict.fromkeys(OF_NODE.values(), prose.number) | {"battery_id": str, "job": str, "job_Id": str, "N": WHOLE},
         )
-
-
-def correlations(run: Results) -> Table:
-    """Return one row per battery: load before its jobs, Spearman's rank correlation with their p99, and steal."""
-    rows = []
-    for trace in run.traces:
-        jobs = trace.jobs.reindex(columns=["load1_before", "p99_ms", "steal_percent"])
-        pairs = jobs[["load1_before", "p99_ms"]].dropna()
-        rho = low = high = np.nan
-        if len(pairs) >= FEWEST and (pairs.nunique() > 1).all():
-            # Spearman's correlation is Pearson's of the ranks; the interval takes jobs as independent (Fisher).
-            correlation = stats.pearsonr(*pairs.rank().to_numpy().T)
-            rho, (low, high) = correlation.statistic, correlation.confidence_interval(0.95)
-        load, steal = pairs["load1_before"], jobs["steal_percent"]
-        if len(pairs):
-            rows.append(
-                {"series": phrases.legend(trace, run), "jobs": len(pairs)}
-                | {"load, least": load.min(), "load, median": load.median(), "load, most": load.max()}
-                | {"rank correlation": names.with_interval(rho, low, high, TWO) if low <= high else ""}
-                | {"with the load, p99": "rises" if low > 0 else "falls" if high < 0 else "neither is shown"}
-                | {"steal, median / %": steal.median(), "steal, most / %": steal.max()}
-            )
-    return Table(
-        "load-correlations",
-        "Spearman's rank correlation of the load average before a job with the job's p99, with its 95 % CI, and the "
-        "processor time that the hypervisor took (steal). The load average counts what waits for the disk too, so a "
-        "slow volume raises it: which of the two comes first these data do not tell.",
-        without_empty(pd.DataFrame(rows)),
-        dict.fromkeys(("load, least", "load, median", "load, most", "steal, median / %", "steal, most / %"), TWO),
-    )
 
 
 def left_out(run: Results) -> Table:
