@@ -1,5 +1,6 @@
 """Volumes against one another: with verdicts, and how often these are wrong."""
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -66,6 +67,32 @@ def test_volumes_are_compared_by_ratios(tmp_path, ratio, verdict):
     assert rows.loc["mean", "contender_value"] / rows.loc["mean", "baseline_value"] == pytest.approx(
         rows.loc["mean", "ratio"], rel=0.01
     )
+
+
+@pytest.mark.rule(14)
+@pytest.mark.parametrize(
+    "differing, reason",
+    [
+        ({"provenance": {"code_sha256": "0ther"}}, "the measuring code differs"),
+        ({"fio": "fio-3.36"}, "fio-3.33 and fio-3.36"),
+        ({"software": "3.36"}, "fio 3.33 and 3.36"),
+    ],
+)
+def test_batteries_of_other_code_or_software_are_not_comparable(differing, reason):
+    def volume(store, software="3.33", **others):
+        seen = json.dumps({"distributions": {}, "files": {"fio": software}, "promised": {}})
+        batteries = []
+        for repeat in range(1, 7):
+            rows = [sample(latencies(10 * repeat + job), job) for job in range(1, 9)]
+            levels, kept = (store, JOB, "none", "", ""), record(store, rows, session="1", **others)
+            batteries.append(series.Battery(store, levels, repeat, kept, [], software=seen))
+        return series.Series(store, batteries[0].levels, tuple(batteries))
+
+    made = [volume("base"), volume("other", **differing)]
+    rows = comparing.comparisons(made, {one.levels: [] for one in made}, [{"factor": "store", "baseline": "base"}])
+    assert set(rows["verdict"]) == {"not comparable"}
+    assert set(rows["method"]) == {f"{reason}, between the arms"}
+    assert rows["ratio"].isna().all()
 
 
 @pytest.mark.thorough

@@ -6,6 +6,7 @@ fewer there is none: a difference between volumes and one between two hours cann
 then has an interval that speaks of these batteries alone, with jobs as the unit, those of both resampled independently.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -14,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from scripts.frame import software
 from scripts.lib.program import Problem
 from scripts.statistics import histograms, resampling, stats
+from scripts.statistics.verdicts import OTHER_CODE
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
@@ -53,7 +56,8 @@ def comparisons(
     A percentile here is a bin of fio's, so that the intervals of a few batteries' are widened by a bin (1.6 %); between
     pairs of batteries that is part of the noise.
 
-    Verdicts: where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all comparisons of
+    Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, which
+    `method` says; where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all comparisons of
     a factor on a metric of a phase corrected jointly; else, or below 6 jobs in an arm, which have no interval either,
     `too few repeats`. Phases stand only where each has 6 jobs in both arms.
 
@@ -75,6 +79,7 @@ def comparisons(
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
         for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
             blocks = _side_by_side(arms)
+            unlike = ", ".join(dict.fromkeys(words for one in blocks for words in _unlike(arms, one)))
             keys = [tuple(one.levels for one in arm) for arm in arms]
             for phase, numbers in _phases(arms, segments).items():
                 sides = [figures(levels, *numbers, place) for place, levels in enumerate(keys)]
@@ -92,7 +97,12 @@ def comparisons(
                     values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
                     d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
                     few = min(side[name].jobs for side in sides) < resampling.LEAST
-                    if not few and len(d) >= stats.MIN_BLOCKS:
+                    if few or len(d) < stats.MIN_BLOCKS:
+                        continue
+                    if unlike:
+                        rows[-1] |= dict.fromkeys(("ratio", "ratio_low", "ratio_high"), math.nan)
+                        rows[-1] |= {"verdict": "not comparable", "method": f"{unlike}, between the arms"}
+                    else:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
                         looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
     for family in families.values():
@@ -114,6 +124,19 @@ def _side_by_side(arms: Arms) -> dict[int, str]:
     together = {repeat: of for repeat, of in sorted(first.items()) if of == second.get(repeat) and len(of) == 1}
     # Imported batteries are of no session.
     return {repeat: session for repeat, (session,) in together.items() if session is not None}
+
+
+def _unlike(arms: Arms, repeat: int) -> Iterator[str]:
+    """In words, what differs between batteries measured side by side beside the factor (METHOD 14)."""
+    of_arms = ([battery for one in arm for battery in one.valid if battery.repeat == repeat] for arm in arms)
+    for base, other in itertools.product(*of_arms):
+        codes, fio = ([one.record[key] for one in (base, other)] for key in ("provenance", "fio"))
+        if len({code.get("code_sha256") for code in codes}) > 1:
+            yield OTHER_CODE
+        if len(set(fio)) > 1:
+            yield " and ".join(fio)
+        if base.software and other.software:
+            yield from software.differences(base.software, other.software, environments=False)
 
 
 def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tuple[dict, Arms]]:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from scripts.frame import records
+from scripts.frame import records, software
 from scripts.lib.program import Problem
 from scripts.statistics import histograms
 from scripts.studies.volumes import fio_options
@@ -36,7 +36,7 @@ Levels = tuple[str, str, str, str, str]
 class Battery:
     """One record, {} where it cannot be used, and why it is in no figure and no verdict.
 
-    `histograms` are by job and operation, (bins, 2) of ms and count.
+    `histograms` are by job and operation, (bins, 2) of ms and count; `software` is the fingerprint (`frame.software`).
     """
 
     cell: str
@@ -45,6 +45,7 @@ class Battery:
     record: dict
     reasons: Sequence[str]
     histograms: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    software: str = ""
 
     @property
     def valid(self) -> bool:
@@ -127,7 +128,12 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     cells = {row["cell"]: _levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
     batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
     names = {levels: cell for cell, levels in cells.items()}
-    measured = [_battery(one.cell, one.levels, one.repeat, one.record, one.path, one.problem) for one in kept]
+    measured = [
+        replace(
+            _battery(one.cell, one.levels, one.repeat, one.record, one.path, one.problem), software=software.of(one)
+        )
+        for one in kept
+    ]
     for battery in [*(one for one in measured if one.cell in cells), *_imported(imported)]:
         others = batteries.setdefault(battery.levels, {})
         repeat = max(others) + 1 if battery.repeat in others else battery.repeat
