@@ -11,7 +11,7 @@ import pandas as pd
 from scripts.frame import software
 from scripts.frame.blocks import compared
 from scripts.lib.slowed import SHARES
-from scripts.statistics import HARNESS, resampling, stats
+from scripts.statistics import HARNESS, stats
 from scripts.statistics.tables import factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
@@ -197,7 +197,7 @@ class _Family:
         differing = self._differing if name != "total" else list(map("; ".join, self._with_harness()))
         d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
         self.differences[name] = d
-        means = [resampling.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
+        means = [stats.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
         sessions = self._arms("session")[0]
         looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
         judged = stats.judge(d, self._percent, self._seed, looks, means, beside)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
-from scripts.statistics import histograms, resampling, stats
+from scripts.statistics import histograms, stats
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
@@ -177,17 +177,17 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
         counts = (
             sum(one.jobs["number"].between(*part).sum() for one in arm) for part in parts.values() for arm in arms
         )
-        phases |= parts if min(counts) >= resampling.LEAST else {}
+        phases |= parts if min(counts) >= stats.MIN_BLOCKS else {}
     return phases
 
 
 def _printed(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
     """What is said of the jobs of both arms where their batteries are too few to judge."""
     ratio, jobs = contender.value / baseline.value, min(baseline.jobs, contender.jobs)
-    low, high = resampling.interval(contender.draws / baseline.draws, max(jobs, resampling.LEAST))
+    low, high = stats.interval(contender.draws / baseline.draws, max(jobs, stats.MIN_BLOCKS))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
     low, high = float(low) / widened, float(high) * widened
-    few = jobs < resampling.LEAST
+    few = jobs < stats.MIN_BLOCKS
     return {
         "percent": 100 * (ratio - 1),
         "low": math.nan if few else 100 * (low - 1),
@@ -225,7 +225,7 @@ def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
     for name, (amounts, by) in totals.items():
         value = float(amounts.sum(skipna=False) / by.sum(skipna=False))
         if 0 < value < math.inf:
-            figures[name] = _Figure(value, resampling.resampled_totals(amounts, by, seed, arm), len(jobs))
+            figures[name] = _Figure(value, stats.resampled_totals(amounts, by, seed, arm), len(jobs))
     total = float(n.sum(skipna=False))
     names = {p: f"p{p:g}" for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)}
     for name in names.values():
