@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from scripts.lib.processes import owned
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, write_json
 from scripts.statistics import stats
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
@@ -171,6 +171,14 @@ def copy_tree(folder: Path, names: Iterable[str] = TREE) -> Path:
         else:
             shutil.copy(name, copy / name)
     return copy
+
+
+def configuration(file: Path, libraries: dict, stores: dict, repeats: int = 1, **section: object) -> Path:
+    """Write the configuration of a run of shots, with this section, and return its file."""
+    studies = {"shots": {"control_cells": 0, **section}}
+    values = {"run": "bench", "repeats": repeats, "libraries": libraries, "stores": stores, "studies": studies}
+    write_json(file, values)
+    return file
 
 
 def snakemake(config: Path, *arguments: object) -> list[str]:

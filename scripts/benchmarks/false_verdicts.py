@@ -12,13 +12,13 @@ import pandas as pd
 
 from scripts import gather
 from scripts.benchmarks.common import Row, Say
-from scripts.benchmarks.fio_results import Battery, Job, write_battery
 from scripts.frame import records
 from scripts.report import findings
 from scripts.statistics import stats, tables
 from scripts.studies.shots.report import results
 from scripts.studies.volumes import compare, fio, series
 from scripts.studies.volumes import tables as of_volumes
+from tests.fio_results import Battery, Job, write_battery
 
 NOISE, SLOWER = 0.02, 1.05  # standard deviation of ln(time) of a record; what a later session is slower by
 PAIRS, JOBS, WRITES = 6, 20, 2000  # batteries of a volume, their jobs, and the writes of each
