@@ -203,18 +203,14 @@ def _datasets(plan: dict) -> set[str]:
 
 def _limits(config: dict, measured: list[dict]) -> list[str]:
     """Return what figures of the stores that were read cannot say, by the file systems that their files lay on."""
-    types: dict[str, set[str]] = {}
-    costs: dict[str, dict[str, dict]] = {}
-    for record in measured:
-        name = record["cell"]["store"]
-        types.setdefault(name, set()).add(record["host"].get("file_system") or "")
-        if network := record.get("network"):
-            costs.setdefault(name, {})[record["session"]] = network
-    lines = {name: stores.of(config["stores"][name]).limits(types[name]) for name in sorted(types)}
-    return [
-        "; ".join(filter(None, [f"{name}: {line}", networks.as_measured(list(costs.get(name, {}).values()))]))
-        for name, line in lines.items()
-    ]
+    lines = []
+    for name in sorted({record["cell"]["store"] for record in measured}):
+        of_store = [record for record in measured if record["cell"]["store"] == name]
+        types = {record["host"].get("file_system") or "" for record in of_store}
+        costs = {record["session"]: record["network"] for record in of_store if record.get("network")}
+        cost = [networks.as_measured(list(costs.values()))] if costs else []
+        lines.append("; ".join([f"{name}: {stores.of(config['stores'][name]).limits(types)}", *cost]))
+    return lines
 
 
 def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path, study: str, machine: dict) -> dict:

@@ -191,7 +191,7 @@ class _Family:
         base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
         # Of two that took at least their limits nothing is known.
-        complete &= ~self._both("timed_out")
+        complete &= ~np.logical_and(*map(_true, self._arms("timed_out")))
         used = complete & ~self._split
         base, other = (np.where(used, table, math.nan) for table in (base, other))
         differing = self._differing if name != "total" else list(map("; ".join, self._with_harness()))
@@ -252,10 +252,6 @@ class _Family:
         """A column of the runs for all baselines and for all contenders, each by block and comparison."""
         table = self._by_block[column]
         return tuple(table.reindex(columns=[pair[arm]["cell"] for pair in self._pairs]).to_numpy() for arm in (0, 1))
-
-    def _both(self, column: str) -> np.ndarray:
-        base, other = self._arms(column)
-        return _true(base) & _true(other)
 
     @cached_property
     def _apart(self) -> dict[str, np.ndarray]:
