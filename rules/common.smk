@@ -58,17 +58,11 @@ def begin() -> dict[str, blocks.Open]:
         expect_room(RESULTS / "checked.json")
         check.move_aside(RESULTS, check.left_behind(RESULTS))
     opened = {
-        study: blocks.decide(
-            CONFIG, SELECTED[study], blocks.measured(CONFIG, CELLS[study].values())
-        )
+        study: blocks.decide(CONFIG, SELECTED[study], blocks.measured(CONFIG, CELLS[study].values()))
         for study in STUDIES
     }
     if changes:
-        anew = [
-            RESULTS / study / "records" / cell
-            for study in STUDIES
-            for cell in opened[study].anew
-        ]
+        anew = [RESULTS / study / "records" / cell for study in STUDIES for cell in opened[study].anew]
         check.move_aside(RESULTS, anew, "again")
         for study in STUDIES:
             blocks.write(RUN, study, opened[study])
@@ -86,31 +80,19 @@ try:
     RESULTS = Path("results", RUN)
     expect_folders(RUN)
     STUDIES = CONFIG["only"].get("study", list(CONFIG["studies"]))
-    SOURCES = {
-        study: list(map(str, studies.of(study).sources(CONFIG))) for study in STUDIES
-    }
-    CELLS = {
-        study: {cell.name: cell for cell in EXPANDED[study][0]} for study in STUDIES
-    }
-    SELECTED = {
-        study: matrix.selected(CELLS[study].values(), CONFIG["only"])
-        for study in STUDIES
-    }
+    SOURCES = {study: list(map(str, studies.of(study).sources(CONFIG))) for study in STUDIES}
+    CELLS = {study: {cell.name: cell for cell in EXPANDED[study][0]} for study in STUDIES}
+    SELECTED = {study: matrix.selected(CELLS[study].values(), CONFIG["only"]) for study in STUDIES}
     OPEN = begin()
 except Problem as problem:
     # Snakemake's own log may lie on a disk that is full; what its handler says of that would hide the line.
     logging.raiseExceptions = False
     raise SystemExit(f"problem: {problem}")
 DATA = matrix.datasets(cell for cells in CELLS.values() for cell in cells.values())
-OF_CONDA = [
-    name for name, spec in CONFIG["libraries"].items() if spec["kind"] == "conda"
-]
+OF_CONDA = [name for name, spec in CONFIG["libraries"].items() if spec["kind"] == "conda"]
 PARTS = {"libraries": CONFIG["libraries"], "stores": CONFIG["stores"], "data": DATA}
 # What programs are told of a library, a store or a dataset, as JSON.
-SPECS = {
-    part: {name: json.dumps(spec) for name, spec in specs.items()}
-    for part, specs in PARTS.items()
-}
+SPECS = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in PARTS.items()}
 
 
 wildcard_constraints:
@@ -127,20 +109,14 @@ wildcard_constraints:
 def places(study: str, block: int) -> dict[str, int]:
     """Return the place of each cell of a study in the order of a block, from 1."""
     order = matrix.order_seed(CONFIG, study), block, configuration.is_series(study)
-    return {
-        name: place
-        for place, name in enumerate(blocks.order(list(CELLS[study]), *order), 1)
-    }
+    return {name: place for place, name in enumerate(blocks.order(list(CELLS[study]), *order), 1)}
 
 
 @cache
 def before(study: str) -> int:
     """Return a number that no position in the studies before this one exceeds."""
     earlier = STUDIES[: STUDIES.index(study)]
-    return sum(
-        len(CELLS[one]) * (blocks.last(OPEN[one]) + CONFIG["extra_blocks"])
-        for one in earlier
-    )
+    return sum(len(CELLS[one]) * (blocks.last(OPEN[one]) + CONFIG["extra_blocks"]) for one in earlier)
 
 
 def cell_priority(wildcards, attempt=None) -> int:
@@ -201,9 +177,7 @@ def all_records_of(wildcards) -> list[str]:
     """Return the records of a study, with those of the blocks that were appended for what failed in them."""
     if not SELECTED[wildcards.study]:
         return []
-    appended = read_json(
-        Path(checkpoints.append.get(run=RUN, study=wildcards.study).output[0])
-    )
+    appended = read_json(Path(checkpoints.append.get(run=RUN, study=wildcards.study).output[0]))
     return in_blocks(wildcards.study, OPEN[wildcards.study].blocks + appended["blocks"])
 
 
@@ -236,11 +210,7 @@ def lock_of(wildcards) -> list[str]:
     """Return the files that say what a library under test has beside HDF5."""
     library = wildcards.library
     own = CONFIG["libraries"][library].get("lock")
-    return (
-        [f"envs/{library}.yaml"]
-        if library in OF_CONDA
-        else ["envs/measure.lock", *([own] if own else [])]
-    )
+    return [f"envs/{library}.yaml"] if library in OF_CONDA else ["envs/measure.lock", *([own] if own else [])]
 
 
 def conda_of_library(wildcards) -> str:

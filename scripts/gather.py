@@ -1,15 +1,26 @@
 """Gathers the records of a study, each read once, into its tables and into what its report says beside its figures."""
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
 
-from scripts.frame import facts, records
+from scripts.frame import records, software
 from scripts.frame import study as studies
-from scripts.lib.program import json_object, read_json, run, write_json
-from scripts.statistics import controls, exchanges, tables, verdicts
+from scripts.lib.program import Problem, json_object, read_json, run, write_json
+from scripts.lib.slowed import SHARES
+from scripts.statistics import JUDGED, stats, tables
+from scripts.statistics.verdicts import CONTROL, verdicts_table
+from scripts.stores import network as networks
+from scripts.stores import store as stores
+
+_ALARMS = "alarms"
+# What is the same machine on another day.
+_MACHINE = ("node", "cpu", "ram_bytes")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,8 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     matrix, kept = read(folder, config["run"], study)
     imported = read_json(arguments.imported) if arguments.imported else {}
     made = merged(config, study, matrix, kept, imported)
-    said = facts.facts(config, study, arguments.results, kept, imported)
-    said["controls"] = controls.of_run(made["verdicts"], kept, arguments.results, study, said["machine"])
+    said = facts(config, study, arguments.results, kept, imported)
+    said["controls"] = controls(made["verdicts"], kept, arguments.results, study, said["machine"])
     write(made, folder)
     write_json(folder / "facts.json", said)
     return 0
@@ -47,17 +58,221 @@ def merged(
         return own
     runs, samples = tables.runs_and_samples(matrix, kept)
     compare, equivalence = program.section(config)["compare"], config["equivalence_percent"]
-    judged = verdicts.verdicts_table(
-        matrix, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks
-    )
+    judged = verdicts_table(matrix, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks)
     made = {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
-    return made | {"requests": exchanges.table(kept)}
+    return made | {"requests": tables.exchanges(kept)}
 
 
 def write(made: dict[str, pd.DataFrame], folder: Path) -> None:
     """Write tables as CSV: what was measured in full, what was computed from it with 12 digits."""
     for name, table in made.items():
         tables.write(table, folder / f"{name}.csv", digits=None if name == "samples" else 12)
+
+
+def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept], imported: dict) -> dict:
+    """Return what the report of a study says about its run, whose artefacts are in the folder `results`.
+
+    `imported` is the artefact of results from elsewhere, empty without any.
+    """
+    plan = read_json(results / study / "plan.json")
+    measured = [one.record for one in kept if one.record and one.record["status"] == "done"]
+    hosts = [host for record in measured for host in hosts_of(record)]
+    machines = [{key: value for key, value in host.items() if not key.startswith("load_")} for host in hosts]
+    machines = list({json.dumps(one, sort_keys=True): one for one in machines}.values())
+    return {
+        "run": config["run"],
+        "study": study,
+        "question": config["studies"][study]["question"],
+        "repeats": studies.of(study).repeats(config),
+        "equivalence_percent": config["equivalence_percent"],
+        "machine": next(iter(machines), {}),
+        "machines": machines,
+        "libraries": {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]},
+        "stores": config["stores"],
+        "settings": config["studies"][study],
+        "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
+        "not_provided": not_provided(_datasets(plan), results / "data"),
+        "limits": [*_limits(config, measured), *unsealed(measured), *software.unseen(kept)],
+        **studies.of(study).facts(plan, kept, imported),
+        "sessions": sorted({record["session"] for record in measured if "session" in record}),
+        "on_purpose": software.on_purpose(kept, config["studies"][study]["compare"]),
+        "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
+        "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
+        "dirty": any(record["provenance"].get("dirty") for record in measured),
+        "order": order(measured),
+        "failed_attempts": failed_attempts(results),
+    }
+
+
+def order(measured: Sequence[dict]) -> dict:
+    """Return in which order cells were measured, as the records say; {} where they do not.
+
+    Returns:
+        repeats: how many there are.
+        complete: repeats that have a record of each cell.
+        orders: how many orders of the cells there are among the complete repeats.
+        overlapping: records that began before another one on the same machine had ended; None where times are unknown.
+    """
+    if not measured or any("position" not in record for record in measured):
+        return {}
+    positions = pd.DataFrame([{key: record[key] for key in ("repeat", "name", "position")} for record in measured])
+    positions = positions.pivot_table(index="repeat", columns="name", values="position", aggfunc="last")
+    complete = positions.dropna()
+    orders = complete.rank(axis="columns").drop_duplicates()
+    counts = {"repeats": len(positions), "complete": len(complete), "orders": len(orders)}
+    return counts | {"overlapping": _overlapping(measured)}
+
+
+def _overlapping(measured: Sequence[dict]) -> int | None:
+    """How many records began before another one on the same machine had ended; starts are known to the second."""
+    if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
+        return None
+    starts = pd.Series([datetime.fromisoformat(record["started_utc"]).timestamp() for record in measured])
+    ends = starts + [record["step_seconds"] for record in measured]
+    nodes = [record["host"].get("node", "") for record in measured]
+    steps = pd.DataFrame({"node": nodes, "start": starts, "end": ends}).sort_values("start", kind="stable")
+    last_end = steps.groupby("node")["end"].transform(lambda ends: ends.cummax().shift())
+    return int((steps["start"] + 1 < last_end).sum())
+
+
+def failed_attempts(results: Path) -> list[dict]:
+    """Return the artefacts of earlier attempts that failed or could not be used, oldest first; not what was skipped."""
+    return [
+        {
+            "attempt": attempt.name,
+            "what": str(path.relative_to(attempt.parent)),
+            "reasons": records.reasons(path, attempt, results.name),
+        }
+        for attempt in sorted((results / "failed").glob("*/"))
+        for path in sorted(attempt.glob("**/*.json"))
+        if not records.skipped(path)
+    ]
+
+
+def hosts_of(record: dict) -> list[dict]:
+    """Return the machines that measured a record: its own, or those of its processes where they were elsewhere."""
+    own = record["host"]
+    others = [host for host in (record.get("effective") or {}).get("hosts") or [] if "cpu" in host]
+    if all(host.get("node") == own.get("node") for host in others):
+        return [own]
+    return [{key: value for key, value in host.items() if key not in ("name", "processes")} for host in others]
+
+
+def unsealed(measured: list[dict]) -> list[str]:
+    """Return how many records are from before there were digests."""
+    count = sum("digest" not in record for record in measured)
+    words = "were edited since they were written is not known, and they count"
+    line = f"{count} of {len(measured)} records are from before records had a digest: whether they {words}"
+    return [line] if count else []
+
+
+def _library(path: Path) -> dict:
+    return read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
+
+
+def _data(path: Path) -> dict:
+    """What the report says of a dataset; nothing where it was removed, as each record has its checksum."""
+    if not path.exists():
+        return {}
+    manifest = read_json(path)
+    size = sum(file["bytes"] for file in manifest.get("files", []))
+    return {"status": manifest["status"], "layout": manifest.get("layout"), "bytes": size}
+
+
+def not_provided(datasets: set[str], folder: Path) -> list[str]:
+    """Return a line for each dataset that could not be made or put into a store: its cells were not measured."""
+    lines = []
+    for name in sorted(datasets):
+        failed = {}
+        for path in sorted(folder.glob(f"{name}/*.json")):
+            # What is broken is named where it is used.
+            with contextlib.suppress(Problem):
+                artefact = read_json(path)
+                if artefact.get("status") == "failed":
+                    failed[path.stem] = "; ".join(artefact["reasons"])
+        if "manifest" in failed:
+            lines.append(f"{name} could not be made: {failed['manifest']}")
+        else:
+            lines += [f"{name} could not be put into {store}: {reasons}" for store, reasons in failed.items()]
+    return lines
+
+
+def _datasets(plan: dict) -> set[str]:
+    return {cell["dataset"] for cell in plan["cells"].values() if cell["dataset"]}
+
+
+def _limits(config: dict, measured: list[dict]) -> list[str]:
+    """Return what figures of the stores that were read cannot say, by the file systems that their files lay on."""
+    lines = []
+    for name in sorted({record["cell"]["store"] for record in measured}):
+        of_store = [record for record in measured if record["cell"]["store"] == name]
+        types = {record["host"].get("file_system") or "" for record in of_store}
+        costs = {record["session"]: record["network"] for record in of_store if record.get("network")}
+        cost = [networks.as_measured(list(costs.values()))] if costs else []
+        lines.append("; ".join([f"{name}: {stores.of(config['stores'][name]).limits(types)}", *cost]))
+    return lines
+
+
+def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path, study: str, machine: dict) -> dict:
+    """Return what a report says of the controls of a study; {} where none was slowed.
+
+    Other runs are those beside the folder `results` that were measured on the same `machine`. What is read of them is
+    kept in controls.json in the study's folder, so that pages say the same where those runs are not there.
+
+    Returns:
+        runs: how many runs have controls, this one included. slow5, slow10: in how many of them, and of how many that
+        were judged, the slowed cell was found to be slower; alarms: how many A/A twins were faster or slower, of how
+        many. reached: by level, waits / the rest of the total, the median of this run's records.
+    """
+    own = control_counts(verdicts)
+    if not SHARES.keys() & own.keys():
+        return {}
+    path = results / study / "controls.json"
+    others: dict = {}
+    # One that is damaged is made again of what is still there.
+    with contextlib.suppress(Problem):
+        others = read_json(path)
+    others |= _elsewhere(results, study, machine)
+    write_json(path, others)
+    runs = [own, *others.values()]
+    pooled = {
+        name: [sum(one.get(name, (0, 0))[place] for one in runs) for place in (0, 1)] for name in (*SHARES, _ALARMS)
+    }
+    return {"runs": len(runs), **pooled, "reached": _reached(kept)}
+
+
+def control_counts(verdicts: pd.DataFrame) -> dict[str, list[int]]:
+    """Return of each kind of control that verdicts have: [found, judged], A/A twins as `alarms`: [alarms, judged]."""
+    if not {"role", "control", "metric", "verdict"} <= set(verdicts):
+        return {}
+    rows = verdicts[(verdicts["role"] == CONTROL) & (verdicts["metric"] == "total")]
+    kinds = rows["control"].where(rows["control"].isin(SHARES), _ALARMS)
+    return {
+        kind: [int(judged.isin(("slower",) if kind in SHARES else ("faster", "slower")).sum()), len(judged)]
+        for kind, of_kind in rows["verdict"].groupby(kinds)
+        for judged in [of_kind[of_kind.isin(JUDGED)]]
+    }
+
+
+def _elsewhere(results: Path, study: str, machine: dict) -> dict[str, dict]:
+    """The counts of other runs on the machine, by name; what cannot be read is a matter of its own report."""
+    own, counted = [machine.get(key) for key in _MACHINE], {}
+    for path in sorted(results.parent.glob(f"*/{study}/facts.json")):
+        with contextlib.suppress(Problem, OSError, ValueError):
+            there = read_json(path).get("machine") or {}
+            if path.parents[1] != results and machine and [there.get(key) for key in _MACHINE] == own:
+                verdicts = pd.read_csv(path.with_name("verdicts.csv"), dtype=str, keep_default_na=False)
+                counted |= {path.parents[1].name: of_kinds} if (of_kinds := control_counts(verdicts)) else {}
+    return counted
+
+
+def _reached(kept: Iterable[records.Kept]) -> dict[str, float]:
+    shares: dict[str, list[float]] = {}
+    for one in kept:
+        if one.record and not records.faults(one.record) and (waited := one.record["work"].get("waited_s")):
+            rest = one.record["seconds"]["total"] - waited
+            shares.setdefault(one.levels["control"], []).append(waited / rest)
+    return {level: stats.median(values).value for level, values in shares.items()}
 
 
 if __name__ == "__main__":

@@ -73,9 +73,7 @@ def main(argv: list[str] | None = None) -> int:
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)
-            also = {"cause": problem.cause} if isinstance(problem, measuring.Lacking) else {}
-            also |= {"timed_out_s": problem.limit_s} if isinstance(problem, measuring.TimedOut) else {}
-            _fail(arguments, str(problem), also)
+            _fail(arguments, str(problem), problem.also if isinstance(problem, measuring.Ended) else {})
         except Exception as error:
             # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
             traceback.print_exc(file=log)

@@ -1,6 +1,6 @@
 """Synthetic results of fio for tests: files, batteries and tarballs as they come from elsewhere.
 
-Latencies are drawn by scripts.benchmarks.fio_results, which says what `Job` and `Battery` have.
+Latencies are drawn by tests.fio_results, which says what `Job` and `Battery` have.
 """
 
 import csv
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
-from scripts.benchmarks.fio_results import BLOCK, OPTIONS, Battery, Job, ids, log_line, output, text, write_battery
 from scripts.studies.volumes import import_fio
+from tests.fio_results import BLOCK, OPTIONS, Battery, Job, ids, log_line, output, text, write_battery
 
 # The batteries of the published study: host and what the report calls the volume, by cluster.
 PUBLISHED = {

@@ -116,7 +116,7 @@ def facts(config: dict, study: str, results: Path, imported: Path | None = None)
     """Return what the program says of a synthetic run beside its tables."""
     _, kept = program.read(results / study, config["run"], study)
     elsewhere = read_json(imported) if imported else {}
-    return program.facts.facts(config, study, results, kept, elsewhere)
+    return program.facts(config, study, results, kept, elsewhere)
 
 
 def chosen(table: pd.DataFrame, **levels: object) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.frame import facts as facts_program
+from scripts import gather as facts_program
 from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report import caveats, curves, judgement, leaders, listings, names, scaling

@@ -10,7 +10,7 @@ from blob_cells import Cell
 from scripts import gather
 from scripts.report import judgement
 from scripts.report.results import Results
-from scripts.statistics import controls, stats
+from scripts.statistics import stats
 from scripts.studies.shots.report import results
 from tests.pages import write_words
 from tests.records import synthetic_cells, write_synthetic_run
@@ -132,7 +132,7 @@ def test_a_run_of_before_says_nothing_of_slowed_controls(tmp_path: Path):
     loaded: Results = results.load(folder, folder / "facts.json")
     assert judgement.slowed(loaded.facts) == judgement.unfound(loaded.verdicts) == ""
     assert "2 cells measured twice" in judgement.control(loaded.verdicts)
-    assert controls.counts(loaded.verdicts) == {"alarms": [0, 2]}
+    assert gather.control_counts(loaded.verdicts) == {"alarms": [0, 2]}
 
 
 @pytest.mark.rule(6)

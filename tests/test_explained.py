@@ -13,24 +13,24 @@ import pytest
 
 from scripts.report import answer, findings, plot_html, waterfall
 from scripts.report.results import Results
-from scripts.statistics import exchanges, explained
+from scripts.statistics import tables
 from scripts.studies.shots.report import results
 from tests.records import FEW, MIB, gather, synthetic_cells, write_synthetic_run
 
 
 @pytest.fixture(scope="module")
 def run(synthetic: Callable) -> Results:
-    tables = synthetic("shots")
-    return results.load(tables, tables / "facts.json")
+    folder = synthetic("shots")
+    return results.load(folder, folder / "facts.json")
 
 
 HEAD = "repeat,connection,method,path,range,status,bytes,begin,first,end\n"
 
 
 def requests(*ranges: tuple[str, int, int]) -> pd.DataFrame:
-    """Return rows of `exchanges.table` for (object, offset, bytes)."""
+    """Return rows of `tables.exchanges` for (object, offset, bytes)."""
     rows = pd.DataFrame(ranges, columns=["object", "offset_bytes", "bytes"])
-    return rows.astype({"offset_bytes": "Int64"}).reindex(columns=exchanges.COLUMNS)
+    return rows.astype({"offset_bytes": "Int64"}).reindex(columns=tables.EXCHANGES)
 
 
 @pytest.mark.rule(11)
@@ -47,7 +47,7 @@ def requests(*ranges: tuple[str, int, int]) -> pd.DataFrame:
     ],
 )
 def test_the_fewest_requests_are_the_stretches_without_a_gap(ranges, fewest):
-    assert exchanges.least(requests(*ranges)) == fewest
+    assert waterfall.least(requests(*ranges)) == fewest
 
 
 def test_requests_become_a_table_of_the_run(tmp_path):
@@ -57,7 +57,7 @@ def test_requests_become_a_table_of_the_run(tmp_path):
     (folder / "requests.csv.gz").write_bytes(gzip.compress(text.encode()))
     gather(run)
     table = pd.read_csv(run / "out" / "requests.csv")
-    assert tuple(table) == exchanges.COLUMNS
+    assert tuple(table) == tables.EXCHANGES
     assert set(table["cell"]) == {folder.name}
     assert table.loc[1, ["object", "offset_bytes", "length_bytes", "bytes", "end_s"]].tolist() == [
         "/b/f.h5",
@@ -104,10 +104,10 @@ def cells(rng: np.random.Generator, noise: float = 0.0, **changes: float) -> pd.
 @pytest.mark.rule(11)
 def test_times_made_of_requests_bytes_cpu_and_opens_are_explained():
     exact = cells(np.random.default_rng(1))
-    assert np.allclose(explained.modelled_s(exact), exact["total_s"])
+    assert np.allclose(tables.modelled_s(exact), exact["total_s"])
     ratio = exact["total_s"] / exact["total_s"].shift()
-    modelled = explained.modelled_s(exact)
-    assert explained.explains(modelled / modelled.shift(), ratio)[1:].all()
+    modelled = tables.modelled_s(exact)
+    assert tables.explains(modelled / modelled.shift(), ratio)[1:].all()
 
 
 @pytest.mark.rule(11)
@@ -115,22 +115,22 @@ def test_a_cell_does_not_explain_itself():
     """Only the other cells give the cost of an open: one that waits for something else is not explained."""
     rows = cells(np.random.default_rng(2))
     rows.loc[3, "total_s"] *= 3
-    modelled = explained.modelled_s(rows)
-    assert not explained.explains(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
+    modelled = tables.modelled_s(rows)
+    assert not tables.explains(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
 
 
 @pytest.mark.parametrize("lacking", ["round_trip_s", "task_cpu_s", "in_flight"])
 def test_what_was_not_measured_is_not_modelled(lacking):
     rows = cells(np.random.default_rng(3))
-    assert explained.modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
-    assert explained.modelled_s(rows.drop(columns=lacking)).isna().all()
-    assert explained.modelled_s(rows[:3]).isna().all(), "three cells are too few"
+    assert tables.modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
+    assert tables.modelled_s(rows.drop(columns=lacking)).isna().all()
+    assert tables.modelled_s(rows[:3]).isna().all(), "three cells are too few"
 
 
 @pytest.mark.rule(11)
 @pytest.mark.parametrize("modelled, ratio, told", [(1.5, 1.45, True), (1.5, 1.3, False), (0.97, 1.03, False)])
 def test_the_model_needs_the_sign_and_ten_percent(modelled, ratio, told):
-    assert explained.explains(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
+    assert tables.explains(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
 
 
 @pytest.mark.rule(11)

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scripts.benchmarks import fio_results
 from scripts.studies.volumes import fio, fio_options, series, tarballs
-from tests import fio_files
+from tests import fio_files, fio_results
 from tests.conftest import ROOT
 from tests.fio_files import changed, cut, dig, edited, make_battery, make_json, old, ours
 

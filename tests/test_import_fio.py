@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks import fio_results
 from scripts.lib.program import Problem
 from scripts.studies.volumes import fio, fio_options, import_fio, tarballs
-from tests import fio_files
+from tests import fio_files, fio_results
 from tests.conftest import ROOT, program
 from tests.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball
 

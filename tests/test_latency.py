@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.statistics import histograms, resampling
+from scripts.statistics import histograms, stats
 from tests.volumes_records import fio_bins, nth
 
 
@@ -149,16 +149,16 @@ def test_the_pooled_standard_deviation_is_that_of_all_operations():
 def test_a_rate_is_a_total_over_a_total_with_its_interval():
     random = np.random.default_rng(12)
     amounts, seconds = random.integers(100, 1_000, 20), random.uniform(1, 9, 20)
-    found = resampling.total_over_total(amounts, seconds)
+    found = stats.total_over_total(amounts, seconds)
     assert found.value == pytest.approx(amounts.sum() / seconds.sum())
     picks = random.integers(0, 20, (4_000, 20))
     drawn = amounts[picks].sum(axis=1) / seconds[picks].sum(axis=1)
     tail = scipy_stats.norm.cdf(-math.sqrt(20 / 19) * scipy_stats.t.ppf(0.975, 19))
     np.testing.assert_allclose([found.low, found.high], np.quantile(drawn, [tail, 1 - tail]), rtol=0.03)
-    few = resampling.total_over_total([10, 30, math.nan], [1, 1, 1])
+    few = stats.total_over_total([10, 30, math.nan], [1, 1, 1])
     assert few == (20, 10, 30, 2)
-    assert np.isnan(resampling.total_over_total([10], [1])[1:3]).all()
-    assert math.isnan(resampling.total_over_total([], []).value)
+    assert np.isnan(stats.total_over_total([10], [1])[1:3]).all()
+    assert math.isnan(stats.total_over_total([], []).value)
 
 
 def test_jobs_without_operations_change_nothing():

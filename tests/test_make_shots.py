@@ -17,7 +17,7 @@ from scripts.lib.program import Problem
 from scripts.studies.shots.files import SMALL, describe, extents, parts
 from scripts.studies.shots.make import confirm, main
 from scripts.studies.shots.reader import fingerprint
-from scripts.studies.shots.signals import LAYOUTS, Settings, check, ordered_pairs, plan, selection, signal_values, table
+from scripts.studies.shots.signals import Settings, ordered_pairs, plan, selection, signal_values, table
 
 pytestmark = pytest.mark.thorough
 
@@ -33,7 +33,7 @@ def make(folder: Path, settings: Settings) -> dict:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict]]:
-    folders = {layout: tmp_path_factory.mktemp(layout) for layout in LAYOUTS}
+    folders = {layout: tmp_path_factory.mktemp(layout) for layout in ("single-shot", "shot-major", "signal-major")}
     settings = replace(STUDY, shots=2)
     return {layout: (path, make(path, replace(settings, layout=layout))) for layout, path in folders.items()}
 
@@ -238,36 +238,6 @@ def test_files_of_others_are_left_alone(tmp_path: Path):
     with pytest.raises(Problem, match=r"mine\.h5 was not made by make_shots"):
         make(tmp_path, FEW)
     assert (tmp_path / "mine.h5").read_bytes() == b"precious"
-
-
-@pytest.mark.parametrize(
-    "change, line",
-    [
-        ({"layout": "shot_major"}, "layout 'shot_major' is not one of single-shot, shot-major, signal-major"),
-        ({"deflat": 4}, "unknown key deflat; the keys are layout"),
-        ({"shots": 0}, "shots 0 is not a whole number from 1"),
-        ({"shots": "12"}, "shots '12' is not a whole number"),
-        ({"signals": 62}, "signals 62 is not a whole number from 1 to 61"),
-        ({"deflate": True}, "deflate True is not a whole number"),
-        ({"paged": "no"}, "paged 'no' is not true or false"),
-        ({"page_size": 1000}, "page_size 1000 is not a whole number from 4096"),
-        ({"layout": "shot-major", "shots": 1}, "shots 1 is not a whole number from 2"),
-    ],
-)
-def test_wrong_settings_are_one_line(tmp_path: Path, change: dict, line: str):
-    text = json.dumps(asdict(FEW) | change)
-    with pytest.raises(Problem, match=line) as caught:
-        main(["--dataset", "d", "--settings", text, "--out", str(tmp_path / "manifest.json")])
-    assert "\n" not in str(caught.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_missing_keys_and_wrong_json_are_one_line():
-    with pytest.raises(Problem, match="missing key deflate, page_size"):
-        check({"layout": "single-shot", "shots": 1, "signals": 1, "paged": True, "seed": 1})
-    for text in ("{", "[]"):
-        with pytest.raises(Problem, match=r"JSON"):
-            main(["--dataset", "d", "--settings", text, "--out", "manifest.json"])
 
 
 # A user's own files.

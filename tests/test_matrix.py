@@ -39,6 +39,18 @@ def test_cells_that_cannot_exist_are_left_out_with_the_reason(config):
     assert "hdf5-2.0.0 is a wheel, which has no ROS3" in {one.reason for one in more}
 
 
+@pytest.mark.rule(1)
+@pytest.mark.parametrize("lacking", ["shots", "signals"])
+def test_a_file_of_one_shot_or_signal_has_no_order_and_is_left_out(config, lacking):
+    assert "shot-major" in {cell.levels["layout"] for cell in matrix.expand(config, "shots")[0]}
+    config["studies"]["shots"]["data"][lacking] = 1
+    config["studies"]["shots"]["compare"] = []
+    cells, omitted = matrix.expand(config, "shots")
+    assert {cell.levels["layout"] for cell in cells} == {"single-shot"}
+    reason = "a file of one shot or one signal has no order; shot-major needs two of each"
+    assert reason in {one.reason for one in omitted if one.levels["layout"] == "shot-major"}
+
+
 @pytest.mark.rule(1, 14)
 def test_cells_whose_library_lacks_what_their_driver_needs_are_left_out(config, tmp_path, monkeypatch):
     monkeypatch.setattr(drivers.of("sec2").__class__, "needs", ("dask", "s3fs"))

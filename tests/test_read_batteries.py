@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks import fio_results
 from scripts.studies.volumes import fio, fio_facts
-from tests import fio_files
+from tests import fio_files, fio_results
 from tests.fio_files import changed, edited, imported, make_battery, make_json, ours, timeless
 
 # Ids, order and times.

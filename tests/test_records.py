@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scripts.frame import facts as facts_program
+from scripts import gather as facts_program
 from scripts.frame import records
 from scripts.lib.program import Problem
 from scripts.report import account

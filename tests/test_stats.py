@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scripts.statistics import resampling, stats
+from scripts.statistics import stats
 
 DECIDED = ("faster", "slower")
 
@@ -232,10 +232,10 @@ def test_detectable_ratio_is_infinite_where_nothing_could_have_been_decided():
 
 @pytest.mark.rule(18)
 def test_two_arms_are_drawn_with_random_numbers_of_their_own():
-    own, others, again = (resampling.draws(10, 1, arm) for arm in (0, 1, 0))
+    own, others, again = (stats.draws(10, 1, arm) for arm in (0, 1, 0))
     assert (own == again).all()
     assert abs(np.corrcoef(own.ravel(), others.ravel())[0, 1]) < 0.05
-    assert not (own == resampling.draws(10, 2, 0)).all()
+    assert not (own == stats.draws(10, 2, 0)).all()
 
 
 @pytest.mark.rule(15)

@@ -15,7 +15,7 @@ from batteries import until
 from conftest import ROOT, artefact, copy_project, processes_of
 from small_runs import MEASURE, PAGE, SINGLE, TINY, drop, launch, planned, records, snakemake, write
 
-from scripts.benchmarks.fio_results import Battery, write_battery
+from tests.fio_results import Battery, write_battery
 
 SMOKE = ("--configfile", "config/smoke.yaml")
 CONFIGS = sorted(path.name for path in (ROOT / "config").glob("*.yaml"))

@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 
 from scripts.lib.processes import owned
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, write_json
 from scripts.statistics import stats
 
 # What a run of the workflow needs of the tree; results and reports of others stay where they are.
@@ -105,17 +105,12 @@ def compared(
     low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
     ratio = float(np.exp(np.median(logs)))
     interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
-    figures = [bandwidth(size, float(np.median(each))) if size else seconds_of(each) for each in (ours, others)]
+    figures = [f"{size / 2**20 / np.median(each):,.0f} MiB/s" if size else seconds_of(each) for each in (ours, others)]
     bound, within = "", None
     if limit is not None:
         bound, within = f"{'≥' if size else '≤'} {limit:g}", ratio >= limit if size else ratio <= limit
     against = f"{name}: {figures[1]}" + (f"; {note}" if note else "")
     return Row(what, figures[0], against, f"{ratio:.3f}{interval}", bound, within)
-
-
-def bandwidth(size: int, seconds: float) -> str:
-    """Return bytes divided by seconds, with its unit."""
-    return f"{size / 2**20 / seconds:,.0f} MiB/s"
 
 
 def seconds_of(values: Sequence[float]) -> str:
@@ -171,6 +166,14 @@ def copy_tree(folder: Path, names: Iterable[str] = TREE) -> Path:
         else:
             shutil.copy(name, copy / name)
     return copy
+
+
+def configuration(file: Path, libraries: dict, stores: dict, repeats: int = 1, **section: object) -> Path:
+    """Write the configuration of a run of shots, with this section, and return its file."""
+    studies = {"shots": {"control_cells": 0, **section}}
+    values = {"run": "bench", "repeats": repeats, "libraries": libraries, "stores": stores, "studies": studies}
+    write_json(file, values)
+    return file
 
 
 def snakemake(config: Path, *arguments: object) -> list[str]:

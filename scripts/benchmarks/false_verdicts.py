@@ -12,13 +12,13 @@ import pandas as pd
 
 from scripts import gather
 from scripts.benchmarks.common import Row, Say
-from scripts.benchmarks.fio_results import Battery, Job, write_battery
 from scripts.frame import records
 from scripts.report import findings
 from scripts.statistics import stats, tables
 from scripts.studies.shots.report import results
 from scripts.studies.volumes import compare, fio, series
 from scripts.studies.volumes import tables as of_volumes
+from tests.fio_results import Battery, Job, write_battery
 
 NOISE, SLOWER = 0.02, 1.05  # standard deviation of ln(time) of a record; what a later session is slower by
 PAIRS, JOBS, WRITES = 6, 20, 2000  # batteries of a volume, their jobs, and the writes of each
@@ -32,8 +32,8 @@ Arms = tuple[list[float], list[str], list[float], list[str]]
 def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
     """Judge 400 simulated runs of each kind in which nothing differs, and others with a known difference."""
     simulated: dict[str, Callable[[np.random.Generator], str]] = {
-        "a second session is 5 % slower": lambda random: _judged(folder, _second_session(random)),
-        "one arm was measured again in a slower session": lambda random: _judged(folder, _measured_again(random)),
+        "a second session is 5 % slower": lambda random: _judged(folder, _later_session(random, 4)),
+        "one arm was measured again in a slower session": lambda random: _judged(folder, _later_session(random, 0)),
         "4 blocks added where 6 were undecided": lambda random: _looked_at_twice(folder, random),
     }
     for what, judge in simulated.items():
@@ -68,16 +68,11 @@ def _times(random: np.random.Generator, repeats: int) -> tuple[np.ndarray, np.nd
     return tuple(np.exp(random.normal(0, NOISE, (2, repeats))))
 
 
-def _second_session(random: np.random.Generator) -> Arms:
-    """A library that was ready for the last 6 of 10 blocks alone, whose session is slower."""
+def _later_session(random: np.random.Generator, first: int) -> Arms:
+    """A library whose blocks from `first` on were measured in a later session, which is slower."""
     base, other = _times(random, 10)
-    other[4:] *= SLOWER
-    return [*base], ["1"] * 10, [*other], ["1"] * 4 + ["2"] * 6
-
-
-def _measured_again(random: np.random.Generator) -> Arms:
-    base, other = _times(random, 10)
-    return [*base], ["1"] * 10, [*other * SLOWER], ["2"] * 10
+    other[first:] *= SLOWER
+    return [*base], ["1"] * 10, [*other], ["1"] * first + ["2"] * (10 - first)
 
 
 def _looked_at_twice(folder: Path, random: np.random.Generator) -> str:

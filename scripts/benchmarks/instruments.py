@@ -5,7 +5,6 @@ import gzip
 import json
 import multiprocessing
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -88,26 +87,24 @@ def _client(proxy: Proxy) -> bare.Http:
     return bare.Http({"o": (f"{proxy.endpoint}/o", {})})
 
 
+@contextlib.contextmanager
+def _connected(proxy: Proxy) -> Iterator[bare.Http]:
+    with contextlib.closing(_client(proxy)) as client:
+        client.connect("o")
+        yield client
+
+
 def _together(proxy: Proxy, connections: int, nbytes: int) -> float:
     """Return the seconds in which so many connections together read so many bytes."""
-    clients = [_client(proxy) for _ in range(connections)]
-    for client in clients:
-        client.connect("o")
-    with ThreadPoolExecutor(connections) as pool:
-        start = time.perf_counter()
-        list(pool.map(lambda client: client.get("o", 0, nbytes // connections), clients))
-        seconds = time.perf_counter() - start
-    for client in clients:
-        client.close()
-    return seconds
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(connections) as pool:
+        clients = [stack.enter_context(_connected(proxy)) for _ in range(connections)]
+        return timed(lambda: list(pool.map(lambda client: client.get("o", 0, nbytes // connections), clients)))()
 
 
 def _requests(proxy: Proxy, count: int, size: int) -> None:
-    client = _client(proxy)
-    client.connect("o")
-    for _ in range(count):
-        client.get("o", 0, size)
-    client.close()
+    with _connected(proxy) as client:
+        for _ in range(count):
+            client.get("o", 0, size)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 
 import h5py
-import yaml
 
 from scripts.benchmarks.common import (
     LIBRARIES,
@@ -14,6 +13,7 @@ from scripts.benchmarks.common import (
     Row,
     Say,
     compared,
+    configuration,
     copy_tree,
     program,
     seconds_of,
@@ -73,16 +73,8 @@ def _config(folder: Path, repeats: int) -> Path:
         {**common, "store": ["disk"], "driver": ["sec2"], "page_buffer": ["unset"]},
         {**common, "store": ["s3", "proxied"], "driver": ["ros3"], "page_buffer": ["0"]},
     ]
-    values = {
-        "run": "bench",
-        "repeats": repeats,
-        "libraries": {_LIBRARY: LIBRARIES[_LIBRARY]},
-        "stores": _STORES,
-        "studies": {"shots": {"data": {"files": str(data)}, "control_cells": 0, "matrix": matrix}},
-    }
-    path = folder / "null.yaml"
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    return path
+    libraries, section = {_LIBRARY: LIBRARIES[_LIBRARY]}, {"data": {"files": str(data)}, "matrix": matrix}
+    return configuration(folder / "null.json", libraries, _STORES, repeats, **section)
 
 
 def _records(tree: Path) -> dict[str, list[dict]]:

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-import yaml
-
-from scripts.benchmarks.common import TREE, Row, Say, copy_tree, snakemake, used
+from scripts.benchmarks.common import TREE, Row, Say, configuration, copy_tree, snakemake, used
 from scripts.frame import study as studies
 
 # What `make test` leaves behind.
@@ -34,22 +32,14 @@ def _witness(frame, event, _, seen=set(), root={root!r}, notes={notes!r}):
 threading.settrace(_witness)
 sys.settrace(_witness)
 """
+_LIBRARIES, _STORES = {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}}, {"disk": {"kind": "posix"}}
 _CELL = {
-    "run": "bench",
-    "repeats": 1,
-    "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
-    "stores": {"disk": {"kind": "posix"}},
-    "studies": {
-        "shots": {
-            "data": {"shots": 2, "signals": 4},
-            "control_cells": 0,
-            "matrix": {
-                **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
-                **{"access": ["shots"], "workers": [1], "page_buffer": ["unset", "0"], "cache": ["any"]},
-            },
-            "compare": [{"factor": "page_buffer", "baseline": "0"}],
-        }
+    "data": {"shots": 2, "signals": 4},
+    "matrix": {
+        **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
+        **{"access": ["shots"], "workers": [1], "page_buffer": ["unset", "0"], "cache": ["any"]},
     },
+    "compare": [{"factor": "page_buffer", "baseline": "0"}],
 }
 _FINDINGS = """
 from scripts.report import pages
@@ -119,8 +109,7 @@ def _way(folder: Path) -> Iterator[Row]:
     display, and what draws and lays out the page are not on the way.
     """
     tree, notes = copy_tree(folder), folder / "files"
-    config, package = folder / "cell.yaml", tree / "scripts/__init__.py"
-    config.write_text(yaml.safe_dump(_CELL), encoding="utf-8")
+    config, package = configuration(folder / "cell.json", _LIBRARIES, _STORES, **_CELL), tree / "scripts/__init__.py"
     used(snakemake(config, "--until", "ready"), tree)
     witness = _WITNESS.format(root=f"{tree}/", notes=str(notes))
     package.write_text(package.read_text(encoding="utf-8") + witness, encoding="utf-8")

@@ -6,15 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
-from scripts.benchmarks import fio_results
 from scripts.benchmarks.common import LIBRARIES, S3, Row, Say, at_most, copy_tree, numbered, program, snakemake, used
+from scripts.benchmarks.common import configuration as written
 from scripts.frame import config as configuration
 from scripts.frame.records import write as write_record
 from scripts.lib import host
 from scripts.lib.program import read_json, write_json, write_text
 from scripts.plan import matrix_csv, plan
+from tests import fio_results
 
 SAMPLES = 46
 PLAN_CPU_LIMIT_S, PLAN_PEAK_LIMIT_MB = 15, 400
@@ -105,16 +105,7 @@ def _many_cells(folder: Path, cells: int) -> Path:
         **{"access": ["shots"], "workers": list(range(1, workers + 1)), "cache": ["cold"]},
         "page_buffer": [f"{size}MiB" for size in range(1, cells // workers + 1)],
     }
-    values = {
-        "run": "bench",
-        "repeats": 1,
-        "libraries": {library: LIBRARIES[library]},
-        "stores": {"s3": S3},
-        "studies": {"shots": {"control_cells": 0, "matrix": matrix}},
-    }
-    path = folder / f"{cells}.yaml"
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
-    return path
+    return written(folder / f"{cells}.json", {library: LIBRARIES[library]}, {"s3": S3}, matrix=matrix)
 
 
 def _complete(path: Path) -> dict:

@@ -37,30 +37,18 @@ _OWN = {"python": sys.executable, "lock_sha256": None, "build": None, "promised"
 _NO_DATA = {"manifest": None, "local_files": [], "location": None, "data_sha256": None}
 
 
-class Lacking(Problem):
-    """What a step needs has failed: the step is skipped, for a reason that was told before.
+class Ended(Problem):
+    """A step has not come to its end, and its artefact says more than why.
 
     Attributes:
-        cause: the artefact that failed first.
+        also: what it says: `cause`, the artefact that failed first, of a step that was skipped, as what it needs has
+            failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long.
     """
 
-    def __init__(self, cause: str, words: str) -> None:
-        """Name the artefact and say in one line why it failed."""
+    def __init__(self, words: str, **also: object) -> None:
+        """Say why in one line."""
         super().__init__(words)
-        self.cause = cause
-
-
-class TimedOut(Problem):
-    """A cell was ended by its time limit.
-
-    Attributes:
-        limit_s: the limit in seconds; it would have taken at least as long.
-    """
-
-    def __init__(self, name: str, limit_s: float) -> None:
-        """Name the program that was ended."""
-        super().__init__(f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s")
-        self.limit_s = limit_s
+        self.also = also
 
 
 def session_now() -> str:
@@ -72,15 +60,13 @@ def require(path: Path) -> dict:
     """Return an artefact that a step needs.
 
     Raises:
-        Lacking: it has failed, or what it needed itself; the line names the first and gives its reasons.
+        Ended: it has failed, or what it needed itself; the line names the first and gives its reasons.
     """
     artefact = read_json(path)
     if artefact.get("status") == "done":
         return artefact
-    words = "; ".join(artefact.get("reasons", ["no reason given"]))
-    if cause := artefact.get("cause"):
-        raise Lacking(cause, words)
-    raise Lacking(str(path), f"{path} failed: {words}")
+    words, cause = "; ".join(artefact.get("reasons", ["no reason given"])), artefact.get("cause")
+    raise Ended(words if cause else f"{path} failed: {words}", cause=cause or str(path))
 
 
 def failed_base(arguments: argparse.Namespace) -> dict:
@@ -135,11 +121,13 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     facts = record.pop("host", facts)
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
-    faults = [*study.faults(record, settings), *_too_fast(settings["store"].get("network"), window)]
+    faults = study.faults(record, settings)
+    if window.passed:
+        # What passed an emulated network is held against its hard bound (METHOD 20).
+        faults += networks.too_fast(settings["store"].get("network"), window.passed["sent"], window.seconds)
+        _keep_exchanges(arguments, window.passed)
     faults += slowed.fault(settings["cell"].get("control", ""), record["work"])
     modules, seen = record.pop("modules"), record.pop("software")
-    if window.passed:
-        _keep_exchanges(arguments, window.passed)
     servers = served.processes if served else {}
     records.write(
         arguments.out,
@@ -198,11 +186,6 @@ def _network(
     problem = done.stderr.strip().rpartition("\n")[2].removeprefix("problem: ")
     write_json(where, measured := {"problem": problem} if done.returncode else json.loads(done.stdout))
     return measured
-
-
-def _too_fast(network: dict | None, window: "Window") -> list[str]:
-    """Return why what passed an emulated network cannot be true, against its hard bound (METHOD 20)."""
-    return networks.too_fast(network, window.passed["sent"], window.seconds) if window.passed else []
 
 
 def _keep_exchanges(arguments: argparse.Namespace, passed: dict) -> None:
@@ -298,7 +281,7 @@ class _Child:
         Raises:
             Problem: it or its server ended before, or the time limit has passed.
         """
-        with _time_limit(TimedOut(self._name, limit_s)), selectors.DefaultSelector() as selector:
+        with _time_limit(self._name, limit_s), selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 if served and served.dead():
@@ -327,14 +310,15 @@ class _Child:
 
 
 @contextlib.contextmanager
-def _time_limit(passed: TimedOut) -> Iterator[None]:
-    """Raise `passed` when a `with` block has taken its limit, even where it waits for a server that hangs."""
+def _time_limit(name: str, limit_s: float) -> Iterator[None]:
+    """End a `with` block when it has taken its limit, even where it waits for a server that hangs."""
 
     def stop(signal_number: int, frame: object) -> None:
-        raise passed
+        words = f"{name} was ended after its time limit of {limit_s:g} s; raise time_limit_s"
+        raise Ended(words, timed_out_s=limit_s)
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, passed.limit_s)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
     finally:

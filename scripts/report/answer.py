@@ -11,7 +11,7 @@ from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
 from scripts.report.results import ABSENT, Results
-from scripts.statistics import MIN_BLOCKS, explained
+from scripts.statistics import MIN_BLOCKS, tables
 
 MIB = 2**20
 # The difference that an undecided comparison should be able to tell, and the most repeats that are proposed for it.
@@ -122,7 +122,7 @@ def _explained(rows: pd.DataFrame, results: Results) -> str:
     ratios, measured = modelled(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
         return ""
-    explains = explained.explains(ratios, measured)
+    explains = tables.explains(ratios, measured)
     gives = f"with CPU time and the cost of an open these give {prose.span(ratios)}×"
     if explains.all():
         return f" ({gives}, as measured)"

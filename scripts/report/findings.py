@@ -17,7 +17,7 @@ from scripts.report.declaration import Metric
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold
 from scripts.report.results import Results
-from scripts.statistics import explained, stats
+from scripts.statistics import stats, tables
 
 BEYOND = ("faster", "slower")
 DECIDED = (*BEYOND, "same", "meets", "misses", "modelled")
@@ -269,7 +269,7 @@ def _reason(rows: pd.DataFrame, results: Results) -> str:
     ratios = modelled(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
     if ratios.empty or ratios.isna().any():
         return ""
-    explains = explained.explains(ratios, decided["ratio"].astype(float))
+    explains = tables.explains(ratios, decided["ratio"].astype(float))
     if explains.all():
         return "; requests, bytes and CPU time explain it"
     some = f" in {(~explains).sum()} of {len(decided)}" if explains.any() else ""

@@ -110,7 +110,7 @@ class Results:
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
-    `requests` are those of `exchanges.table`.
+    `requests` are those of `tables.exchanges`.
     """
 
     samples: pd.DataFrame

@@ -7,7 +7,6 @@ from scripts.report import prose
 from scripts.report.findings import BEYOND
 from scripts.report.plot import Figure, Look, Marks, Panel
 from scripts.report.results import Results
-from scripts.statistics import exchanges
 
 MIB = 2**20
 _NAME, _TITLE = "requests-in-time", "Requests, one by one"
@@ -83,8 +82,28 @@ def _stretches(rows: pd.DataFrame, places: dict[str, tuple[int, int]]) -> pd.Dat
 
 def _summary(rows: pd.DataFrame) -> str:
     """How many requests there were for how much, and the fewest that would have done."""
-    fewest, once = exchanges.least(rows)
-    total = int(exchanges.brought(rows)["bytes"].sum())
+    fewest, once = least(rows)
+    total = int(brought(rows)["bytes"].sum())
     again = f", {prose.number((total - once) / MIB)} MiB of it again" if total - once > 0.01 * total else ""
     count = prose.count(len(rows), "request")
     return f"{count} for {prose.number(total / MIB)} MiB{again}; {fewest} would have brought it"
+
+
+def brought(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the answers with bytes of a range, in the order of objects and of their bytes."""
+    return rows[(rows["bytes"] > 0) & rows["offset_bytes"].notna()].sort_values(["object", "offset_bytes"])
+
+
+def least(rows: pd.DataFrame) -> tuple[int, int]:
+    """Return the fewest requests that would have brought the bytes that came, each once, and how many bytes these are.
+
+    One request brings one stretch of an object without a gap.
+    """
+    rows = brought(rows)
+    stretches = total = 0
+    for _, own in rows.groupby("object", sort=False):
+        ends = (own["offset_bytes"] + own["bytes"]).cummax()
+        before = ends.shift(fill_value=-1)
+        stretches += int((own["offset_bytes"] > before).sum())
+        total += int((ends - own["offset_bytes"].where(own["offset_bytes"] > before, before)).clip(lower=0).sum())
+    return stretches, total

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scripts.statistics.resampling import LEAST, RESAMPLES, draws, interval
-from scripts.statistics.stats import binomial_quantiles
+from scripts.statistics.stats import MIN_BLOCKS, RESAMPLES, binomial_quantiles, draws, interval
 
 MIN_ABOVE = 10  # operations that must lie beyond a percentile (METHOD 18)
 RESOLUTION = 1 / 64  # of a ratio of two percentiles: each is within half of this
@@ -83,7 +82,7 @@ def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int
     n = int(total.sum())
     cumulative = np.cumsum(total)
     low, high = np.full((2, len(ps)), math.nan)
-    if n and len(counts) >= LEAST:
+    if n and len(counts) >= MIN_BLOCKS:
         low, high = interval(resampled(histograms, ps, seed)[1], len(counts))
     elif n and len(counts) > 1:
         own = _at(values, np.cumsum(counts, axis=1), ps)
@@ -151,7 +150,7 @@ def resampled_medians(values: Sequence[float], seed: int = 1, arm: int = 0) -> n
     """
     values = np.asarray(values, dtype=float)
     random = np.random.default_rng([seed, arm, len(values)])
-    size = len(values) if len(values) >= LEAST else 1
+    size = len(values) if len(values) >= MIN_BLOCKS else 1
     return np.median(random.choice(values, (RESAMPLES, size)), axis=1)
 
 

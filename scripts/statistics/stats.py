@@ -8,7 +8,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ LEVEL = 0.05  # of the family
 POWER = 0.8  # with which a detectable ratio is found
 ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
 SAMPLED_FLIPS = 9_999
+RESAMPLES = 2_000  # of records or jobs, drawn with replacement
 _TAIL = (1 - CONFIDENCE) / 2
 
 
@@ -79,6 +80,46 @@ def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:
     """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16)."""
     time = float(np.sum(seconds))
     return float(np.sum(amounts)) / time if time > 0 else math.nan
+
+
+def total_over_total(amounts: Sequence[float], weights: Sequence[float], seed: int = 1) -> Estimate:
+    """Return the total of amounts by the total of weights with its interval over the jobs or records.
+
+    Of 2 to 5 the interval is the range of their own ratios, of one there is none. `n` is their number.
+    """
+    amounts, weights = np.asarray(amounts, dtype=float), np.asarray(weights, dtype=float)
+    usable = np.isfinite(amounts) & np.isfinite(weights) & (weights > 0)
+    amounts, weights = amounts[usable], weights[usable]
+    if not len(amounts):
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    low = high = math.nan
+    if len(amounts) >= MIN_BLOCKS:
+        low, high = interval(resampled_totals(amounts, weights, seed), len(amounts))
+    elif len(amounts) > 1:
+        low, high = (amounts / weights).min(), (amounts / weights).max()
+    return Estimate(float(amounts.sum() / weights.sum()), float(low), float(high), len(amounts))
+
+
+def resampled_totals(amounts: Sequence[float], weights: Sequence[float], seed: int = 1, arm: int = 0) -> np.ndarray:
+    """Return 2,000 totals of `amounts` by totals of `weights` of jobs drawn with replacement."""
+    drawn = draws(len(amounts), seed, arm)
+    return (drawn @ np.asarray(amounts, dtype=float)) / (drawn @ np.asarray(weights, dtype=float))
+
+
+def interval(resampled: np.ndarray, jobs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (low, high) of resampled statistics along the first axis: the 95 % expanded percentile interval.
+
+    Few jobs make the plain percentile interval too short, as few blocks do (`stats.bootstrap_interval`).
+    """
+    tails = ((expanded_tail(jobs), "lower"), (1 - expanded_tail(jobs), "higher"))
+    return tuple(np.quantile(resampled, tail, axis=0, method=method) for tail, method in tails)
+
+
+@lru_cache(maxsize=8)
+def draws(jobs: int, seed: int, arm: int) -> np.ndarray:
+    """How often each job is in each resample: (resamples, jobs)."""
+    random = np.random.default_rng([seed, arm, jobs])
+    return random.multinomial(jobs, np.full(jobs, 1 / jobs), RESAMPLES).astype(float)
 
 
 def bootstrap_interval(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

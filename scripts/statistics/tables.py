@@ -1,4 +1,4 @@
-"""Records to data frames: runs, samples and cells of any study.
+"""Records to data frames: runs, samples, cells and requests of any study.
 
 Nothing here knows a study. Factors are the columns of matrix.csv beside `cell`, `omitted` and `twin_of`; metrics are
 the keys of a record's `seconds`; samples carry their final column names. Levels are text throughout ("3.10" stays
@@ -7,22 +7,29 @@ the keys of a record's `seconds`; samples carry their final column names. Levels
 
 import json
 import math
-from collections.abc import Iterable
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from scripts.frame import records, software
 from scripts.lib.program import Problem, write_text
 from scripts.lib.slowed import SHARES
-from scripts.statistics import explained, stats, taken
+from scripts.statistics import stats
+from scripts.stores import network as networks
+from scripts.stores.servers import EXCHANGE
 
 # What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
 OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
 # The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20
-_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *taken.COUNTS)
+# What a record took beside time (METHOD 11, 14), summarised per cell by medians.
+_TAKEN = ("opens", "connections", "in_flight", "task_cpu_s", "cpu_s", "server_cpu_s", "round_trip_s", "rate_mib_s")
+_COUNTS = ("logical_bytes", "tasks", "requests", "bytes_offered", "bytes_delivered", *_TAKEN)
 _UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": False}
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
@@ -31,6 +38,19 @@ _PLACES = {
     "machine": ("node", "boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
     "device": ("device", "mount_point"),
 }
+# What others did to a window, in seconds per second, and major faults per second; below this nothing is disturbed.
+_TIMES = ("steal_s", "cpu_pressure_s", "io_pressure_s", "memory_pressure_s", "throttled_s", "others_s")
+_LOADS = {**dict.fromkeys(_TIMES, 0.02), "major_faults": 20.0}
+_BEYOND = 3
+# The columns of requests.csv.
+EXCHANGES = (
+    *("cell", "repeat", "connection", "method", "object", "offset_bytes", "length_bytes", "bytes", "status"),
+    *("begin_s", "first_s", "end_s"),
+)
+# A comparison is explained where the model has the sign of what was measured, and its ratio to so many percent.
+EXPLAINED_PERCENT = 10
+_MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "rate_mib_s", "opens")
+_LEAST = 4
 _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
 
 
@@ -120,9 +140,61 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
     # What waits on purpose says nothing of the cost of an open.
-    modelled = explained.modelled_s(cells[~cells["control"].isin(SHARES)] if "control" in cells else cells)
+    modelled = modelled_s(cells[~cells["control"].isin(SHARES)] if "control" in cells else cells)
     cells.insert(cells.columns.get_loc("amplification"), "modelled_s", modelled)
     return cells
+
+
+def exchanges(kept: Iterable[records.Kept]) -> pd.DataFrame:
+    """Return the requests of each cell as one of its records has them; no rows where none were recorded.
+
+    Returns:
+        `EXCHANGES`: offset and length as the range of the request asks for them, missing without a range; bytes of the
+        answer; seconds since the window opened when the request began, and its first and its last byte came.
+    """
+    folders = {one.cell: one.path.parent for one in kept}
+    frames = [frame for cell, folder in folders.items() for frame in _read_exchanges(cell, folder / records.REQUESTS)]
+    if not frames:
+        return pd.DataFrame(columns=EXCHANGES)
+    rows = pd.concat(frames, ignore_index=True)
+    ends = rows["range"].astype("string").str.extract(r"bytes=(\d+)-(\d+)").astype("Int64")
+    rows = rows.assign(offset_bytes=ends[0], length_bytes=ends[1] - ends[0] + 1)
+    return rows.rename(columns={"path": "object", **{name: f"{name}_s" for name in ("begin", "first", "end")}})[
+        list(EXCHANGES)
+    ]
+
+
+def modelled_s(cells: pd.DataFrame) -> pd.Series:
+    """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN where unknown.
+
+    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11).
+    Round trip and rate are those that were measured of the network, CPU that of the tasks; only the last is fitted.
+
+    `cells` are those of cells.csv with the columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight,
+    rate_mib_s, opens and bytes_delivered; a store of fewer than four cells that have them is not modelled.
+    """
+    modelled = pd.Series(np.nan, index=cells.index)
+    if not {*_MODELLED, "store", "bytes_delivered"} <= set(cells):
+        return modelled
+    numbers = cells[[*_MODELLED, "bytes_delivered"]].apply(pd.to_numeric, errors="coerce")
+    numbers = numbers[numbers.notna().all(axis="columns") & (numbers["in_flight"] > 0)]
+    for _, rows in numbers.groupby(cells["store"], sort=False):
+        if len(rows) < _LEAST:
+            continue
+        waits = rows["requests"] * rows["round_trip_s"] / rows["in_flight"]
+        fixed = rows["task_cpu_s"] + waits + rows["bytes_delivered"] / MIB / rows["rate_mib_s"]
+        # By relative errors, so that long cells do not decide alone: least squares of (T - fixed - cost x opens) / T.
+        share, left = (part / rows["total_s"] for part in (rows["opens"], rows["total_s"] - fixed))
+        above, below = ((share * of).sum() - share * of for of in (left, share))
+        cost = (above / below).clip(lower=0).where(below > 0, 0)
+        modelled[rows.index] = fixed + cost * rows["opens"]
+    return modelled
+
+
+def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
+    """Return of which comparisons the model has the sign of the ratio of times, and its size to 10 %."""
+    sign = np.sign(np.log(modelled_ratio)) == np.sign(np.log(ratio))
+    return sign & ((modelled_ratio / ratio - 1).abs() <= EXPLAINED_PERCENT / 100)
 
 
 def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
@@ -132,6 +204,15 @@ def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> N
     written in full; what was computed from it with 12 digits: the last bits of a logarithm depend on the processor.
     """
     write_text(path, table.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None))
+
+
+def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the requests in a file, if there is one; of one that is damaged a line says that it is left out."""
+    if path.is_file():
+        try:
+            yield pd.read_csv(path, dtype={"status": str})[["repeat", *EXCHANGE]].assign(cell=cell)
+        except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
+            print(f"left out: {path} holds no requests ({error})", file=sys.stderr)
 
 
 def _run(record: dict) -> dict:
@@ -149,7 +230,7 @@ def _run(record: dict) -> dict:
     measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
     measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
     measured["timed_bytes"] = work.get("timed_bytes", work.get("logical_bytes"))
-    measured |= {name: facts.get(name) for name in _RESIDENT} | taken.of_record(record)
+    measured |= {name: facts.get(name) for name in _RESIDENT} | _taken(record)
     return {
         **run,
         **{name: _float(value) for name, value in measured.items()},
@@ -162,6 +243,49 @@ def _run(record: dict) -> dict:
         **{name: json.dumps([record.get("host", {}).get(key) for key in keys]) for name, keys in _PLACES.items()},
         "session": record.get("session", ""),
     }
+
+
+def _taken(record: dict) -> dict[str, float | None]:
+    """Return `_TAKEN` of a record, None where it does not have them, and `load <what>` of its window per second.
+
+    `task_cpu_s` is the CPU time of the tasks, divided by the workers beside each other; `rate_mib_s` what the network
+    lets through to as many requests as were in flight, at the rate that was measured for one of them.
+    """
+    network, resources = record.get("network") or {}, record.get("resources") or {}
+    opens, cpu = (
+        [sample[key] for sample in record.get("samples", []) if sample.get(key) is not None]
+        for key in ("opens", "cpu-time")
+    )
+    workers = (record.get("effective") or {}).get("workers") or 1
+    taken = {name: _cpu(resources.get(name)) for name in ("reader", "server", "network")}
+    counts = {
+        "opens": sum(opens) if opens else None,
+        "connections": network.get("connections"),
+        "in_flight": network.get("in_flight"),
+        "task_cpu_s": sum(cpu) / workers if cpu else None,
+        "cpu_s": taken["reader"],
+        "server_cpu_s": taken["server"],
+        "round_trip_s": network.get("round_trip_s"),
+        "rate_mib_s": _rate(record, network),
+    }
+    machine, window = dict(resources.get("machine") or {}), resources.get("window_s")
+    if machine.get("busy_s") is not None:
+        machine["others_s"] = max(0.0, machine["busy_s"] - sum(filter(None, taken.values())))
+    return counts | {
+        f"load {name}": machine[name] / window if window and machine.get(name) is not None else None for name in _LOADS
+    }
+
+
+def _rate(record: dict, network: dict) -> float | None:
+    if not network.get("mib_s") or not network.get("in_flight"):
+        return None
+    emulated = ((record.get("settings") or {}).get("store") or {}).get("network")
+    return min(network["mib_s"] * max(1.0, network["in_flight"]), networks.mib_s(emulated))
+
+
+def _cpu(process: dict | None) -> float | None:
+    """CPU seconds of a process and of all that it started, on the machine that ran the record."""
+    return None if not process else process["user_s"] + process["system_s"]
 
 
 def _float(value: float | None) -> float:
@@ -191,7 +315,7 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
     summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
     summary |= {name: _median(good, name) for name in _RESIDENT}
-    summary |= {"outlying_repeats": _outlying(good), "disturbed_repeats": taken.disturbed(good)}
+    summary |= {"outlying_repeats": _outlying(good), "disturbed_repeats": _disturbed(good)}
     return summary | {"cache_state": _one(_column(good, "cache_state"))}
 
 
@@ -206,6 +330,19 @@ def _outlying(good: pd.DataFrame) -> str:
     low, high = total.quantile([0.25, 0.75])
     reach = 1.5 * (high - low)
     return " ".join(str(repeat) for repeat in good["repeat"][(total < low - reach) | (total > high + reach)])
+
+
+def _disturbed(runs: pd.DataFrame) -> str:
+    """Return which repeats of a cell were disturbed, as "2 5", by their valid records.
+
+    One was if some load was beyond three times its median over the cell's repeats: what the cell causes itself is in
+    all of them. Such repeats are shown and stay in every figure: longer cells are disturbed more often.
+    """
+    loads = {name: runs[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in runs}
+    if len(runs) < stats.MIN_BLOCKS or not loads:
+        return ""
+    beyond = [(load > _BEYOND * load.median()) & (load > _LOADS[name]) for name, load in loads.items()]
+    return " ".join(str(repeat) for repeat in runs["repeat"][pd.concat(beyond, axis="columns").any(axis="columns")])
 
 
 def _spread_of_like(rows: pd.DataFrame, name: str) -> float:

@@ -11,7 +11,7 @@ import pandas as pd
 from scripts.frame import software
 from scripts.frame.blocks import compared
 from scripts.lib.slowed import SHARES
-from scripts.statistics import HARNESS, resampling, stats
+from scripts.statistics import HARNESS, stats
 from scripts.statistics.tables import factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
@@ -191,13 +191,13 @@ class _Family:
         base, other = (table.astype(float) for table in self._arms(f"seconds {name}"))
         complete = (base > 0) & (base < math.inf) & (other > 0) & (other < math.inf)
         # Of two that took at least their limits nothing is known.
-        complete &= ~self._both("timed_out")
+        complete &= ~np.logical_and(*map(_true, self._arms("timed_out")))
         used = complete & ~self._split
         base, other = (np.where(used, table, math.nan) for table in (base, other))
         differing = self._differing if name != "total" else list(map("; ".join, self._with_harness()))
         d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
         self.differences[name] = d
-        means = [resampling.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
+        means = [stats.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
         sessions = self._arms("session")[0]
         looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
         judged = stats.judge(d, self._percent, self._seed, looks, means, beside)
@@ -252,10 +252,6 @@ class _Family:
         """A column of the runs for all baselines and for all contenders, each by block and comparison."""
         table = self._by_block[column]
         return tuple(table.reindex(columns=[pair[arm]["cell"] for pair in self._pairs]).to_numpy() for arm in (0, 1))
-
-    def _both(self, column: str) -> np.ndarray:
-        base, other = self._arms(column)
-        return _true(base) & _true(other)
 
     @cached_property
     def _apart(self) -> dict[str, np.ndarray]:

@@ -3,7 +3,6 @@
 The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import h5py
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, file_digest
 from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import ordered_pairs
 
@@ -57,10 +56,8 @@ def describe(paths: Iterable[Path], values: bool = True) -> dict:
             if twice := objects.setdefault(shot, {}).keys() & signals.keys():
                 raise Problem(f"{path} holds shot {shot}, signal {min(twice)} again; name one file for each only")
             objects[shot].update(signals)
-        files.append({"name": path.name, "bytes": path.stat().st_size})
-        if values:
-            with open(path, "rb") as file:
-                files[-1]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = {"sha256": file_digest(path)} if values else {}
+        files.append({"name": path.name, "bytes": path.stat().st_size, **digest})
         page_sizes.add(page_size)
         orders.append((len(held), order))
         levels |= deflate

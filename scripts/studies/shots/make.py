@@ -15,7 +15,7 @@ import numpy as np
 from scripts.lib.program import Problem, json_object, run, sync, write_json
 from scripts.studies.shots.files import SMALL, describe, extents, of_source, reason
 from scripts.studies.shots.reader import fingerprint
-from scripts.studies.shots.signals import Settings, axis_values, check, ordered_pairs, plan, signal_values, table
+from scripts.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table
 
 GENERATOR = "make_shots"
 VERSION = 1
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
-    contents = existing(Path(settings["files"])) if "files" in settings else make(check(settings), options.out)
+    contents = existing(Path(settings["files"])) if "files" in settings else make(Settings(**settings), options.out)
     head = {"manifest": 1, "status": "done", "dataset": options.dataset}
     head["data_sha256"] = data_sha256(contents["objects"])
     write_json(options.out, head | parts | contents)

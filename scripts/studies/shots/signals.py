@@ -5,16 +5,13 @@ fixes, so that a (seed, shot, signal) gives the same bytes on every machine and 
 """
 
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from scripts.lib.program import Problem
-
-LAYOUTS = ("single-shot", "shot-major", "signal-major")
 TABLE = Path(__file__).parents[3] / "config" / "shots_signals.csv"
 RING = 500  # the published study's number of files, to which the counts of the table belong
 RUNS_A_DAY = 30
@@ -59,7 +56,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked of the generator; `check` makes one from a mapping."""
+    """What is asked of the generator, as the schema of the study has checked it."""
 
     layout: str
     shots: int
@@ -68,36 +65,6 @@ class Settings:
     paged: bool
     deflate: int
     seed: int
-
-
-def check(settings: dict) -> Settings:
-    """Return the settings of a dataset.
-
-    Raises:
-        Problem: a key is unknown or missing, or a value is of the wrong type or out of range.
-    """
-    names = [field.name for field in fields(Settings)]
-    for what, wrong in {"unknown": settings.keys() - set(names), "missing": set(names) - settings.keys()}.items():
-        if wrong:
-            raise Problem(f"settings: {what} key {', '.join(sorted(wrong))}; the keys are {', '.join(names)}")
-    if settings["layout"] not in LAYOUTS:
-        raise Problem(f"settings: layout {settings['layout']!r} is not one of {', '.join(LAYOUTS)}")
-    if not isinstance(settings["paged"], bool):
-        raise Problem(f"settings: paged {settings['paged']!r} is not true or false")
-    # In one file, a single shot or signal would be in both orders at once.
-    least = 1 if settings["layout"] == "single-shot" else 2
-    limits = {
-        "shots": (least, 100_000),
-        "signals": (least, len(table())),
-        "page_size": (4096, 2**30),
-        "deflate": (0, 9),
-        "seed": (0, 2**63 - 1),
-    }
-    for key, (low, high) in limits.items():
-        value = settings[key]
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise Problem(f"settings: {key} {value!r} is not a whole number from {low} to {high}")
-    return Settings(**settings)
 
 
 @lru_cache(maxsize=1)

@@ -31,6 +31,9 @@ class Shots(Study):
             yield f"driver {levels['driver']} does not read a {store['kind']} store"
         if "device" in store:
             yield "files cannot be read from a raw device"
+        data = self.section(config)["data"]
+        if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
+            yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
         if driver.optional and not has:
             yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
         # What conda brings beside its locked packages is not known before it is made.

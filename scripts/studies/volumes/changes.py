@@ -21,7 +21,7 @@ import numpy as np
 import ruptures
 from scipy import ndimage
 
-from scripts.statistics import histograms, resampling
+from scripts.statistics import histograms, stats
 
 MIN_SERIES = 6
 MIN_SEGMENT = 3
@@ -87,5 +87,5 @@ def _segment(values: np.ndarray, edges: list[int], place: int, seed: int) -> Seg
         return Segment(first, last, level, math.nan, math.nan, math.nan)
     before = values[edges[place - 1] : first]
     ratios = histograms.resampled_medians(values[first:last], seed, 1) / histograms.resampled_medians(before, seed, 0)
-    low, high = resampling.interval(ratios, max(min(len(before), last - first), resampling.LEAST))
+    low, high = stats.interval(ratios, max(min(len(before), last - first), stats.MIN_BLOCKS))
     return Segment(first, last, level, level / float(np.median(before)), float(low), float(high))

@@ -17,7 +17,7 @@ import pandas as pd
 
 from scripts.frame import software
 from scripts.lib.program import Problem
-from scripts.statistics import histograms, resampling, stats
+from scripts.statistics import histograms, stats
 from scripts.statistics.verdicts import OTHER_CODE
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.fio_output import PERCENTILES
@@ -57,9 +57,9 @@ def comparisons(
     pairs of batteries that is part of the noise.
 
     Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, which
-    `method` says; where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all comparisons of
-    a factor on a metric of a phase corrected jointly; else, or below 6 jobs in an arm, which have no interval either,
-    `too few repeats`. Phases stand only where each has 6 jobs in both arms.
+    `method` says; where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all
+    comparisons of a factor on a metric of a phase corrected jointly; else, or below 6 jobs in an arm, which have no
+    interval either, `too few repeats`. Phases stand only where each has 6 jobs in both arms.
 
     Raises:
         Problem: `compare` names something that is no factor.
@@ -96,7 +96,7 @@ def comparisons(
                     rows.append({**head, "phase": phase, "metric": metric, **printed, "method": methods[name]})
                     values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
                     d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
-                    few = min(side[name].jobs for side in sides) < resampling.LEAST
+                    few = min(side[name].jobs for side in sides) < stats.MIN_BLOCKS
                     if few or len(d) < stats.MIN_BLOCKS:
                         continue
                     if unlike:
@@ -194,15 +194,15 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
         counts = (
             sum(one.jobs["number"].between(*part).sum() for one in arm) for part in parts.values() for arm in arms
         )
-        phases |= parts if min(counts) >= resampling.LEAST else {}
+        phases |= parts if min(counts) >= stats.MIN_BLOCKS else {}
     return phases
 
 
 def _printed(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
     """What is said of the jobs of both arms where their batteries are too few to judge."""
     jobs, low, high = min(baseline.jobs, contender.jobs), math.nan, math.nan
-    if jobs >= resampling.LEAST:
-        low, high = map(float, resampling.interval(contender.draws / baseline.draws, jobs))
+    if jobs >= stats.MIN_BLOCKS:
+        low, high = map(float, stats.interval(contender.draws / baseline.draws, jobs))
     widened = 1 + (0 if metric in _METHODS else histograms.RESOLUTION)
     return {
         **{"ratio": contender.value / baseline.value, "ratio_low": low / widened, "ratio_high": high * widened},
@@ -236,7 +236,7 @@ def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
     for name, (amounts, by) in totals.items():
         value = float(amounts.sum(skipna=False) / by.sum(skipna=False))
         if 0 < value < math.inf:
-            figures[name] = _Figure(value, resampling.resampled_totals(amounts, by, seed, arm), len(jobs))
+            figures[name] = _Figure(value, stats.resampled_totals(amounts, by, seed, arm), len(jobs))
     total = float(n.sum(skipna=False))
     names = {p: f"p{p:g}" for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)}
     for name in names.values():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from scripts.statistics import histograms, resampling
+from scripts.statistics import histograms, stats
 from scripts.studies.volumes import fio_facts, fio_options, study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Series, histograms_of, percentiles
@@ -93,7 +93,7 @@ def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> d
     over = np.stack([histograms.at_or_above(own, height) for own in merged])
     wholes = (jobs["N"].astype(float), 1000 * in_flight * jobs["seconds"].astype(float))
     for place, (name, whole) in enumerate(zip(("operations", "time"), wholes, strict=True)):
-        estimate = resampling.total_over_total(over[:, 1, place], whole, seed)
+        estimate = stats.total_over_total(over[:, 1, place], whole, seed)
         least, most = over[:, [0, 2], place].sum(axis=0) / whole.sum(skipna=False)
         ends = estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)
         keys = [key for key in SHARES if key.startswith(name)]
@@ -122,7 +122,7 @@ def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, 
         verdict, reason = "meets", f"at most {estimate.high:.3g} ms"
     elif estimate.low >= height:
         verdict, reason = "misses", f"at least {estimate.low:.3g} ms"
-    few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < resampling.LEAST else ""
+    few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < stats.MIN_BLOCKS else ""
     doubt = few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge"
     return {"verdict": verdict, "reason": estimate.reason or reason + doubt}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from scripts.frame import records
-from scripts.statistics import histograms, resampling
+from scripts.statistics import histograms, stats
 from scripts.studies.volumes import changes, compare, credits, fio, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
@@ -126,9 +126,9 @@ def _cell(series: Series, quantiles: dict[float, histograms.Percentile], seed: i
 def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], seed: int, note: str) -> dict:
     """What a series' jobs are together, and what has to be known of these figures."""
     numbers = jobs.drop(columns=["job_Id", "bins"]).astype(float)
-    all_counted, merged, many = numbers["N"].notna().all(), histograms_of(jobs), len(jobs) >= resampling.LEAST
+    all_counted, merged, many = numbers["N"].notna().all(), histograms_of(jobs), len(jobs) >= stats.MIN_BLOCKS
     weights = numbers["N"] if all_counted else pd.Series(1.0, index=jobs.index)
-    mean = resampling.total_over_total(numbers["mean_ms"] * weights, weights, seed)
+    mean = stats.total_over_total(numbers["mean_ms"] * weights, weights, seed)
     counted = numbers[numbers["device_writes"].notna()]
     rates = {
         "iops": (numbers["ios"], numbers["seconds"]),
@@ -153,7 +153,7 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
     return row | {
         "max_ms": numbers["max_ms"].max(),
         "stddev_ms": histograms.pooled_stddev(numbers["mean_ms"], numbers["stddev_ms"], numbers["N"]),
-        **{name: resampling.total_over_total(*amounts).value for name, amounts in rates.items()},
+        **{name: stats.total_over_total(*amounts).value for name, amounts in rates.items()},
         "note": "; ".join(text for text, holds in notes.items() if text and holds),
     }
 

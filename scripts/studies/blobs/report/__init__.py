@@ -6,7 +6,7 @@ from scripts.report import account, prose
 from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import WHOLE, of_readers
 from scripts.report.names import Names
-from scripts.statistics import resampling, stats
+from scripts.statistics import stats
 from scripts.studies.blobs import patterns
 
 MIB = 2**20
@@ -24,8 +24,8 @@ def _unequal(row: dict) -> bool:
 
 def _bandwidth(records: pd.DataFrame) -> stats.Estimate:
     """Totals divided by totals (METHOD 16); below six records there is no interval."""
-    rate = resampling.total_over_total(records["bytes"] / MIB, records["total_s"])
-    return rate if rate.n >= resampling.LEAST else rate._replace(low=float("nan"), high=float("nan"))
+    rate = stats.total_over_total(records["bytes"] / MIB, records["total_s"])
+    return rate if rate.n >= stats.MIN_BLOCKS else rate._replace(low=float("nan"), high=float("nan"))
 
 
 def _arm(levels: dict, names: Names) -> str:

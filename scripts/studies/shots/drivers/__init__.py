@@ -5,6 +5,7 @@ No module imports at its top what reads files: plans ask drivers, too.
 
 import importlib
 import pkgutil
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,9 +85,16 @@ class Driver(ABC):
 
         It is called in each process before anything is timed and imports what `open` needs.
         """
-        from scripts.studies.shots.drivers import hdf5
+        import h5py
+        import numpy as np
 
-        return hdf5.versions()
+        return {
+            "hdf5": h5py.version.hdf5_version,
+            "h5py": h5py.version.version,
+            "numpy": np.__version__,
+            "python": sys.version.split()[0],
+            "ros3": bool(h5py.get_config().ros3),
+        }
 
 
 def of(name: str) -> Driver:

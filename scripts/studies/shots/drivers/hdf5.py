@@ -1,7 +1,6 @@
 """HDF5's own drivers, opened through h5py; what the library made of an access list is read back (METHOD 10)."""
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from scripts.lib.program import Problem
@@ -89,20 +88,6 @@ class File:
     def close(self) -> None:
         """Close it."""
         self._file.close()
-
-
-def versions() -> dict:
-    """Return what this interpreter's library is: {"hdf5", "h5py", "numpy", "python", "ros3"}."""
-    import h5py
-    import numpy as np
-
-    return {
-        "hdf5": h5py.version.hdf5_version,
-        "h5py": h5py.version.version,
-        "numpy": np.__version__,
-        "python": sys.version.split()[0],
-        "ros3": bool(h5py.get_config().ros3),
-    }
 
 
 def _access_list(access: Access) -> "h5py.h5p.PropFAID":
