@@ -141,7 +141,7 @@ class Blobs(Study):
         grown, allowed = record["memory"]["growth_bytes"], record["memory"]["allowed_bytes"]
         if grown > allowed:
             reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
-        return [*reasons, *unaccounted(record, record["work"]["fetched_bytes"])]
+        return [*reasons, *unaccounted(record, record["work"].get("fetched_bytes"))]
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
         """Return what the report says about the MPI processes of each record."""
