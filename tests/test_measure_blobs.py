@@ -456,12 +456,6 @@ def test_buffers_that_do_not_fit_are_refused_with_the_arithmetic(cell):
     assert problem.endswith("choose a smaller operation_size, or fewer processes")
 
 
-def test_a_block_of_objects_that_are_too_few_is_one_line(cell):
-    assert cell(pattern="multiple-files", processes="4", objects_made=3).problem() == (
-        "blobs-test has 3 objects; multiple-files by 4 processes needs 4"
-    )
-
-
 def test_how_lustre_stripes_a_file_is_read_from_its_own_tool(tmp_path, monkeypatch):
     from scripts.studies.blobs.measure import stripe
 
