@@ -20,7 +20,7 @@ from scripts.benchmarks.instruments import ranges
 from scripts.frame import measuring
 from scripts.lib import objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import bare, measure_network, servers
+from scripts.stores import bare, servers
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.stores.servers import Served
@@ -141,7 +141,7 @@ def proxied(tmp_path: Path, environments: Path, network: dict):
 
 
 def network_of(proxy: servers.Proxy, nbytes: int) -> dict:
-    return measure_network.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
+    return networks.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
 
 
 @pytest.mark.rule(20)

@@ -222,18 +222,16 @@ class Proxy:
 
         It records what passes unless `network` says `recorded: False`, which a configuration cannot.
         """
-        options = {"upstream": endpoint.removeprefix("http://")}
-        options |= {"latency-ms": network.get("latency_ms", 0), "jitter-ms": network.get("jitter_ms", 0)}
         # 0 is no limit.
-        options |= {
-            option: network.get(key, 0) * networks.MIB
-            for option, key in (("shared", "shared_mib_s"), ("per-connection", "per_connection_mib_s"))
-        }
-        options |= {"record": str(network.get("recorded", True)).lower()}
-        words = [f"-{name}={value}" for name, value in options.items()]
+        shared, each = (network.get(key, 0) * networks.MIB for key in ("shared_mib_s", "per_connection_mib_s"))
 
         def command(port: int) -> list[str]:
-            return [program, f"-control=127.0.0.1:{port}", *words]
+            return [
+                *(program, f"-control=127.0.0.1:{port}", f"-upstream={endpoint.removeprefix('http://')}"),
+                *(f"-latency-ms={network.get('latency_ms', 0)}", f"-jitter-ms={network.get('jitter_ms', 0)}"),
+                *(f"-shared={shared}", f"-per-connection={each}"),
+                f"-record={str(network.get('recorded', True)).lower()}",
+            ]
 
         self.process, control = started(stack, "toxiproxy", log, command, {})
         self._control = f"http://127.0.0.1:{control}"

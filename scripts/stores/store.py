@@ -82,9 +82,9 @@ class Store(ABC):
             Problem: one line that names the place or the object and what to do.
         """
 
-    def own_server(self, binaries: dict, folder: Path) -> Server:
-        """Return how the embedded server of the objects in `folder` is started."""
-        raise NotImplementedError
+    def own_server(self, binaries: dict, folder: Path) -> Server | None:
+        """Return how the embedded server of the objects in `folder` is started; None for a kind that has none."""
+        return None
 
     def serve(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
@@ -116,8 +116,12 @@ class Store(ABC):
         """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
         return self._module("reader").Reader(self.spec, location, access, env)
 
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+    def addresses(
+        self, location: dict, names: Iterable[str], env: Mapping[str, str] = os.environ
+    ) -> dict[str, Address]:
         """Return the signed URL of each object, and what a bare request says beside it; {} for files.
+
+        `env` has the credentials.
 
         Raises:
             Problem: there are no credentials to sign with.
@@ -142,7 +146,7 @@ class ObjectStore(Store):
 
     `client` of its folder imports its SDK. It says where credentials for a service elsewhere are taken from, without
     asking it (`credentials(spec)`), asks the service for what holds the objects and says where that was found
-    (`reachable(spec)`), signs addresses (`addresses(spec, key, names)`), and has the class `target` that uploads.
+    (`reachable(spec)`), signs addresses (`addresses(spec, key, names, env)`), and has the class `target` that uploads.
 
     Attributes:
         holder: what holds its objects, in words, and the key of its name in the configuration.
@@ -197,8 +201,8 @@ class ObjectStore(Store):
             raise Problem(f"{self.served_by} ended with status {status} before it had saved its files; run again")
 
     def files_in(self, folder: Path, names: list[str]) -> list[Path]:
-        """Return the files of the embedded server that hold the bytes of objects."""
-        raise NotImplementedError
+        """Return the files of the embedded server that hold the bytes of objects; none where nothing is embedded."""
+        return []
 
     def account(self, url: str) -> dict[str, str]:
         """Return {"account_url"} of what holds the objects where the environment, not the configuration, names it."""
@@ -225,9 +229,11 @@ class ObjectStore(Store):
         key = self.key(provision["location"]["dataset"])
         return {"url": f"{url}/{key}", "key": key}, env
 
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+    def addresses(
+        self, location: dict, names: Iterable[str], env: Mapping[str, str] = os.environ
+    ) -> dict[str, Address]:
         """Return signed addresses; see `Store.addresses`."""
-        return self._module("client").addresses(self.spec, location["key"], names)
+        return self._module("client").addresses(self.spec, location["key"], names, env)
 
     def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield credentials and what holds the objects, of a service elsewhere."""
