@@ -15,13 +15,13 @@ import time
 import urllib.request
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
-from scripts.lib.processes import PATIENCE_S, started
+from scripts.lib.processes import started
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
 
@@ -308,22 +308,3 @@ class Served:
     def dead(self) -> list[str]:
         """Return the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]
-
-
-@contextlib.contextmanager
-def serve(
-    server: Server, folder: Path, network: dict | None, proxy: str, log: IO[str], patience_s: float = PATIENCE_S
-) -> Iterator[Served]:
-    """Serve the objects in `folder` for the length of a `with` block; see `Store.serve`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        stack.callback(server.counter.close)
-        options = {"stdout": server.counter.output or log, "patience_s": patience_s}
-        process, port = started(stack, server.name, log, server.command, server.env, **options)
-        endpoint = f"http://127.0.0.1:{port}"
-        server.counter.listen(process, endpoint, log)
-        served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
-        if network is not None:
-            served.proxy = Proxy(stack, proxy, endpoint, network, log)
-            served.endpoint, served.processes["toxiproxy"] = served.proxy.endpoint, served.proxy.process
-        yield served

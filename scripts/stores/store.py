@@ -14,13 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from scripts.lib.processes import PATIENCE_S
+from scripts.lib.processes import PATIENCE_S, started
 from scripts.lib.program import Problem, read_json
 from scripts.stores import network as networks
-from scripts.stores import servers, transfer
+from scripts.stores import transfer
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
-from scripts.stores.servers import Served, Server
+from scripts.stores.servers import Proxy, Served, Server
 from scripts.stores.transfer import File, Say, Target
 
 
@@ -30,11 +30,10 @@ class Store(ABC):
     Attributes:
         files: its objects are files of this machine's file systems.
         file_per_object: where its files lie here, one holds all of an object and nothing else.
-        served_by: name of its server where it is embedded, as it is built; "" where nothing is.
+        served_by: name of its embedded server, as it is built.
         attributes: that server keeps attributes of its own with its files.
         copies: its client has a second copy of each chunk that is under way.
-        service: what people call the service.
-        server: what people call the embedded server that stands in its place.
+        service, server: what people call the service, and the embedded server that stands in its place.
     """
 
     files = False
@@ -72,7 +71,7 @@ class Store(ABC):
             dataset: its id.
             files: what it consists of.
             folder: the workflow's own for this store, for what is kept nowhere else.
-            binaries: the artefact of the servers' build, for an embedded server.
+            binaries: the artefact of the servers' build.
             say: gets a line for each object.
 
         Returns:
@@ -86,9 +85,10 @@ class Store(ABC):
         """Return how the embedded server of the objects in `folder` is started; None for a kind that has none."""
         return None
 
+    @contextlib.contextmanager
     def serve(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
-    ) -> contextlib.AbstractContextManager[Served]:
+    ) -> Iterator[Served]:
         """Serve the objects in `folder` on the loopback for the length of a `with` block.
 
         Args:
@@ -101,8 +101,19 @@ class Store(ABC):
         Raises:
             Problem: a server does not start, even on another port.
         """
+        folder.mkdir(parents=True, exist_ok=True)
         server = self.own_server(binaries, folder)
-        return servers.serve(server, folder, network, binaries.get("toxiproxy", ""), log, patience_s)
+        with contextlib.ExitStack() as stack:
+            stack.callback(server.counter.close)
+            options = {"stdout": server.counter.output or log, "patience_s": patience_s}
+            process, port = started(stack, server.name, log, server.command, server.env, **options)
+            endpoint = f"http://127.0.0.1:{port}"
+            server.counter.listen(process, endpoint, log)
+            served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
+            if network is not None:
+                served.proxy = Proxy(stack, binaries["toxiproxy"], endpoint, network, log)
+                served.endpoint, served.processes["toxiproxy"] = served.proxy.endpoint, served.proxy.process
+            yield served
 
     @abstractmethod
     def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
@@ -268,16 +279,8 @@ def serve(
 ) -> tuple[Served | None, dict, dict[str, str]]:
     """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
 
-    Args:
-        stack: ends the server.
-        spec: the store's entry in the configuration.
-        provision: the artefact of the data in the store.
-        env: the environment to begin with; credentials are added to it.
-        binaries: the artefact of the servers' build, read if the store is embedded.
-        log: gets the server's words.
-
-    Raises:
-        Problem: the server does not start, there are no credentials, or they are of another account than the data.
+    `spec` is the store's entry in the configuration, `provision` the artefact of the data in it, `env` the environment
+    to begin with; the stack ends the server. For the others, and for errors, see `Store.serve` and `Store.locate`.
     """
     store, served = of(spec), None
     if store.embedded:
