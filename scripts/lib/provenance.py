@@ -10,7 +10,7 @@ from pathlib import Path
 def facts(modules: Iterable[str]) -> dict:
     """Return {"git", "dirty", "code_sha256"} for the `scripts.…` modules that took part in measuring a cell.
 
-    git is None outside a clone. Only modules that were loaded count, so a change elsewhere leaves records comparable.
+    git is None outside a clone. Only these count, so a change elsewhere leaves records comparable.
     """
     commit = _git("rev-parse", "HEAD")
     return {
@@ -37,13 +37,13 @@ def loaded() -> list[str]:
     return sorted(names | ({main.name} if main and main.name.startswith("scripts.") else set()))
 
 
-def packages() -> list[str]:
-    """Return all modules of stores and of what they stand on: each kind of store has a folder of its own there.
+def package(*names: str) -> list[str]:
+    """Return all modules of some folders of `scripts`, such as "stores", where each kind of store has one of its own.
 
     Arms are compared if all of them are the same code, whichever an arm has loaded.
     """
     root = Path(__file__).parents[2]
-    files = (path.relative_to(root) for name in ("lib", "stores") for path in (root / "scripts" / name).rglob("*.py"))
+    files = (path.relative_to(root) for name in names for path in (root / "scripts" / name).rglob("*.py"))
     return sorted(".".join(file.with_suffix("").parts) for file in files)
 
 

@@ -289,10 +289,7 @@ class Served:
         """Return the requests since the window opened, by method (METHOD 11), and what passed the proxy, if any.
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy is between.
-
-        Raises:
-            Problem: not all requests could be counted.
+        reader, headers included; None where no proxy is between. If requests cannot be counted, `settle` raises.
         """
         self.counter.settle()
         requests, passed = self.counter.read(), self.proxy.passed() if self.proxy else None

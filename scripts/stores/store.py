@@ -178,17 +178,16 @@ class ObjectStore(Store):
             url, env = self.address(None, dict(os.environ))
             return artefact | transfer.provide(*self._ends(dataset, env), files, say) | self.account(url)
         # A folder for each dataset, whose files are of this one alone.
-        folder /= dataset
-        if folder.exists():
-            with self._own(dataset, folder, binaries) as ends:
-                lacking = transfer.lacking(*ends, files, say)
-            if lacking:
-                # What a server keeps for a while of replaced objects would count as files that are read.
-                shutil.rmtree(folder, ignore_errors=True)
-        with self._own(dataset, folder, binaries) as ends:
+        own = folder / dataset
+        filled = own.exists()
+        with self._own(dataset, own, binaries) as ends:
             artefact |= transfer.provide(*ends, files, say)
+        if filled and artefact["upload"]["uploaded"]:
+            # What a server keeps for a while of replaced objects would count as files that are read.
+            shutil.rmtree(own)
+            return self.provide(dataset, files, folder, binaries, say)
         names = [f"{self.key(dataset)}/{entry['name']}" for entry, _ in files]
-        return artefact | {"local_files": list(map(str, self.files_in(folder, names))), "folder": str(folder)}
+        return artefact | {"local_files": list(map(str, self.files_in(own, names))), "folder": str(own)}
 
     def _ends(self, dataset: str, env: dict[str, str]) -> tuple[Target, Reader]:
         key = self.key(dataset)
@@ -197,11 +196,7 @@ class ObjectStore(Store):
 
     @contextlib.contextmanager
     def _own(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
-        """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends.
-
-        Raises:
-            Problem: it could not be saved.
-        """
+        """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends."""
         with self.serve(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
             _, env = self.address(served, dict(os.environ))
             target, reader = self._ends(dataset, env)

@@ -9,7 +9,7 @@ import hashlib
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -106,7 +106,7 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
         Problem: one line that names the place or the object and what to do.
     """
     with target.explained():
-        absent = lacking(target, reader, files, say)
+        absent = [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
         for entry, path in absent:
             _upload(target, reader, entry, path, say)
         largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
@@ -114,11 +114,6 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
     retries = target.retries + reader.retries
     done = {"uploaded": len(absent), "found": len(files) - len(absent), "retries": retries}
     return {"upload": done, "part_bytes": part}
-
-
-def lacking(target: Target, reader: Reader, files: Iterable[File], say: Say) -> list[File]:
-    """Return the files that are not in the store with the bytes of the manifest."""
-    return [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
 
 
 def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
@@ -147,8 +142,7 @@ def opened(entry: dict, path: Path | None) -> BinaryIO:
 def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
     """Return the size of the parts of an object: `requested`, or, if that is 0, the fewest whole MiB that fit.
 
-    Raises:
-        Problem: there would be more parts of the requested size.
+    It is a Problem if there would be more parts of the requested size.
     """
     if requested and requested * most_parts < size:
         raise Problem(

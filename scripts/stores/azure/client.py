@@ -211,11 +211,7 @@ def _expiry() -> str | None:
 
 
 def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
-    """Return the URL of each object under a key with a credential in it, or with a token for its headers.
-
-    Raises:
-        Problem: there are no credentials to sign with.
-    """
+    """Return the URL of each object under a key with a credential in it, or with a token for its headers."""
     with holder(store, env) as there:
         of = there.get_file_client if "share" in store else there.get_blob_client
         return {name: _address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}

@@ -60,7 +60,7 @@ def measure(step: Step) -> dict:
         "faults": faults,
         "cache": _cache(settings, reads),
         "ceiling": bare_requests,
-        "modules": sorted({*outcome["modules"], *provenance.packages()}),
+        "modules": sorted({*outcome["modules"], *provenance.package("lib", "stores")}),
     }
 
 

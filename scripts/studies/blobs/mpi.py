@@ -190,8 +190,7 @@ def _launcher(mpi: dict, count: int) -> list[str]:
 def slots(hostfile: Path) -> int:
     """Return how many processes a hostfile has room for: lines of "host:slots", one where nothing is said.
 
-    Raises:
-        Problem: it cannot be read or understood.
+    What cannot be read or understood is a Problem.
     """
     hosts = hosts_of(hostfile)
     counts = [host.partition(":")[2] or "1" for host in hosts]
@@ -201,11 +200,7 @@ def slots(hostfile: Path) -> int:
 
 
 def hosts_of(hostfile: Path) -> list[str]:
-    """Return the entries of a hostfile, without comments.
-
-    Raises:
-        Problem: it cannot be read.
-    """
+    """Return the entries of a hostfile, without comments, or raise a Problem if it cannot be read."""
     try:
         lines = hostfile.read_text(encoding="utf-8").splitlines()
     except OSError as error:

@@ -158,11 +158,7 @@ class Process:
         self._changed = sorted(lines)
 
     def _fits(self) -> None:
-        """See that the buffers of all processes of this machine fit into its memory.
-
-        Raises:
-            Problem: they don't; the arithmetic is in it.
-        """
+        """Raise a Problem if the buffers of all processes of this machine do not fit into its memory."""
         buffers = self._neighbours.allgather(self._plan.buffer_bytes(self._comm.rank))
         free = memory.available() if self._neighbours.rank == 0 else 0
         needed = sum(buffers) + len(buffers) * memory.SPARE
