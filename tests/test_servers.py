@@ -60,7 +60,7 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
     store = stores.of(S3)
     place = (tmp_path / "s", environments / "servers.json", print)
     put = store.provide("blobs-large", [(entry, None)], *place)
-    assert put["upload"] == {"uploaded": 1, "found": 0, "retries": 0}
+    assert put["upload"] == {"uploaded": 1, "found": 0}
     folder = Path(put["folder"])
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, folder, None, log) as served:

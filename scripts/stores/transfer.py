@@ -34,12 +34,10 @@ class Target(ABC):
 
     Attributes:
         where: the place in messages.
-        retries: what the SDK has tried again.
         writable: whether objects may be uploaded.
         most_parts: how many parts an object may have.
     """
 
-    retries = 0
     writable = True
     most_parts = sys.maxsize
 
@@ -99,8 +97,8 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
         say: gets a line for each object that is uploaded.
 
     Returns:
-        {"upload": {"uploaded", "found", "retries"}, "part_bytes"}: objects, objects, and what the SDK tried again;
-        the bytes of a part of the largest object as the store tells them (METHOD 10), None where it does not.
+        {"upload": {"uploaded", "found"}, "part_bytes"}: numbers of objects; the bytes of a part of the largest object
+        as the store tells them (METHOD 10), None where it does not.
 
     Raises:
         Problem: one line that names the place or the object and what to do.
@@ -111,9 +109,7 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
             _upload(target, reader, entry, path, say)
         largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
         part = target.part_bytes(largest["name"])
-    retries = target.retries + reader.retries
-    done = {"uploaded": len(absent), "found": len(files) - len(absent), "retries": retries}
-    return {"upload": done, "part_bytes": part}
+    return {"upload": {"uploaded": len(absent), "found": len(files) - len(absent)}, "part_bytes": part}
 
 
 def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
@@ -175,7 +171,6 @@ def _holds(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
             reader.read(name, [(offset, len(view))], view, identity)
         except Problem:
             # Not every SDK asks again for an answer that was cut.
-            target.retries += 1
             reader.read(name, [(offset, len(view))], view, identity)
         hashed.update(view)
         progress.add(len(view))

@@ -245,12 +245,12 @@ def _signature(store: dict, path: str, credential) -> str:
 
 
 class Target(transfer.Target):
-    """A dataset's place in a share, whose files have no parts; counts what the SDK sends again."""
+    """A dataset's place in a share, whose files have no parts."""
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
         """Make the client; nothing is sent."""
         super().__init__(place(store), key)
-        self._connect = partial(holder, store, env, raw_request_hook=self._seen)
+        self._connect = partial(holder, store, env)
         self.client = self._connect()
 
     def explained(self) -> contextlib.AbstractContextManager:
@@ -264,11 +264,6 @@ class Target(transfer.Target):
                 self.client.create_directory(str(folder))
         options = {"length": size, "max_concurrency": transfer.THREADS, "progress_hook": progress.at}
         self.client.get_file_client(self.key(name)).upload_file(source, **options)
-
-    def _seen(self, request) -> None:
-        """A request keeps its context when it is tried once more."""
-        self.retries += "sent_before" in request.context
-        request.context["sent_before"] = True
 
 
 class Container(Target):

@@ -117,12 +117,10 @@ def _work(plan: Plan, outcome: dict, iterations: int, files: list[dict]) -> dict
 
 def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher: str) -> dict:
     """Return the settings that held (METHOD 10, 12)."""
-    cell = job["settings"]["cell"]
     hosts = Counter(one["host"] for one in facts)
     cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
     machines = {one["host"]: one["machine"] for one in facts if one["machine"]}
     return {
-        "processes_asked": plan.processes,
         "processes": len(facts),
         "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
         "usable_cores": sum(cores.values()),
@@ -138,7 +136,6 @@ def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher
         "operation_bytes": plan.operation_bytes,
         "operations": outcome["operations"],
         "verified": outcome["verified"],
-        "direct": cell["cache"] == "direct",
         "stripe": _stripe(job),
         "mpi_io_hints": outcome["mpi_io_hints"],
     }
@@ -192,7 +189,6 @@ def _ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
         "processes": len(work),
         "threads": sum(map(len, work)),
         "requests": sum(len(share.extents) for own in work for share in own),
-        "bytes_a_round": sum(share.bytes for own in work for share in own),
     }
     return rounds, {**amounts, "problem": heard["problem"]}
 
