@@ -266,13 +266,12 @@ class Process:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
         self._delivery.close()
-        wrong = verifier.wrong + (self._spot.wrong if verifier is not self._spot else 0)
         gathered = self._comm.gather(
             {
                 "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
                 "operations": len(self._delivery.gets),
                 "seconds": {"verify": self._verify_s, "null": self._null, "first_broadcast": self._first_broadcast},
-                "totals": self._done + Counter(blocks_verified=verifier.right, blocks_wrong=wrong),
+                "totals": self._done + Counter(blocks_verified=verifier.right, blocks_wrong=verifier.wrong),
                 "lines": verifier.lines,
             }
         )
@@ -334,6 +333,7 @@ class Process:
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
         verifier = verify.Verifier(self._files, self._plan.block)
+        verifier.wrong = self._spot.wrong
         began = time.perf_counter()
         self._delivery.reader = self._connect()
         self._read(self._delivery, verifier.check)
