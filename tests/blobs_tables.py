@@ -228,6 +228,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
             "operation_bytes": sizes.in_bytes(row["operation_size"]),
             "operations": 1,
             "verified": "after every iteration",
+            "direct": False,
             "stripe": None,
             "mpi_io_hints": {"romio_cb_read": "automatic"} if row["pattern"].startswith("mpi-io") else None,
         },

@@ -278,6 +278,7 @@ def test_the_page_cache_is_as_asked_before_every_iteration_and_every_round_of_th
     record = here.measure()
     assert record["reasons"] == []
     assert [row["resident_before"] for row in record["samples"]] == pytest.approx([fraction] * 5, abs=0.01)
+    assert record["effective"]["direct"] == (state == "direct")
 
 
 @pytest.mark.rule(8)

@@ -136,6 +136,7 @@ def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher
         "operation_bytes": plan.operation_bytes,
         "operations": outcome["operations"],
         "verified": outcome["verified"],
+        "direct": job["settings"]["cell"]["cache"] == "direct",
         "stripe": _stripe(job),
         "mpi_io_hints": outcome["mpi_io_hints"],
     }
