@@ -4,18 +4,27 @@ import argparse
 from pathlib import Path
 
 from scripts.building.environments import provide_library
-from scripts.lib.program import json_object, run, write_json
+from scripts.lib.program import Problem, json_object, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
     """Provide the library that the arguments name and write its environment artefact; return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True, help="the library's name in the configuration")
-    parser.add_argument("--spec", required=True, type=json_object, help="its entry there, JSON")
+    parser.add_argument("--spec", required=True, type=_library, help="its entry there, JSON")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     args = parser.parse_args(argv)
     write_json(args.out, provide_library(args.library, args.spec))
     return 0
+
+
+def _library(text: str) -> dict:
+    """Return the entry of a library; given by hand, no schema has seen it."""
+    spec = json_object(text)
+    kinds = {"wheel", "source", "conda"}
+    if not all(isinstance(value, str) for value in (spec.get("hdf5"), *spec.values())) or spec.get("kind") not in kinds:
+        raise Problem(f"--spec {text} is no library: give kind ({', '.join(sorted(kinds))}) and hdf5, all as strings")
+    return spec
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from scripts.stores import store as stores
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
 # What builds take on 2 idle cores, by kind of library and by server.
-_BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "servers": 90, "azurite": 30}
+_BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
 
 
 class _Cost(NamedTuple):
@@ -219,7 +219,7 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
     pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
     needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
-    pieces |= {name: _BUILD_S[name] for name in {"azurite" if one == "azurite" else "servers" for one in needed}}
+    pieces |= {name: _BUILD_S[name] for name in needed}
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 
 

@@ -23,8 +23,9 @@ sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("in
     return 1
 }
 # Cargo is only needed where the official sources of HDF5 cannot be reached: the registry's crate holds them too.
+# Rustup's is there without a toolchain, too.
 sources_ready() {
-    have cargo || curl --silent --fail --location --head --max-time 10 --output /dev/null \
+    cargo --version >/dev/null 2>&1 || curl --silent --fail --location --head --max-time 10 --output /dev/null \
         "$(sed -n 's/^ *tarball: //p' envs/sources.yaml | head -n 1)"
 }
 

@@ -213,7 +213,6 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "cache": {"asked": row["cache"], "state": row["cache"], "resident_before": 0.0, "resident_after": 1.0},
         "requests": {"GET": asked} if s3 else {},
         "effective": {
-            "processes_asked": processes,
             "processes": processes,
             "hosts": [{"name": "bench", "processes": processes}],
             "usable_cores": 2,
@@ -242,8 +241,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "attempts": count,
         "verified": "after every iteration",
         "faults": [],
-        "ceiling": {"processes": processes, "threads": processes, "requests": processes, "bytes_a_round": bytes_}
-        | {"problem": None},
+        "ceiling": {"processes": processes, "threads": processes, "requests": processes} | {"problem": None},
         "host": {"cpu": "AMD EPYC 7B13", "affinity": [0, 1], "kernel": "6.1.0-18-amd64"},
         "provenance": {"code_sha256": "a" * 64, "data_sha256": row["size"], "lock_sha256": "c" * 64},
         "valid": True,

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from conftest import program
 
-from scripts.building import sources, toolchain
+from scripts.building import servers, sources, toolchain
 from scripts.building.cache import Recipe, finished, provide
 from scripts.building.environments import inspect_python, verify
 from scripts.building.shell import Workshop, uv
@@ -95,6 +95,11 @@ def release(path: Path) -> str:
     [
         ("{", "'{' is not JSON"),
         ([], "'[]' holds no JSON object"),
+        ({}, "--spec {} is no library: give kind (conda, source, wheel) and hdf5, all as strings"),
+        ({"kind": "spack", "hdf5": "2.0.0"}, "is no library: give kind"),
+        ({"kind": ["wheel"], "hdf5": "2.0.0"}, "is no library: give kind"),
+        ({"kind": "wheel", "hdf5": 2.0}, "is no library: give kind"),
+        ({"kind": "source", "hdf5": "2.0.0", "from": 1}, "is no library: give kind"),
         ({"kind": "wheel", "hdf5": "1.8.0"}, "no h5py wheel with HDF5 1.8.0"),
         ({"kind": "source", "hdf5": "1.8.0"}, "HDF5 1.8.0 is not in envs/sources.yaml"),
         ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "/no/such.tar.gz cannot be read"),
@@ -140,6 +145,10 @@ def test_a_named_file_that_is_not_the_release_is_refused(tmp_path):
 
 def test_without_cargo_and_network_the_line_names_every_way_out(tmp_path):
     path = tools_only(tmp_path / "bin", "gcc", "tar")
+    # What rustup leaves on PATH where it has no toolchain.
+    shim = tmp_path / "bin/cargo"
+    shim.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    shim.chmod(0o755)
     offline = {
         "https_proxy": "http://127.0.0.1:9",
         "PATH": path,
@@ -148,7 +157,9 @@ def test_without_cargo_and_network_the_line_names_every_way_out(tmp_path):
     }
     line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.2.0"}, **offline)
     assert "hdf5-2.2.0.tar.gz cannot be fetched" in line
+    assert "cargo, and none that works is on PATH" in line
     assert "apt install cargo-web" in line
+    assert "rustup default stable" in line
     assert "from: /path/to/hdf5-2.2.0.tar.gz" in line
     assert not list((tmp_path / "cache").glob("storage-benchmarks/*/"))
 
@@ -319,6 +330,15 @@ def test_servers_start_and_are_the_pinned_versions(environments):
         assert subprocess.run([artefact[name], flag], capture_output=True, check=False).returncode == 0
     started = subprocess.run([artefact["node"], artefact["azurite"], "--version"], capture_output=True, check=False)
     assert started.stdout == b"3.37.0\n"
+
+
+def test_a_change_of_the_proxys_own_source_compiles_no_other_server(tmp_path, monkeypatch):
+    shutil.copytree(servers.GO_MODULE, tmp_path / "servers")
+    monkeypatch.setattr(servers, "GO_MODULE", tmp_path / "servers")
+    before = {name: servers.recipe(name).key for name in servers.SERVERS}
+    with open(tmp_path / "servers/toxiproxy/network.go", "a", encoding="utf-8") as source:
+        source.write("// changed\n")
+    assert [name for name in before if servers.recipe(name).key != before[name]] == ["toxiproxy"]
 
 
 def test_only_the_servers_that_are_needed_are_looked_for(tmp_path):

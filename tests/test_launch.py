@@ -326,7 +326,9 @@ def test_tools_of_the_set_up_write_temporary_files_to_a_folder_of_their_own(clon
     for folder in (shared, bin_, tools):
         folder.mkdir(parents=True)
     for tool in (bin_ / "python", bin_ / "uv", tools / "cargo"):
-        tool.write_text(f'#!/bin/sh\ntest -d "$TMPDIR" && echo "$TMPDIR" >>{said}\n', encoding="utf-8")
+        # Cargo is only asked whether it works.
+        says = f'test -d "$TMPDIR" && echo "$TMPDIR" >>{said}' if tool.parent == bin_ else "exit 0"
+        tool.write_text(f"#!/bin/sh\n{says}\n", encoding="utf-8")
         tool.chmod(0o755)
     monkeypatch.setenv("TMPDIR", str(shared))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")

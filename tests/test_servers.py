@@ -20,7 +20,7 @@ from scripts.benchmarks.instruments import ranges
 from scripts.frame import measuring
 from scripts.lib import objects, processes
 from scripts.lib.program import Problem
-from scripts.stores import bare, measure_network, servers
+from scripts.stores import bare, servers
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.stores.servers import Served
@@ -60,7 +60,7 @@ def test_a_large_object_goes_in_parts_none_of_which_is_left_behind(tmp_path, env
     store = stores.of(S3)
     place = (tmp_path / "s", environments / "servers.json", print)
     put = store.provide("blobs-large", [(entry, None)], *place)
-    assert put["upload"] == {"uploaded": 1, "found": 0, "retries": 0}
+    assert put["upload"] == {"uploaded": 1, "found": 0}
     folder = Path(put["folder"])
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, store.serve(binaries, folder, None, log) as served:
@@ -141,7 +141,7 @@ def proxied(tmp_path: Path, environments: Path, network: dict):
 
 
 def network_of(proxy: servers.Proxy, nbytes: int) -> dict:
-    return measure_network.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
+    return networks.measure(bare.Http({"o": (f"{proxy.endpoint}/o", {})}), "o", nbytes)
 
 
 @pytest.mark.rule(20)

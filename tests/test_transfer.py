@@ -70,6 +70,8 @@ class Held(Reader):
 class Memory(transfer.Target):
     """A place that has no parts and takes nothing."""
 
+    writable = False
+
     def explained(self) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 
@@ -81,10 +83,11 @@ def test_an_object_is_read_back_by_four_requests_at_once_and_no_more_and_one_wro
     content = bytearray(b"x") * (8 * transfer.ACCESS.chunk_bytes)
     entry = {"name": "object", "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     held, target = Held(bytes(content)), Memory("memory", "")
-    assert transfer.lacking(target, held, [(entry, None)], print) == []
+    assert transfer.provide(target, held, [(entry, None)], print)["upload"]["found"] == 1
     assert held.most == 4
     content[5 * transfer.ACCESS.chunk_bytes + 7] ^= 1
-    assert transfer.lacking(target, Held(bytes(content)), [(entry, None)], print) == [(entry, None)]
+    with pytest.raises(Problem, match="object is not in memory as generated"):
+        transfer.provide(target, Held(bytes(content)), [(entry, None)], print)
 
 
 def test_a_long_transfer_says_how_far_it_is(monkeypatch):

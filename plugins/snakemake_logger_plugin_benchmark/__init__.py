@@ -20,7 +20,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
-from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left
+from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left, words
 
 SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info", "progress")
 SILENT_MESSAGES = (
@@ -30,12 +30,6 @@ SILENT_MESSAGES = (
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold red"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def words(job: LogRecord) -> str:
-    """Return what a job does: its rule's message, else the names of rule and wildcards."""
-    named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
-    return job.rule_msg or "  ".join(named)
 
 
 @dataclass
@@ -76,7 +70,7 @@ class LogHandler(LogHandlerBase):
             # Here, as Snakemake imports every plugin whenever it starts, also where nothing is shown.
             from .terminal import Screen
 
-            self.screen = Screen(self.stream, asked.nocolor, self.state)
+            self.screen = Screen(self.stream, asked.nocolor, self)
 
     def emit(self, record: LogRecord) -> None:
         """Show `record`, or take note of it."""
@@ -199,17 +193,11 @@ class LogHandler(LogHandlerBase):
 
     def aside(self) -> str:
         """Return what a plain line says beside its job: how far the run is and how long it takes."""
-        left = time_left(self.rules.values(), time.time())
-        return "" if self.quiet("progress") else f"  ({self.so_far()}, {left})"
+        return "" if self.quiet("progress") else f"  ({self.progress(time.time())})"
 
-    def state(self):
-        """Return what the living lines show; called by their thread, so it takes no lock and copies what changes."""
-        from .terminal import State
-
-        now = time.time()
-        running = [(words(job), job.created) for job in list(self.running.values())]
-        status = f"{self.so_far()}, {time_left(list(self.rules.values()), now)}, running for {clock(now - self.began)}"
-        return State(running, sum(self.counts.values()), self.total(), status)
+    def progress(self, now: float) -> str:
+        """Return how far the run is and how long it takes."""
+        return f"{self.so_far()}, {time_left(list(self.rules.values()), now)}"
 
     def quiet(self, kind: str) -> bool:
         """Return whether `--quiet` names this kind of output: `rules` or `progress`."""

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from logging import LogRecord
 from pathlib import Path
 
 LARGEST_ARTEFACT = 5_000_000  # bytes; larger files are not looked into, a measurement may be running beside
@@ -24,6 +25,12 @@ def clock(seconds: float) -> str:
     if whole < 60:
         return f"{whole} s"
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def words(job: LogRecord) -> str:
+    """Return what a job does: its rule's message, else the names of rule and wildcards."""
+    named = [job.rule_name.replace("_", " "), *(f"{key} {value}" for key, value in job.wildcards.items())]
+    return job.rule_msg or "  ".join(named)
 
 
 def outcome(outputs: Iterable[str]) -> tuple[str, str]:

@@ -1,8 +1,7 @@
 """The living lines at the bottom of a terminal: the running jobs, a bar, how far the run is."""
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -10,18 +9,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .progress import clock
+from .progress import clock, words
+
+if TYPE_CHECKING:
+    from . import LogHandler
 
 MOST_SHOWN = 8  # running jobs; a cluster may run hundreds
-
-
-class State(NamedTuple):
-    """What the lines show: the running jobs and when each started, how many jobs have ended, and of how many."""
-
-    running: list[tuple[str, float]]
-    ended: int
-    total: int
-    status: str
 
 
 def shorten(text: str, width: int) -> str:
@@ -35,12 +28,13 @@ def shorten(text: str, width: int) -> str:
 class Screen(Live):
     """A terminal whose last lines are drawn anew once a second, which costs half a millisecond of processor time.
 
-    `state` is called by a thread of its own: it must not wait for a lock that is held while `say` is called.
+    They are drawn by a thread of their own: it takes no lock that is held while `say` is called, and copies what
+    changes.
     """
 
-    def __init__(self, stream: TextIO, nocolor: bool, state: Callable[[], State]) -> None:
-        """Prepare the lines; `start` shows them, `stop` takes them away."""
-        self.state = state
+    def __init__(self, stream: TextIO, nocolor: bool, run: "LogHandler") -> None:
+        """Prepare the lines; `start` shows them, `stop` takes them away. `run` tells how far it is."""
+        self.run = run
         console = Console(file=stream, no_color=nocolor or None, highlight=False)
         # Standard output may be a pipe, where it must arrive.
         super().__init__(console=console, refresh_per_second=1, transient=True, redirect_stdout=False)
@@ -57,14 +51,16 @@ class Screen(Live):
 
     def get_renderable(self) -> Group:
         """Return the living lines as they are now."""
-        state, now, width = self.state(), time.time(), self.console.width
+        jobs, now, width = list(self.run.running.values()), time.time(), self.console.width
         lines = []
-        for text, started in state.running[:MOST_SHOWN]:
-            age = clock(now - started)
-            lines.append(Text(f"  {shorten(text, width - len(age) - 5)}  {age}", no_wrap=True))
-        if len(state.running) > MOST_SHOWN:
-            lines.append(Text(f"  and {len(state.running) - MOST_SHOWN} more"))
+        for job in jobs[:MOST_SHOWN]:
+            age = clock(now - job.created)
+            lines.append(Text(f"  {shorten(words(job), width - len(age) - 5)}  {age}", no_wrap=True))
+        if len(jobs) > MOST_SHOWN:
+            lines.append(Text(f"  and {len(jobs) - MOST_SHOWN} more"))
         # A bar ends no line of its own, a row of a table does.
         bar = Table.grid()
-        bar.add_row(ProgressBar(total=max(state.total, 1), completed=state.ended, width=min(width - 1, 100)))
-        return Group(*lines, bar, Text(state.status, no_wrap=True, overflow="ellipsis"))
+        ended, total = sum(self.run.counts.values()), max(self.run.total(), 1)
+        bar.add_row(ProgressBar(total=total, completed=ended, width=min(width - 1, 100)))
+        status = f"{self.run.progress(now)}, running for {clock(now - self.run.began)}"
+        return Group(*lines, bar, Text(status, no_wrap=True, overflow="ellipsis"))

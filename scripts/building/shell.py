@@ -87,11 +87,7 @@ def base_python() -> Path:
 
 
 def uv() -> Path:
-    """Return the `uv` beside this interpreter, or else on PATH.
-
-    Raises:
-        Problem: there is none.
-    """
+    """Return the `uv` beside this interpreter, or else on PATH, or raise a Problem if there is none."""
     beside = Path(sys.executable).with_name("uv")
     path = beside if beside.exists() else shutil.which("uv")
     if not path:

@@ -1,9 +1,11 @@
 """Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml)."""
 
+import contextlib
 import http.client
 import os
 import re
 import shutil
+import subprocess
 import urllib.request
 from dataclasses import dataclass
 from functools import cache
@@ -155,11 +157,10 @@ def _download(workshop: Workshop, url: str) -> Path:
 
 
 def _fetch_crate(workshop: Workshop, crate: str) -> Path:
-    cargo = os.environ.get("CARGO") or shutil.which("cargo")
-    if not cargo:
+    if not (cargo := _cargo()):
         raise Unreachable(
-            f"the crate {crate} needs cargo, which is not on PATH and not named by $CARGO"
-            " (Debian 12: apt install cargo-web; Ubuntu: apt install cargo; RHEL: dnf install cargo)"
+            f"the crate {crate} needs cargo, and none that works is on PATH or named by $CARGO (apt install cargo-web"
+            " on Debian 12, apt install cargo on Ubuntu, dnf install cargo on RHEL, rustup default stable for rustup's)"
         )
     name, version = crate.split()
     package = workshop.work / "fetch"
@@ -175,3 +176,12 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     if not crates:
         raise Unreachable(f"cargo fetched the crate {crate}, but not into {home}; set CARGO_HOME to where it puts them")
     return crates[-1]
+
+
+def _cargo() -> str | None:
+    """Return the first cargo that works: rustup's is on PATH without a toolchain, too."""
+    for cargo in (os.environ.get("CARGO"), *(shutil.which("cargo", path=folder) for folder in os.get_exec_path())):
+        with contextlib.suppress(OSError):
+            if cargo and not subprocess.run([cargo, "--version"], capture_output=True, check=False).returncode:
+                return cargo
+    return None

@@ -21,9 +21,11 @@ from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance, resources, slowed
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json, replacing, write_json
+from scripts.stores import bare
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.stores.servers import EXCHANGE, Served
+from scripts.stores.store import Store
 
 # The variable that says in which call of Snakemake a step runs, wherever that is: jobs of a cluster inherit it.
 SESSION = "STORAGE_BENCHMARKS_SESSION"
@@ -108,7 +110,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
-        network = _network(arguments, settings, manifest, location, env) if store.far and manifest else None
+        network = _network(arguments, store, settings, manifest, location, env) if store.far and manifest else None
         meter = resources.Meter({"reader": child.pid, **(served.pids() if served else {})})
         window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
         record = child.converse(window, served, cell["time_limit_s"])
@@ -142,7 +144,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             **record,
             "host": facts,
             "provenance": {
-                **provenance.facts([*provenance.loaded(), *provenance.package("stores"), *modules]),
+                **provenance.facts([*provenance.loaded(), *provenance.package("lib", "stores"), *modules]),
                 **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
                 **{key: environment[key] for key in ("lock_sha256", "build")},
                 "software": software.keep(arguments.plan.with_name("software"), seen, servers, environment),
@@ -170,7 +172,7 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
 
 
 def _network(
-    arguments: argparse.Namespace, settings: dict, manifest: dict, location: dict, env: dict[str, str]
+    arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
 ) -> dict:
     """Return what the network before a store costs, measured by the first cell of a session that reads it (METHOD 20).
 
@@ -180,11 +182,12 @@ def _network(
     with contextlib.suppress(Problem):
         return read_json(where)
     entry = max(manifest["files"], key=lambda entry: entry["bytes"])
-    job = {"store": settings["store"], "location": location, "name": entry["name"], "bytes": entry["bytes"]}
-    command = [sys.executable, "-sE", "-m", "scripts.stores.measure_network"]
-    done = subprocess.run(command, input=json.dumps(job), env=env, capture_output=True, text=True)
-    problem = done.stderr.strip().rpartition("\n")[2].removeprefix("problem: ")
-    write_json(where, measured := {"problem": problem} if done.returncode else json.loads(done.stdout))
+    try:
+        connect = bare.of(location, store.addresses(location, [entry["name"]], env))
+        measured = networks.measure(connect(), entry["name"], min(entry["bytes"], networks.READ_BYTES))
+    except Problem as problem:
+        measured = {"problem": str(problem)}
+    write_json(where, measured)
     return measured
 
 

@@ -3,6 +3,8 @@
 import ctypes
 import mmap
 import os
+import socket
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ COLD_AT_MOST = 0.01
 WARM_AT_LEAST = 0.99
 # A page of a file is a byte of memory for as long as it is asked for.
 _AT_ONCE = 1 << 32
+_TRIES, _PAUSE_S = 11, 0.02
 _libc = ctypes.CDLL(None, use_errno=True)
 # By device: whether the kernel says of a page that was just read that it is there.
 _sees: dict[int, bool] = {}
@@ -89,7 +92,8 @@ def _look(path: Path) -> None:
 def prepare(state: str, paths: list[Path]) -> dict:
     """Bring `paths` into the cache state that a cell asks for and return what was found afterwards.
 
-    The instrument is tested before: where a page that was just read is not seen, no state is verified.
+    The instrument is tested before: where a page that was just read is not seen, no state is verified. Files that are
+    in the cache already are not read once more.
 
     Args:
         state: "cold", "warm", "direct" (cold, for readers that pass the cache by), or "any" (nothing is done).
@@ -101,12 +105,41 @@ def prepare(state: str, paths: list[Path]) -> dict:
     """
     for path in paths:
         _look(path)
-    if state in ("cold", "direct"):
-        evict(paths)
-    elif state == "warm":
-        load(paths)
     before = resident(paths)
+    if state in ("cold", "direct"):
+        for _ in range(_TRIES):
+            evict(paths)
+            before = resident(paths)
+            if verified_state(before) in ("cold", "unverified"):
+                break
+            _let_go_of_sent_pages()
+            time.sleep(_PAUSE_S)
+    elif state == "warm" and verified_state(before) != "warm":
+        load(paths)
+        before = resident(paths)
     return {"asked": state, "state": verified_state(before), "resident_before": before}
+
+
+def _let_go_of_sent_pages() -> None:
+    """Let every core free what it has received: it holds pages of files that a server has sent without copying them.
+
+    Linux frees them when the core next handles a packet, which on a core that idles is never (skb_defer_free_flush).
+    """
+    cores = os.sched_getaffinity(0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
+        packets.bind(("127.0.0.1", 0))
+        try:
+            for core in cores:
+                os.sched_setaffinity(0, {core})
+                packets.sendto(b"", packets.getsockname())
+                packets.recv(1)
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+def furthest(state: str, fractions: Iterable[float]) -> float | None:
+    """Return the resident fraction that is furthest from the state that was asked for; None where there is none."""
+    return (min if state == "warm" else max)(fractions, default=None)
 
 
 def verified_state(fraction: float | None) -> str:

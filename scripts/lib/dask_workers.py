@@ -13,6 +13,8 @@ from scripts.lib.program import Problem
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
+    # Each task is bound to its worker: one whose worker is gone would wait for ever.
+    "distributed.scheduler.no-workers-timeout": "1s",
     "distributed.scheduler.work-stealing": False,
     "distributed.worker.profile.enabled": False,
     "distributed.comm.retry.count": 0,
@@ -25,8 +27,6 @@ _ENVIRONMENT = {
 }
 # Among temporary files lies the socket of that process, /pymp-…/listener-…, and a socket's name has 107 bytes at most.
 _FOLDER_BYTES = 70
-# How often the living workers are counted while tasks run.
-_LOOK_S = 1.0
 _executed = 0
 
 
@@ -48,8 +48,8 @@ class Workers:
         Raises:
             Problem: a worker was lost, or `function` raised it.
         """
-        from distributed import KilledWorker
         from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
         options = {"pure": False, "retries": 0, "allow_other_workers": False}
         futures = [
@@ -57,21 +57,9 @@ class Workers:
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
         try:
-            self._wait(futures)
             return self._client.gather(futures)
-        except (KilledWorker, FutureCancelledError) as error:
-            raise Problem("a Dask worker was killed in the middle of its task; its words are in the log") from error
-
-    def _wait(self, futures: list) -> None:
-        """Wait for tasks, each of which is bound to its worker: one whose worker is gone would wait for ever."""
-        from distributed import wait
-
-        while True:
-            with contextlib.suppress(TimeoutError):
-                wait(futures, timeout=_LOOK_S)
-                return
-            if gone := set(self.addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"]):
-                raise Problem(f"{len(gone)} of {len(self.addresses)} Dask workers were lost while tasks were running")
+        except (FutureCancelledError, KilledWorker, NoValidWorkerError, NoWorkerError) as error:
+            raise Problem("a Dask worker was lost before its task was done; its words are in the log") from error
 
     def each(self, function: Callable) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""

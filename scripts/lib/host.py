@@ -88,6 +88,12 @@ def read(path: Path | str) -> str | None:
         return None
 
 
+def number(pattern: str, path: Path | str) -> int | None:
+    """Return the number that `pattern` finds in a file of the kernel's; None where there is none."""
+    match = re.search(pattern, read(path) or "", re.MULTILINE)
+    return int(match[1]) if match else None
+
+
 def _cpu_model() -> str | None:
     name = re.search(r"^model name\s*:(.*)", read("/proc/cpuinfo") or "", re.MULTILINE)
     return name[1].strip() if name else platform.machine()

@@ -1,8 +1,8 @@
-"""Memory of this process and of its machine, as Linux tells it (proc(5), cgroup v2)."""
+"""Memory of processes and of their machine, as Linux tells it (proc(5), cgroup v2)."""
 
 from pathlib import Path
 
-from scripts.lib.host import control_groups
+from scripts.lib.host import control_groups, number, read
 
 # What a process that reads may take beside one operation; interpreter and libraries are there before.
 SPARE = 64 * 2**20
@@ -10,12 +10,15 @@ SPARE = 64 * 2**20
 
 def resident() -> int:
     """Return the bytes of this process that are in memory."""
-    return _kib("/proc/self/status", "VmRSS")
+    return _bytes("/proc/self/status", "VmRSS")
 
 
-def peak() -> int:
-    """Return the most bytes of this process that were in memory since it started, or since `forget_peak`."""
-    return _kib("/proc/self/status", "VmHWM")
+def peak(pid: int | str = "self") -> int | None:
+    """Return the most bytes of a process that were in memory since it started, or since its `forget_peak`.
+
+    None where it has ended.
+    """
+    return _bytes(f"/proc/{pid}/status", "VmHWM")
 
 
 def forget_peak() -> None:
@@ -25,23 +28,16 @@ def forget_peak() -> None:
 
 def available() -> int:
     """Return the bytes that new processes may take: the machine's, and no more than the control groups leave."""
-    free = _kib("/proc/meminfo", "MemAvailable")
+    free = _bytes("/proc/meminfo", "MemAvailable")
     for group in control_groups():
-        limit = "".join(_lines(group / "memory.max"))
+        limit = read(group / "memory.max") or ""
         if limit.isdigit():
             # What the group holds of files is given up where processes need it.
-            stat = dict(line.split() for line in _lines(group / "memory.stat"))
-            used = int("".join(_lines(group / "memory.current")) or 0) - int(stat.get("inactive_file", 0))
-            free = min(free, max(0, int(limit) - used))
+            files = number(r"^inactive_file (\d+)", group / "memory.stat") or 0
+            free = min(free, max(0, int(limit) + files - int(read(group / "memory.current") or 0)))
     return free
 
 
-def _kib(path: str, name: str) -> int:
-    return next(int(line.split()[1]) * 1024 for line in _lines(path) if line.startswith(f"{name}:"))
-
-
-def _lines(path: Path | str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
+def _bytes(path: str, name: str) -> int | None:
+    kib = number(rf"^{name}:\s*(\d+) kB", path)
+    return None if kib is None else kib * 1024

@@ -40,11 +40,7 @@ def run(main: Callable[[], int | None]) -> None:
 
 
 def tool(*names: str, remedy: str) -> str:
-    """Return the path of the first of some tools that is there.
-
-    Raises:
-        Problem: none is; the line is the remedy.
-    """
+    """Return the path of the first of some tools that is there; the remedy is the Problem where none is."""
     path = next(filter(None, map(shutil.which, names)), None)
     if not path:
         raise Problem(remedy)
@@ -52,22 +48,14 @@ def tool(*names: str, remedy: str) -> str:
 
 
 def expect_room(path: Path | str) -> None:
-    """See that a file of 1 MiB could be written to `path`, before anything is done that would be lost otherwise.
-
-    Raises:
-        Problem: the folder is read-only or the disk is full.
-    """
+    """Raise as `replacing` if no file of 1 MiB can be written to `path`, before anything is done that would be lost."""
     with _part(Path(path)) as part, open(part, "wb") as file:
         os.posix_fallocate(file.fileno(), 0, _ROOM)
         part.unlink()
 
 
 def expect_folders(run: str) -> None:
-    """See that the results and reports of a run can be written.
-
-    Raises:
-        Problem: something is in the way, or may not be written.
-    """
+    """Raise a Problem if something is in the way of the results and reports of a run, or they may not be written."""
     for folder in (Path(top) / run for top in ("results", "reports")):
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir() or not os.access(there, os.W_OK):
@@ -78,11 +66,7 @@ def expect_folders(run: str) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write `text` to `path` so that a reader finds the whole file or none, whenever this process ends.
-
-    Raises:
-        Problem: the folder is read-only or the disk is full.
-    """
+    """Write `text` to `path` so that a reader finds the whole file or none; errors as for `replacing`."""
     with replacing(path) as part, open(part, "w", encoding="utf-8") as file:
         file.write(text)
 
@@ -128,11 +112,7 @@ def sync(path: Path | str) -> None:
 
 
 def file_digest(path: Path | str) -> str:
-    """Return the sha256 of a file.
-
-    Raises:
-        Problem: it cannot be read.
-    """
+    """Return the sha256 of a file, or raise a Problem if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -141,11 +121,7 @@ def file_digest(path: Path | str) -> str:
 
 
 def read_json(path: Path | str) -> dict:
-    """Return the JSON object in `path`.
-
-    Raises:
-        Problem: the file is missing or is not a JSON object, or holds NaN or Infinity, which are none.
-    """
+    """Return the JSON object in a file; errors as for `json_object`, or a Problem if it cannot be read."""
     try:
         return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
@@ -162,8 +138,8 @@ def read_yaml(path: Path | str) -> dict:
     return yaml.load(Path(path).read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
-def refuse_constant(constant: str) -> None:
-    """Refuse NaN and Infinity, which Python's reader takes for numbers (`parse_constant=` of json.loads)."""
+def _refuse_constant(constant: str) -> None:
+    # Python's reader takes NaN and Infinity for numbers.
     raise ValueError(f"{constant} is no number of JSON")
 
 
@@ -171,11 +147,11 @@ def json_object(text: str, name: str = "", remedy: str = "") -> dict:
     """Return the JSON object in a text, such as an argument of a program (`type=` of argparse).
 
     Raises:
-        Problem: it is none; the line begins with `name` or the text, and ends with the remedy.
+        Problem: it is none, or holds NaN or Infinity. The line begins with `name` or the text and ends with the remedy.
     """
     name = name or repr(text[:40])
     try:
-        value = json.loads(text, parse_constant=refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise Problem(f"{name} is not JSON ({error}){remedy}") from error
     except RecursionError:

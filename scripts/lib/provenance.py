@@ -1,19 +1,16 @@
 """Which code measured: what a record says so that arms are only compared if the same code measured both (METHOD 14)."""
 
 import hashlib
-import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-
-_IMPORT = re.compile(r"^\s*from (scripts[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 def facts(modules: Iterable[str]) -> dict:
     """Return {"git", "dirty", "code_sha256"} for the `scripts.…` modules that took part in measuring a cell.
 
-    git is None outside a clone. Only modules that were loaded count, so a change elsewhere leaves records comparable.
+    git is None outside a clone. Only these count, so a change elsewhere leaves records comparable.
     """
     commit = _git("rev-parse", "HEAD")
     return {
@@ -40,33 +37,14 @@ def loaded() -> list[str]:
     return sorted(names | ({main.name} if main and main.name.startswith("scripts.") else set()))
 
 
-def package(name: str) -> list[str]:
-    """Return all modules of `scripts.<name>`, and those of `scripts` that they import in turn.
+def package(*names: str) -> list[str]:
+    """Return all modules of some folders of `scripts`, such as "stores", where each kind of store has one of its own.
 
-    Each kind of store has a folder of its own there. Arms are compared if all of them are the same code, whichever an
-    arm has loaded.
+    Arms are compared if all of them are the same code, whichever an arm has loaded.
     """
     root = Path(__file__).parents[2]
-    files = (path.relative_to(root).with_suffix("") for path in (root / "scripts" / name).rglob("*.py"))
-    waiting = [".".join(file.parts) for file in files]
-    modules: set[str] = set()
-    while waiting:
-        module = waiting.pop()
-        file = root.joinpath(*module.split(".")).with_suffix(".py")
-        if module not in modules and file.exists():
-            modules.add(module)
-            waiting += _imports(file)
-    return sorted(modules)
-
-
-def _imports(file: Path) -> Iterator[str]:
-    """Yield what may be modules of `scripts` that a source imports, at its top or within a function.
-
-    By their lines: to parse the sources would take longer than to read a small object.
-    """
-    for module, names in _IMPORT.findall(file.read_text(encoding="utf-8")):
-        yield module
-        yield from (f"{module}.{name}" for name in re.findall(r"\w+", names))
+    files = (path.relative_to(root) for name in names for path in (root / "scripts" / name).rglob("*.py"))
+    return sorted(".".join(file.with_suffix("").parts) for file in files)
 
 
 def _git(*arguments: str) -> str | None:

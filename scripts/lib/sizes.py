@@ -10,11 +10,7 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def in_bytes(text: str) -> int:
-    """Return the bytes of a size such as "64MiB".
-
-    Raises:
-        Problem: it is none.
-    """
+    """Return the bytes of a size such as "64MiB", or raise a Problem if it is none."""
     match = re.fullmatch(r"(\d+)(KiB|MiB|GiB|TiB|)", text)
     if not match:
         raise Problem(f"{text!r} is no size; write a number and its unit, such as 64MiB")

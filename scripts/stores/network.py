@@ -1,12 +1,21 @@
-"""What an emulated network between readers and a store lets through; see `network` in the schema of stores."""
+"""What a network between readers and a store costs, and what an emulated one lets through (`network` in the schema)."""
 
 import math
 import statistics
+import time
+from collections.abc import Callable
+from http.client import HTTPException
+
+from scripts.lib.program import Problem
+from scripts.stores.bare import Http
 
 MIB = 2**20
 # A sender may be this far behind its rate and catch up (`slack` in envs/servers/toxiproxy).
 _SLACK_S = 0.010
 _TOLERANCE = 1.05
+# Enough for the rate to show beside the round trip, and a third of a second at 50 MiB/s.
+READ_BYTES = 16 * MIB
+_ROUNDS = 10
 _RATES = {"per_connection_mib_s": "per connection", "shared_mib_s": "shared"}
 
 
@@ -32,7 +41,7 @@ def name(network: dict) -> str:
 
 
 def as_measured(networks: list[dict]) -> str:
-    """Return in words what networks cost as they were measured (see `measure_network`), medians of each figure."""
+    """Return in words what networks cost as they were measured (see `measure`), medians of each figure."""
     measured = [network for network in networks if "problem" not in network]
     if not measured:
         return f"the network could not be measured ({networks[0]['problem']})" if networks else ""
@@ -43,6 +52,44 @@ def as_measured(networks: list[dict]) -> str:
         f"as measured, a request without data took {trip * 1000:.3g} ms, the first of a connection"
         f" {connect * 1000:.3g} ms more, and one request at a time brought {rate:.3g} MiB/s"
     )
+
+
+def measure(getter: Http, name: str, nbytes: int) -> dict:
+    """Return what a network costs, measured outside every window (METHOD 20).
+
+    Args:
+        getter: asks a store for the object.
+        name: of the object.
+        nbytes: how much of it one request asks for.
+
+    Returns:
+        round_trip_s: median time of a request without a body in its answer, in seconds.
+        connect_s: what a new connection takes beside it, the first time.
+        mib_s: MiB/s of one request, from its first byte to its last.
+
+    Raises:
+        Problem: the store does not answer.
+    """
+
+    def seconds(*steps: Callable[[str], None]) -> float:
+        start = time.perf_counter()
+        for step in steps:
+            step(name)
+        return time.perf_counter() - start
+
+    try:
+        # What a server does for its first request is no cost of the network.
+        seconds(getter.connect, getter.head)
+        getter.close()
+        first = seconds(getter.connect, getter.head)
+        trip = statistics.median(seconds(getter.head) for _ in range(_ROUNDS))
+        begun = getter.get(name, 0, nbytes)
+        rate = nbytes / MIB / (time.perf_counter() - begun)
+    except (OSError, HTTPException) as error:
+        raise Problem(f"the store does not answer bare requests ({type(error).__name__}: {error})") from error
+    finally:
+        getter.close()
+    return {"round_trip_s": trip, "connect_s": max(0.0, first - trip), "mib_s": rate}
 
 
 def under_way(passed: dict | None) -> dict:

@@ -8,8 +8,7 @@ where answers do not say; nothing is tried again in silence (METHOD 15).
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -120,15 +119,16 @@ class Reader(ABC):
 
     def each(self, pieces: list[tuple], fetch: Callable[..., None]) -> None:
         """Call `fetch` for all pieces, `concurrency` of them in flight; the first error ends it and is raised."""
-        queue = deque(pieces)
+        # Threads share the iterator of a list: each piece is taken once.
+        waiting = iter(pieces)
 
         def work() -> None:
-            for piece in _taken(queue):
-                try:
+            try:
+                for piece in waiting:
                     fetch(*piece)
-                except BaseException:
-                    queue.clear()
-                    raise
+            except BaseException:
+                list(waiting)
+                raise
 
         threads = min(self.access.concurrency, len(pieces))
         if threads <= 1:
@@ -138,11 +138,3 @@ class Reader(ABC):
         wait(running)
         for future in running:
             future.result()
-
-
-def _taken(queue: deque[tuple]) -> Iterator[tuple]:
-    try:
-        while True:
-            yield queue.popleft()
-    except IndexError:
-        return

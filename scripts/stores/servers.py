@@ -15,13 +15,13 @@ import time
 import urllib.request
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
-from scripts.lib.processes import PATIENCE_S, started
+from scripts.lib.processes import started
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
 
@@ -222,18 +222,16 @@ class Proxy:
 
         It records what passes unless `network` says `recorded: False`, which a configuration cannot.
         """
-        options = {"upstream": endpoint.removeprefix("http://")}
-        options |= {"latency-ms": network.get("latency_ms", 0), "jitter-ms": network.get("jitter_ms", 0)}
         # 0 is no limit.
-        options |= {
-            option: network.get(key, 0) * networks.MIB
-            for option, key in (("shared", "shared_mib_s"), ("per-connection", "per_connection_mib_s"))
-        }
-        options |= {"record": str(network.get("recorded", True)).lower()}
-        words = [f"-{name}={value}" for name, value in options.items()]
+        shared, each = (network.get(key, 0) * networks.MIB for key in ("shared_mib_s", "per_connection_mib_s"))
 
         def command(port: int) -> list[str]:
-            return [program, f"-control=127.0.0.1:{port}", *words]
+            return [
+                *(program, f"-control=127.0.0.1:{port}", f"-upstream={endpoint.removeprefix('http://')}"),
+                *(f"-latency-ms={network.get('latency_ms', 0)}", f"-jitter-ms={network.get('jitter_ms', 0)}"),
+                *(f"-shared={shared}", f"-per-connection={each}"),
+                f"-record={str(network.get('recorded', True)).lower()}",
+            ]
 
         self.process, control = started(stack, "toxiproxy", log, command, {})
         self._control = f"http://127.0.0.1:{control}"
@@ -291,10 +289,7 @@ class Served:
         """Return the requests since the window opened, by method (METHOD 11), and what passed the proxy, if any.
 
         `bytes_offered` is what the server put into its responses, `bytes_delivered` what the proxy passed on to the
-        reader, headers included; None where no proxy is between.
-
-        Raises:
-            Problem: not all requests could be counted.
+        reader, headers included; None where no proxy is between. If requests cannot be counted, `settle` raises.
         """
         self.counter.settle()
         requests, passed = self.counter.read(), self.proxy.passed() if self.proxy else None
@@ -310,22 +305,3 @@ class Served:
     def dead(self) -> list[str]:
         """Return the names of the servers that have ended."""
         return [name for name, process in self.processes.items() if process.poll() is not None]
-
-
-@contextlib.contextmanager
-def serve(
-    server: Server, folder: Path, network: dict | None, proxy: str, log: IO[str], patience_s: float = PATIENCE_S
-) -> Iterator[Served]:
-    """Serve the objects in `folder` for the length of a `with` block; see `Store.serve`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        stack.callback(server.counter.close)
-        options = {"stdout": server.counter.output or log, "patience_s": patience_s}
-        process, port = started(stack, server.name, log, server.command, server.env, **options)
-        endpoint = f"http://127.0.0.1:{port}"
-        server.counter.listen(process, endpoint, log)
-        served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
-        if network is not None:
-            served.proxy = Proxy(stack, proxy, endpoint, network, log)
-            served.endpoint, served.processes["toxiproxy"] = served.proxy.endpoint, served.proxy.process
-        yield served

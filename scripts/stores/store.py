@@ -14,13 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from scripts.lib.processes import PATIENCE_S
+from scripts.lib.processes import PATIENCE_S, started
 from scripts.lib.program import Problem, read_json
 from scripts.stores import network as networks
-from scripts.stores import servers, transfer
+from scripts.stores import transfer
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
-from scripts.stores.servers import Served, Server
+from scripts.stores.servers import Proxy, Served, Server
 from scripts.stores.transfer import File, Say, Target
 
 
@@ -30,11 +30,10 @@ class Store(ABC):
     Attributes:
         files: its objects are files of this machine's file systems.
         file_per_object: where its files lie here, one holds all of an object and nothing else.
-        served_by: name of its server where it is embedded, as it is built; "" where nothing is.
+        served_by: name of its embedded server, as it is built.
         attributes: that server keeps attributes of its own with its files.
         copies: its client has a second copy of each chunk that is under way.
-        service: what people call the service.
-        server: what people call the embedded server that stands in its place.
+        service, server: what people call the service, and the embedded server that stands in its place.
     """
 
     files = False
@@ -72,7 +71,7 @@ class Store(ABC):
             dataset: its id.
             files: what it consists of.
             folder: the workflow's own for this store, for what is kept nowhere else.
-            binaries: the artefact of the servers' build, for an embedded server.
+            binaries: the artefact of the servers' build.
             say: gets a line for each object.
 
         Returns:
@@ -82,13 +81,14 @@ class Store(ABC):
             Problem: one line that names the place or the object and what to do.
         """
 
-    def own_server(self, binaries: dict, folder: Path) -> Server:
-        """Return how the embedded server of the objects in `folder` is started."""
-        raise NotImplementedError
+    def own_server(self, binaries: dict, folder: Path) -> Server | None:
+        """Return how the embedded server of the objects in `folder` is started; None for a kind that has none."""
+        return None
 
+    @contextlib.contextmanager
     def serve(
         self, binaries: dict, folder: Path, network: dict | None, log: IO[str], patience_s: float = PATIENCE_S
-    ) -> contextlib.AbstractContextManager[Served]:
+    ) -> Iterator[Served]:
         """Serve the objects in `folder` on the loopback for the length of a `with` block.
 
         Args:
@@ -101,8 +101,19 @@ class Store(ABC):
         Raises:
             Problem: a server does not start, even on another port.
         """
+        folder.mkdir(parents=True, exist_ok=True)
         server = self.own_server(binaries, folder)
-        return servers.serve(server, folder, network, binaries.get("toxiproxy", ""), log, patience_s)
+        with contextlib.ExitStack() as stack:
+            stack.callback(server.counter.close)
+            options = {"stdout": server.counter.output or log, "patience_s": patience_s}
+            process, port = started(stack, server.name, log, server.command, server.env, **options)
+            endpoint = f"http://127.0.0.1:{port}"
+            server.counter.listen(process, endpoint, log)
+            served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
+            if network is not None:
+                served.proxy = Proxy(stack, binaries["toxiproxy"], endpoint, network, log)
+                served.endpoint, served.processes["toxiproxy"] = served.proxy.endpoint, served.proxy.process
+            yield served
 
     @abstractmethod
     def locate(self, provision: dict, served: Served | None, env: dict[str, str]) -> tuple[dict, dict[str, str]]:
@@ -116,8 +127,12 @@ class Store(ABC):
         """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
         return self._module("reader").Reader(self.spec, location, access, env)
 
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+    def addresses(
+        self, location: dict, names: Iterable[str], env: Mapping[str, str] = os.environ
+    ) -> dict[str, Address]:
         """Return the signed URL of each object, and what a bare request says beside it; {} for files.
+
+        `env` has the credentials.
 
         Raises:
             Problem: there are no credentials to sign with.
@@ -142,7 +157,7 @@ class ObjectStore(Store):
 
     `client` of its folder imports its SDK. It says where credentials for a service elsewhere are taken from, without
     asking it (`credentials(spec)`), asks the service for what holds the objects and says where that was found
-    (`reachable(spec)`), signs addresses (`addresses(spec, key, names)`), and has the class `target` that uploads.
+    (`reachable(spec)`), signs addresses (`addresses(spec, key, names, env)`), and has the class `target` that uploads.
 
     Attributes:
         holder: what holds its objects, in words, and the key of its name in the configuration.
@@ -163,17 +178,16 @@ class ObjectStore(Store):
             url, env = self.address(None, dict(os.environ))
             return artefact | transfer.provide(*self._ends(dataset, env), files, say) | self.account(url)
         # A folder for each dataset, whose files are of this one alone.
-        folder /= dataset
-        if folder.exists():
-            with self._own(dataset, folder, binaries) as ends:
-                lacking = transfer.lacking(*ends, files, say)
-            if lacking:
-                # What a server keeps for a while of replaced objects would count as files that are read.
-                shutil.rmtree(folder, ignore_errors=True)
-        with self._own(dataset, folder, binaries) as ends:
+        own = folder / dataset
+        filled = own.exists()
+        with self._own(dataset, own, binaries) as ends:
             artefact |= transfer.provide(*ends, files, say)
+        if filled and artefact["upload"]["uploaded"]:
+            # What a server keeps for a while of replaced objects would count as files that are read.
+            shutil.rmtree(own)
+            return self.provide(dataset, files, folder, binaries, say)
         names = [f"{self.key(dataset)}/{entry['name']}" for entry, _ in files]
-        return artefact | {"local_files": list(map(str, self.files_in(folder, names))), "folder": str(folder)}
+        return artefact | {"local_files": list(map(str, self.files_in(own, names))), "folder": str(own)}
 
     def _ends(self, dataset: str, env: dict[str, str]) -> tuple[Target, Reader]:
         key = self.key(dataset)
@@ -182,11 +196,7 @@ class ObjectStore(Store):
 
     @contextlib.contextmanager
     def _own(self, dataset: str, folder: Path, binaries: Path) -> Iterator[tuple[Target, Reader]]:
-        """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends.
-
-        Raises:
-            Problem: it could not be saved.
-        """
+        """Serve a folder with what holds the objects for the length of a `with` block; it is saved when that ends."""
         with self.serve(read_json(binaries), folder, None, sys.stdout, self.saves_s) as served:
             _, env = self.address(served, dict(os.environ))
             target, reader = self._ends(dataset, env)
@@ -197,8 +207,8 @@ class ObjectStore(Store):
             raise Problem(f"{self.served_by} ended with status {status} before it had saved its files; run again")
 
     def files_in(self, folder: Path, names: list[str]) -> list[Path]:
-        """Return the files of the embedded server that hold the bytes of objects."""
-        raise NotImplementedError
+        """Return the files of the embedded server that hold the bytes of objects; none where nothing is embedded."""
+        return []
 
     def account(self, url: str) -> dict[str, str]:
         """Return {"account_url"} of what holds the objects where the environment, not the configuration, names it."""
@@ -225,9 +235,11 @@ class ObjectStore(Store):
         key = self.key(provision["location"]["dataset"])
         return {"url": f"{url}/{key}", "key": key}, env
 
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+    def addresses(
+        self, location: dict, names: Iterable[str], env: Mapping[str, str] = os.environ
+    ) -> dict[str, Address]:
         """Return signed addresses; see `Store.addresses`."""
-        return self._module("client").addresses(self.spec, location["key"], names)
+        return self._module("client").addresses(self.spec, location["key"], names, env)
 
     def check(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield credentials and what holds the objects, of a service elsewhere."""
@@ -262,16 +274,8 @@ def serve(
 ) -> tuple[Served | None, dict, dict[str, str]]:
     """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
 
-    Args:
-        stack: ends the server.
-        spec: the store's entry in the configuration.
-        provision: the artefact of the data in the store.
-        env: the environment to begin with; credentials are added to it.
-        binaries: the artefact of the servers' build, read if the store is embedded.
-        log: gets the server's words.
-
-    Raises:
-        Problem: the server does not start, there are no credentials, or they are of another account than the data.
+    `spec` is the store's entry in the configuration, `provision` the artefact of the data in it, `env` the environment
+    to begin with; the stack ends the server. For the others, and for errors, see `Store.serve` and `Store.locate`.
     """
     store, served = of(spec), None
     if store.embedded:

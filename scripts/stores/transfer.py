@@ -9,7 +9,7 @@ import hashlib
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,12 +34,10 @@ class Target(ABC):
 
     Attributes:
         where: the place in messages.
-        retries: what the SDK has tried again.
         writable: whether objects may be uploaded.
         most_parts: how many parts an object may have.
     """
 
-    retries = 0
     writable = True
     most_parts = sys.maxsize
 
@@ -56,8 +54,8 @@ class Target(ABC):
         """Turn the SDK's errors into `Problem`."""
 
     def make_holder(self) -> None:
-        """Make the bucket or container of an embedded server, if it is not there."""
-        raise NotImplementedError
+        """Make the bucket or container of an embedded server, if it is not there; a service elsewhere has its own."""
+        return
 
     def part_bytes(self, name: str) -> int | None:
         """Return the bytes of an object's first part, all of them where it has one; None where the store tells none."""
@@ -99,26 +97,19 @@ def provide(target: Target, reader: Reader, files: list[File], say: Say) -> dict
         say: gets a line for each object that is uploaded.
 
     Returns:
-        {"upload": {"uploaded", "found", "retries"}, "part_bytes"}: objects, objects, and what the SDK tried again;
-        the bytes of a part of the largest object as the store tells them (METHOD 10), None where it does not.
+        {"upload": {"uploaded", "found"}, "part_bytes"}: numbers of objects; the bytes of a part of the largest object
+        as the store tells them (METHOD 10), None where it does not.
 
     Raises:
         Problem: one line that names the place or the object and what to do.
     """
     with target.explained():
-        absent = lacking(target, reader, files, say)
+        absent = [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
         for entry, path in absent:
             _upload(target, reader, entry, path, say)
         largest = max((entry for entry, _ in files), key=lambda entry: entry["bytes"])
         part = target.part_bytes(largest["name"])
-    retries = target.retries + reader.retries
-    done = {"uploaded": len(absent), "found": len(files) - len(absent), "retries": retries}
-    return {"upload": done, "part_bytes": part}
-
-
-def lacking(target: Target, reader: Reader, files: Iterable[File], say: Say) -> list[File]:
-    """Return the files that are not in the store with the bytes of the manifest."""
-    return [(entry, path) for entry, path in files if not _holds(target, reader, entry, say)]
+    return {"upload": {"uploaded": len(absent), "found": len(files) - len(absent)}, "part_bytes": part}
 
 
 def _upload(target: Target, reader: Reader, entry: dict, path: Path | None, say: Say) -> None:
@@ -147,8 +138,7 @@ def opened(entry: dict, path: Path | None) -> BinaryIO:
 def part_bytes(size: int, most_parts: int, requested: int = 0) -> int:
     """Return the size of the parts of an object: `requested`, or, if that is 0, the fewest whole MiB that fit.
 
-    Raises:
-        Problem: there would be more parts of the requested size.
+    It is a Problem if there would be more parts of the requested size.
     """
     if requested and requested * most_parts < size:
         raise Problem(
@@ -181,7 +171,6 @@ def _holds(target: Target, reader: Reader, entry: dict, say: Say) -> bool:
             reader.read(name, [(offset, len(view))], view, identity)
         except Problem:
             # Not every SDK asks again for an answer that was cut.
-            target.retries += 1
             reader.read(name, [(offset, len(view))], view, identity)
         hashed.update(view)
         progress.add(len(view))

@@ -34,19 +34,18 @@ from scripts.stores.reading import Absent
 PATIENCE = {"connection_timeout": 5, "read_timeout": 60, "retry_total": 3, "initial_backoff": 1, "increment_base": 2}
 # What a token of azure-identity is for.
 _AUDIENCE = "https://storage.azure.com/.default"
-_KEY = f"check the key in {CONNECTION}, or the rights and dates of the SAS token"
 _RIGHTS = "the credentials may not do this: check their role (Storage … Data …), the SAS token's rights or the firewall"
 _GONE = "is gone: remove the provision's artefact and run again"
 _REMEDIES = {
-    "AuthenticationFailed": _KEY,
-    "AuthorizationFailure": _KEY,
-    "InvalidAuthenticationInfo": _KEY,
+    **dict.fromkeys(
+        ("AuthenticationFailed", "AuthorizationFailure", "InvalidAuthenticationInfo"),
+        f"check the key in {CONNECTION}, or the rights and dates of the SAS token",
+    ),
     "NoAuthenticationInformation": f"set {CONNECTION} or {SAS}",
-    "AuthorizationPermissionMismatch": _RIGHTS,
-    "AuthorizationProtocolMismatch": _RIGHTS,
-    "AuthorizationResourceTypeMismatch": _RIGHTS,
-    "AuthorizationServiceMismatch": _RIGHTS,
-    "AuthorizationSourceIPMismatch": _RIGHTS,
+    **{
+        f"Authorization{what}Mismatch": _RIGHTS
+        for what in ("Permission", "Protocol", "ResourceType", "Service", "SourceIP")
+    },
     "InsufficientAccountPermissions": _RIGHTS,
     "ContainerNotFound": "make the container, or correct its name in the configuration",
     "ShareNotFound": "make the share, or correct its name in the configuration",
@@ -211,13 +210,9 @@ def _expiry() -> str | None:
     return None
 
 
-def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]:
-    """Return the URL of each object under a key with a credential in it, or with a token for its headers.
-
-    Raises:
-        Problem: there are no credentials to sign with.
-    """
-    with holder(store) as there:
+def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
+    """Return the URL of each object under a key with a credential in it, or with a token for its headers."""
+    with holder(store, env) as there:
         of = there.get_file_client if "share" in store else there.get_blob_client
         return {name: _address(store, of(f"{key}/{name}"), f"{key}/{name}") for name in names}
 
@@ -250,12 +245,12 @@ def _signature(store: dict, path: str, credential) -> str:
 
 
 class Target(transfer.Target):
-    """A dataset's place in a share, whose files have no parts; counts what the SDK sends again."""
+    """A dataset's place in a share, whose files have no parts."""
 
     def __init__(self, store: dict, env: Mapping[str, str], key: str) -> None:
         """Make the client; nothing is sent."""
         super().__init__(place(store), key)
-        self._connect = partial(holder, store, env, raw_request_hook=self._seen)
+        self._connect = partial(holder, store, env)
         self.client = self._connect()
 
     def explained(self) -> contextlib.AbstractContextManager:
@@ -269,11 +264,6 @@ class Target(transfer.Target):
                 self.client.create_directory(str(folder))
         options = {"length": size, "max_concurrency": transfer.THREADS, "progress_hook": progress.at}
         self.client.get_file_client(self.key(name)).upload_file(source, **options)
-
-    def _seen(self, request) -> None:
-        """A request keeps its context when it is tried once more."""
-        self.retries += "sent_before" in request.context
-        request.context["sent_before"] = True
 
 
 class Container(Target):

@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import platform
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Reader(reading.Reader):
 
         Opened again for each operation, the kernel would begin to read ahead anew each time.
         """
-        file, fill = self._file(name), _direct if self.access.direct else _buffered
+        file, fill = self._file(name), _direct if self.access.direct else _fill
 
         def fetch(offset: int, part: memoryview) -> None:
             self.count(1)
@@ -94,13 +95,9 @@ class Reader(reading.Reader):
             ) from error
 
 
-def _buffered(file: int, offset: int, part: memoryview) -> bool:
-    return _fill(file, offset, part, len(part))
-
-
-def _fill(file: int, offset: int, view: memoryview, needed: int, unit: int = 1) -> bool:
+def _fill(file: int, offset: int, view: memoryview, needed: int = sys.maxsize, unit: int = 1) -> bool:
     """Read until `needed` bytes of `view` are there, whole units but at the file's end; says whether they are."""
-    done = 0
+    done, needed = 0, min(needed, len(view))
     while done < needed:
         count = os.preadv(file, [view[done:]], offset + done)
         done += count

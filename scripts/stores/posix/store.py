@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Set
 from pathlib import Path
 
-from scripts.lib.program import Problem, file_digest, sync
+from scripts.lib.program import Problem, file_digest, replacing
 from scripts.stores import transfer
 from scripts.stores.servers import Served
 from scripts.stores.store import Store, with_own
@@ -58,17 +58,8 @@ def _put(entry: dict, path: Path | None, target: Path, say: transfer.Say) -> Non
     """Copy or make a file and verify it, unless it is there."""
     if target.exists() and target.stat().st_size == entry["bytes"] and file_digest(target) == entry["sha256"]:
         return
-    part = target.with_name(f".{target.name}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with transfer.opened(entry, path) as source, open(part, "wb") as copy:
-            shutil.copyfileobj(source, copy, transfer.MIB)
-        sync(part)
-        part.replace(target)
-    except OSError as error:
-        raise Problem(
-            f"{target} cannot be written: {error.strerror}; correct the store's path or free its disk"
-        ) from error
+    with transfer.opened(entry, path) as source, replacing(target) as part, open(part, "wb") as copy:
+        shutil.copyfileobj(source, copy, transfer.MIB)
     if file_digest(target) != entry["sha256"]:
         raise Problem(f"{target} reads back differently than it was written")
     say(f"{'made' if path is None else 'copied'} {target}")

@@ -26,28 +26,26 @@ from scripts.stores.bare import VALID_S, Address
 from scripts.stores.reading import Absent
 from scripts.stores.s3 import ENDPOINT, KEYS
 
-_CHECK_KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _NO_CREDENTIALS = (
     "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
     " or say anonymous: true"
 )
 _OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
-_TOO_MUCH = "the service's limits are reached: read less at once, or later"
 _REMEDIES = {
     "NoSuchBucket": "make the bucket, or correct its name in the configuration",
-    "InvalidAccessKeyId": _CHECK_KEYS,
-    "XAdminUserNotFound": _CHECK_KEYS,
-    "SignatureDoesNotMatch": _CHECK_KEYS,
     "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
-    "SlowDown": _TOO_MUCH,
-    "ServiceUnavailable": _TOO_MUCH,
-    "503": _TOO_MUCH,
     "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
     "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
     "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
-    "PartialCredentialsError": _CHECK_KEYS,
     "ProfileNotFound": "correct AWS_PROFILE",
     "InvalidRegionError": "correct region in the configuration",
+    **dict.fromkeys(
+        ("SlowDown", "ServiceUnavailable", "503"), "the service's limits are reached: read less at once, or later"
+    ),
+    **dict.fromkeys(
+        ("InvalidAccessKeyId", "XAdminUserNotFound", "SignatureDoesNotMatch", "PartialCredentialsError"),
+        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
 }
 
 
@@ -187,9 +185,9 @@ def reachable(store: dict) -> str:
     return place
 
 
-def addresses(store: dict, key: str, names: Iterable[str]) -> dict[str, Address]:
+def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
     """Return the presigned URL of each object under a key."""
-    s3 = client(store, signature_version="s3v4")
+    s3 = client(store, env, signature_version="s3v4")
 
     def signed(name: str) -> str:
         wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}"}

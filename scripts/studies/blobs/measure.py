@@ -15,7 +15,8 @@ from scripts.lib import cache, host, memory, provenance, slowed
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
-from scripts.studies.blobs import caches, ceiling, mpi, patterns, verify
+from scripts.studies.blobs import ceiling, mpi, verify
+from scripts.studies.blobs.patterns import Plan
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,18 +29,18 @@ def main(argv: list[str] | None = None) -> int:
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
-    plan = patterns.of(settings, manifest)
+    plan = Plan(settings["cell"], manifest["layout"])
     with mpi.ranks(settings["mpi"], plan.processes) as ranks:
         ranks.say(step.job)
-        facts = ranks.hear("started")["facts"]
+        facts = ranks.hear()["facts"]
         started = ranks.seconds()
-        ranks.hear("ready")
+        ranks.hear()
         step.open_window(sets_cache=True)
         ranks.say({})
-        ranks.hear("read")
+        ranks.hear()
         step.close_window()
         ranks.say({})
-        outcome = ranks.hear("done")["outcome"]
+        outcome = ranks.hear()["outcome"]
         rounds, bare_requests = _ceiling(ranks, plan)
         ranks.end()
     reads, faults = outcome["samples"], _faults(outcome)
@@ -59,7 +60,7 @@ def measure(step: Step) -> dict:
         "faults": faults,
         "cache": _cache(settings, reads),
         "ceiling": bare_requests,
-        "modules": sorted({*outcome["modules"], *provenance.package("stores")}),
+        "modules": sorted({*outcome["modules"], *provenance.package("lib", "stores")}),
     }
 
 
@@ -93,7 +94,7 @@ def _later(iterations: list) -> list:
     return iterations[1:] or iterations
 
 
-def _work(plan: patterns.Plan, outcome: dict, iterations: int, files: list[dict]) -> dict:
+def _work(plan: Plan, outcome: dict, iterations: int, files: list[dict]) -> dict:
     """Return what was asked and what was done, counted by the processes that did it (METHOD 9)."""
     everybody = range(plan.processes)
     busy = sum(1 for rank in everybody if plan.delivered(rank))
@@ -114,14 +115,12 @@ def _work(plan: patterns.Plan, outcome: dict, iterations: int, files: list[dict]
     }
 
 
-def _effective(job: dict, plan: patterns.Plan, facts: list[dict], outcome: dict, launcher: str) -> dict:
+def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher: str) -> dict:
     """Return the settings that held (METHOD 10, 12)."""
-    cell = job["settings"]["cell"]
     hosts = Counter(one["host"] for one in facts)
     cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
     machines = {one["host"]: one["machine"] for one in facts if one["machine"]}
     return {
-        "processes_asked": plan.processes,
         "processes": len(facts),
         "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
         "usable_cores": sum(cores.values()),
@@ -137,7 +136,7 @@ def _effective(job: dict, plan: patterns.Plan, facts: list[dict], outcome: dict,
         "operation_bytes": plan.operation_bytes,
         "operations": outcome["operations"],
         "verified": outcome["verified"],
-        "direct": cell["cache"] == "direct",
+        "direct": job["settings"]["cell"]["cache"] == "direct",
         "stripe": _stripe(job),
         "mpi_io_hints": outcome["mpi_io_hints"],
     }
@@ -170,19 +169,19 @@ def _cache(settings: dict, reads: list[dict]) -> dict:
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
     )
     wanted = settings["cell"]["cache"]
-    worst = caches.worst(wanted, before)
+    worst = cache.furthest(wanted, before)
     seen = "elsewhere" if stores.of(settings["store"]).elsewhere else cache.verified_state(worst)
     state = {"asked": wanted, "state": seen, "resident_before": worst}
     return state | {"resident_after": statistics.fmean(after) if after else None}
 
 
-def _ceiling(ranks: mpi.Ranks, plan: patterns.Plan) -> tuple[list[dict], dict]:
+def _ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
     """Return the rounds of the store's ceiling and what one asks for, or why there is none (METHOD 20).
 
     What was measured before stays, even if the processes end in it.
     """
     try:
-        heard = ranks.hear("ceiling")
+        heard = ranks.hear()
     except Problem as problem:
         heard = {"samples": [], "problem": str(problem)}
     rounds = [{key: row[key] for key in row if key != "not_as_asked"} for row in heard["samples"]]
@@ -191,7 +190,6 @@ def _ceiling(ranks: mpi.Ranks, plan: patterns.Plan) -> tuple[list[dict], dict]:
         "processes": len(work),
         "threads": sum(map(len, work)),
         "requests": sum(len(share.extents) for own in work for share in own),
-        "bytes_a_round": sum(share.bytes for own in work for share in own),
     }
     return rounds, {**amounts, "problem": heard["problem"]}
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from scripts.lib import sizes
-from scripts.lib.program import Problem
 
 
 @dataclass(frozen=True)
@@ -118,28 +117,9 @@ PATTERNS = {
 FROM_ONE = tuple(name for name, pattern in PATTERNS.items() if pattern.from_one)
 # That give each process a whole object; the others give it a section of one.
 WHOLE = tuple(name for name, pattern in PATTERNS.items() if pattern.gives == "whole")
-_ALIGNED = 4096
+# The least that an operation asks for.
+PAGE = 4096
 _PIECES = 8
-
-
-def of(settings: dict, manifest: dict) -> "Plan":
-    """Return the plan of a cell.
-
-    Raises:
-        Problem: the dataset has too few objects, or the pattern cannot be read with such operations.
-    """
-    cell, layout = settings["cell"], manifest["layout"]
-    limits = {
-        "operation_bytes": sizes.in_bytes(cell["operation_size"]),
-        "chunk_bytes": sizes.in_bytes(cell["chunk_size"]),
-        "concurrency": int(cell["concurrency"]),
-        "own": cell["objects"] == "own",
-    }
-    plan = Plan(cell["pattern"], int(cell["processes"]), layout["size_bytes"], layout["block_bytes"], limits)
-    if plan.objects > (there := len(manifest["files"])):
-        needs = f"{cell['pattern']} by {plan.processes} processes needs {plan.objects}"
-        raise Problem(f"{manifest['dataset']} has {there} objects; {needs}")
-    return plan
 
 
 @dataclass(frozen=True)
@@ -161,35 +141,26 @@ class Operation:
 
 
 class Plan:
-    """Who reads what in one iteration."""
+    """Who reads what in one iteration.
 
-    def __init__(self, pattern: str, processes: int, size: int, block: int, limits: dict) -> None:
-        """Cut the objects.
+    Attributes:
+        kind: the pattern.
+        processes: number of MPI processes.
+        objects: how many objects they read.
+        size: bytes of an object.
+        block: bytes of a block of an object.
+        operation_bytes: the most that a process asks for at once: whole blocks, or pages where a block does not fit.
+    """
 
-        Args:
-            pattern: one of PATTERNS.
-            processes: number of MPI processes.
-            size: bytes of an object.
-            block: bytes of a block of an object.
-            limits: {"operation_bytes", "chunk_bytes", "concurrency", "own"}; concurrency: requests that a process has
-                in flight; own: process i reads its section of object i, not of 0.
-
-        Raises:
-            Problem: the pattern cannot be read with such operations.
-        """
-        self.kind, self.processes, self.size, self.block = PATTERNS[pattern], processes, size, block
-        self._one_each = limits["own"] or self.kind.one_each
-        self.objects = processes if self._one_each else 1
-        self._chunk_bytes, self._concurrency = limits["chunk_bytes"], limits["concurrency"]
-        operation_bytes = limits["operation_bytes"]
-        if operation_bytes < _ALIGNED:
-            raise Problem(f"an operation_size of {operation_bytes} bytes is too small; choose 4KiB or more")
-        self.operation_bytes = operation_bytes - operation_bytes % (block if operation_bytes >= block else _ALIGNED)
-        if self.kind.by == "scatter" and self.operation_bytes < min(block, size):
-            raise Problem(
-                f"scatter cuts operations into whole blocks, and a block of an object of {sizes.text(size)} has"
-                f" {sizes.text(block)}: choose an operation_size of at least that"
-            )
+    def __init__(self, cell: dict[str, str], layout: dict) -> None:
+        """Cut the objects of a manifest's `layout` as the levels of a cell say."""
+        self.kind, self.processes = PATTERNS[cell["pattern"]], int(cell["processes"])
+        self.size, self.block = layout["size_bytes"], layout["block_bytes"]
+        self._one_each = cell["objects"] == "own" or self.kind.one_each
+        self.objects = self.processes if self._one_each else 1
+        self._chunk_bytes, self._concurrency = sizes.in_bytes(cell["chunk_size"]), int(cell["concurrency"])
+        most = sizes.in_bytes(cell["operation_size"])
+        self.operation_bytes = most - most % (self.block if most >= self.block else PAGE)
 
     @property
     def at_once(self) -> int:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from http.client import HTTPException
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -21,10 +22,11 @@ from scripts.lib.window import Step
 from scripts.stores import bare
 from scripts.stores import store as stores
 from scripts.stores.reading import Access, Changed, Reader
-from scripts.studies.blobs import caches, patterns, verify
+from scripts.studies.blobs import verify
 from scripts.studies.blobs.ceiling import BareClient, shares
 from scripts.studies.blobs.delivery import DELIVERIES, Check, Independent, patiently
 from scripts.studies.blobs.mpi import span
+from scripts.studies.blobs.patterns import Plan
 
 _FIRST_BROADCAST = 2**20
 _ANOTHER = bytes([*range(1, 256), 0])
@@ -76,7 +78,7 @@ class Process:
         self._comm, self._job = comm, job
         settings, manifest = job["settings"], job["manifest"]
         self._cell, self._files = settings["cell"], manifest["files"]
-        self._plan = patterns.of(settings, manifest)
+        self._plan = Plan(self._cell, manifest["layout"])
         self._iterations = settings["iterations"]
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
@@ -84,7 +86,9 @@ class Process:
         self._reader = self._connect()
         self._changed: list[str] = []
         self._samples: list[dict] = []
-        self._local = caches.files(job, self._plan)
+        local = [Path(file) for file in job["local_files"]]
+        # Azurite's extents cannot be told apart by object, so it is all of them.
+        self._local = local[: self._plan.objects] if self._store.file_per_object else local
         self._done = Counter()
         self._waits = slowed.Waits(self._cell.get("control", ""))
 
@@ -154,11 +158,7 @@ class Process:
         self._changed = sorted(lines)
 
     def _fits(self) -> None:
-        """See that the buffers of all processes of this machine fit into its memory.
-
-        Raises:
-            Problem: they don't; the arithmetic is in it.
-        """
+        """Raise a Problem if the buffers of all processes of this machine do not fit into its memory."""
         buffers = self._neighbours.allgather(self._plan.buffer_bytes(self._comm.rank))
         free = memory.available() if self._neighbours.rank == 0 else 0
         needed = sum(buffers) + len(buffers) * memory.SPARE
@@ -199,7 +199,8 @@ class Process:
     def _timed(self, read: Callable[[], int]) -> dict:
         """Return the row of this process: it reads between barriers, with the page cache as it is asked for."""
         # One process of a host brings its page cache into that state (METHOD 8).
-        state = None if self._neighbours.rank else caches.ready(self._cell["cache"], self._local)
+        sets = self._local and not self._neighbours.rank
+        state = cache.prepare(self._cell["cache"], self._local) if sets else None
         times, count = self._between(read)
         state = state and state | {"resident_after": cache.resident(self._local)}
         return {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": state, "host": self._host}
@@ -265,13 +266,12 @@ class Process:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
         self._delivery.close()
-        wrong = verifier.wrong + (self._spot.wrong if verifier is not self._spot else 0)
         gathered = self._comm.gather(
             {
                 "rank": {"start_bytes": self._start, "peak_bytes": memory.peak()},
                 "operations": len(self._delivery.gets),
                 "seconds": {"verify": self._verify_s, "null": self._null, "first_broadcast": self._first_broadcast},
-                "totals": self._done + Counter(blocks_verified=verifier.right, blocks_wrong=wrong),
+                "totals": self._done + Counter(blocks_verified=verifier.right, blocks_wrong=verifier.wrong),
                 "lines": verifier.lines,
             }
         )
@@ -333,6 +333,7 @@ class Process:
     def _verify_all(self) -> verify.Verifier:
         """Read everything once more, untimed, over new connections, and check all of it."""
         verifier = verify.Verifier(self._files, self._plan.block)
+        verifier.wrong = self._spot.wrong
         began = time.perf_counter()
         self._delivery.reader = self._connect()
         self._read(self._delivery, verifier.check)
@@ -358,7 +359,7 @@ def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
-        "resident_before": caches.worst(states[0]["asked"], before) if states else None,
+        "resident_before": cache.furthest(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),
         # Side by side: the process that read longest waited longest, and the iteration ends with it.
         "waited_s": max(row["waited_s"] for row in rows),

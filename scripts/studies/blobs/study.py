@@ -16,7 +16,6 @@ from scripts.studies.blobs.mpi import hosts_of, slots
 # What stores and patterns that are compared pairwise have in common, beside the size.
 CONTEXT = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
-_PAGE = 4096
 _START_S = 2
 
 
@@ -123,16 +122,11 @@ class Blobs(Study):
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
-        effective, layout, data = record["effective"], manifest["layout"], settings["data"]
+        size, label = manifest["layout"]["size_bytes"], settings["data"]["size"]
         # Where objects were changed before the first read, none was asked for.
         reasons = uncounted(record, settings) if record["samples"] else []
-        if effective["processes"] != int(settings["cell"]["processes"]):
-            reasons.append(f"{effective['processes']} processes read, {settings['cell']['processes']} were asked")
-        size, held = layout["size_bytes"], effective["object_bytes"]
-        if size != sizes.in_bytes(data["size"]):
-            reasons.append(f"{manifest['dataset']}: objects have {size} bytes, {data['size']} was asked")
-        if held != size:
-            reasons.append(f"the objects that were read have {held} bytes, not {size}")
+        if size != sizes.in_bytes(label):
+            reasons.append(f"{manifest['dataset']}: objects have {size} bytes, {label} was asked")
         return reasons
 
     def faults(self, record: dict, settings: dict) -> list[str]:
@@ -176,7 +170,7 @@ def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:
     pattern, concurrency = patterns.PATTERNS[levels["pattern"]], int(levels["concurrency"])
     size, operation, chunk = (sizes.in_bytes(levels[factor]) for factor in ("size", "operation_size", "chunk_size"))
     block = sizes.block_bytes(size)
-    if operation < _PAGE:
+    if operation < patterns.PAGE:
         yield f"an operation_size of {levels['operation_size']} is smaller than a page"
     elif pattern.by == "scatter" and operation < block:
         yield f"scatter cuts operations into whole blocks, of {sizes.text(block)} in an object of {levels['size']}"
@@ -199,9 +193,9 @@ def _memory(cells: Sequence[Cell]) -> str:
     """Say how much the processes of the largest cell take; each cell looks again when it begins."""
     needs = []
     for cell in cells:
-        size, objects = sizes.in_bytes(cell.settings["data"]["size"]), cell.settings["data"]["objects"]
+        size = sizes.in_bytes(cell.settings["data"]["size"])
         layout = {"size_bytes": size, "block_bytes": sizes.block_bytes(size)}
-        plan = patterns.of(cell.settings, {"dataset": cell.dataset, "layout": layout, "files": [{}] * objects})
+        plan = patterns.Plan(cell.settings["cell"], layout)
         buffers = sum(map(plan.buffer_bytes, range(plan.processes)))
         needs.append((buffers + plan.processes * memory.SPARE, plan.processes))
     needed, count = max(needs)

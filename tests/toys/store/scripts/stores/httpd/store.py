@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 from scripts.lib.program import Problem
@@ -44,7 +44,7 @@ class Httpd(Store):
         """Return the URL of the dataset; nobody asks for credentials."""
         return {"url": f"{served.endpoint}/{provision['location']['dataset']}"}, env
 
-    def addresses(self, location: dict, names: Iterable[str]) -> dict[str, Address]:
+    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Return the URLs, which need no signature."""
         return {name: (f"{location['url']}/{name}", {}) for name in names}
 
