@@ -39,7 +39,8 @@ _ROUND = {"rounds": 1}
 BENCHMARKS = {
     "project": Benchmark(project.rows, {}),
     "verdicts": Benchmark(false_verdicts.rows, {"runs": 2}),
-    "reading": Benchmark(shots.rows, _ROUND),
+    "reading": Benchmark(shots.loop, _ROUND),
+    "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),
     "instruments": Benchmark(instruments.rows, {"megabytes": 4} | _ROUND),
     "cell": Benchmark(null_cells.rows, {"repeats": 1, "starts": 1}),
     "plan": Benchmark(scale.planning, {"cells": 50} | _ROUND),
@@ -47,6 +48,7 @@ BENCHMARKS = {
     "fio": Benchmark(fio.rows, {"job": "etcd-short"} | _ROUND),
     "import": Benchmark(scale.importing, {"sizes": (50,)} | _ROUND),
     "blobs": Benchmark(blobs.rows, {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND),
+    "large-blobs": Benchmark(blobs.large, {"size": "64MiB"}),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

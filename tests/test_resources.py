@@ -38,12 +38,12 @@ def test_cpu_seconds_are_those_of_a_process_and_of_all_that_it_started():
 @pytest.mark.rule(14)
 def test_what_a_kernel_does_not_tell_is_null(monkeypatch):
     told = resources.read
-    hidden = ("/proc/pressure", "/proc/vmstat")
+    hidden = ("/proc/pressure", "/proc/vmstat", "/proc/cpuinfo")
     for module in (host, resources):
         monkeypatch.setattr(module, "read", lambda path: None if str(path).startswith(hidden) else told(path))
     meter = resources.Meter({})
     meter.open()
     machine = meter.close()["machine"]
-    named = ("cpu_pressure_s", "io_pressure_s", "memory_pressure_s", "major_faults")
+    named = ("cpu_pressure_s", "io_pressure_s", "memory_pressure_s", "major_faults", "mhz")
     assert [machine[name] for name in named] == [None] * len(named)
     assert machine["busy_s"] is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.common import S3, Row, Say, compared, in_turn, timed
+from scripts.benchmarks.common import S3, Row, Say, bandwidth, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells
 from scripts.lib import sizes
 from scripts.lib.program import Problem
@@ -63,6 +63,23 @@ def rows(
         what = f"memory of a process, {cell.levels['pattern']} from {cell.levels['store']}"
         say(what)
         yield _grown(what, cell.measure())
+
+
+def large(folder: Path, say: Say, size: str = "4GiB") -> Iterator[Row]:
+    """Read an object of 4 GiB in sections from both servers, which takes minutes and 10 GB of disk.
+
+    By two processes that hold little of it, and once more to verify it.
+    """
+    levels = {"size": [size], "operation_size": ["32MiB"], "processes": [2], "concurrency": [2]}
+    for cell in _cells(folder, say, store=["s3", "azure"], **levels):
+        what = f"{size} in sections from {cell.store['kind']}, two processes"
+        say(what)
+        record = cell.measure()
+        rate = bandwidth(record["work"]["logical_bytes"], record["seconds"]["total"])
+        ceiling = next(row for row in record["samples"] if row["phase"] == "ceiling")
+        bare = f"bare requests: {bandwidth(ceiling['bytes'], ceiling['latency_s'])}"
+        yield Row(what, rate, bare, "", "valid", record["valid"])
+        yield _grown(f"{what}: memory of a process", record)
 
 
 def _cells(folder: Path, say: Say, **levels: list) -> list[Cell]:

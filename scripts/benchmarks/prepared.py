@@ -43,6 +43,8 @@ class Cell:
         step = ["--plan", self.folder / "plan.json", "--cell", self.name, "--repeat", 1, "--log", self.folder / "log"]
         if self.data:
             step += ["--provision", self.data]
+        if "library" in self.levels:
+            step += ["--environment", self.folder / f"{self.levels['library']}.json"]
         used(program("scripts.step", "measure", *step, "--servers", servers(self.folder), "--out", out))
         record = read_json(out)
         if record["status"] != "done":

@@ -1,14 +1,20 @@
-"""What reading shots costs: the study's loop against a bare h5py loop."""
+"""What reading shots costs: the study's loop against a bare h5py loop, and ROS3 against bare ranged GETs."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
 
-from scripts.benchmarks.common import Row, Say, compared, in_turn, timed
-from scripts.benchmarks.prepared import cells
+from scripts.benchmarks.common import LIBRARIES, S3, Row, Say, compared, in_turn, timed
+from scripts.benchmarks.prepared import Cell, cells, interpreter
 from scripts.lib import cache
+from scripts.lib.dask_workers import batches_of
+from scripts.stores import bare
+from scripts.stores import store as stores
+from scripts.studies.blobs import ceiling
+from scripts.studies.blobs.patterns import Operation
 from scripts.studies.shots import drivers, reader
 
 _LIMIT = 1.03
@@ -17,9 +23,13 @@ _LOCAL = {
     **{"library": ["hdf5-2.0.0"], "store": ["disk"], "driver": ["sec2"], "layout": ["single-shot"]},
     **{"access": ["shots"], "workers": [1], "page_buffer": ["unset"], "cache": ["warm"]},
 }
+_ROS3 = {
+    **{"library": list(LIBRARIES), "store": ["s3"], "driver": ["ros3"], "layout": ["shot-major"]},
+    **{"access": ["shots"], "page_buffer": ["0"], "cache": ["any"]},
+}
 
 
-def rows(folder: Path, say: Say, rounds: int = 30) -> Iterator[Row]:
+def loop(folder: Path, say: Say, rounds: int = 30) -> Iterator[Row]:
     """Read shots with the study's loop, and with a bare h5py loop over the same files.
 
     In turn, in this process, from a warm page cache, without checksums.
@@ -42,6 +52,35 @@ def rows(folder: Path, say: Say, rounds: int = 30) -> Iterator[Row]:
     yield compared(f"{what}: processor time", cpu, "bare h5py loop", bare_cpu, _LIMIT, note)
 
 
+def ros3(folder: Path, say: Say, shots: int = 4, rounds: int = 16, workers: tuple[int, ...] = (1, 2)) -> Iterator[Row]:
+    """Read a file through ROS3, and with as many bare ranged GETs, by one and by two workers.
+
+    The GETs have the mean size of those of ROS3, which signs each anew, looks for its metadata and inflates the data:
+    that is what the ratio is about.
+    """
+    section = {"data": {"shots": shots, "page_size": 8_000_000}, "read_shots": shots, "control_cells": 0}
+    planned = cells(folder, say, "shots", {"s3": S3}, **section, matrix=_ROS3 | {"workers": [*workers]})
+    with planned[0].served() as location:
+        yield from (_against_gets(cell, location, rounds, say) for cell in planned)
+
+
+def _against_gets(cell: Cell, location: dict, rounds: int, say: Say) -> Row:
+    library, workers = cell.levels["library"], int(cell.levels["workers"])
+    interpreter(cell.folder, library, say)
+    label = f"ROS3 of {library}, {workers} worker{'s' if workers > 1 else ''}"
+    say(label)
+    get = cell.measure()["requests"]["GET"]
+    count, size = get["count"], get["bytes_offered"]
+    seconds, bare_seconds = in_turn(
+        rounds,
+        lambda: cell.measure()["seconds"]["total"],
+        lambda: _bare_gets(cell, location, count, size // count, workers),
+        lambda words: say(f"{label}: {words}"),
+    )
+    note = f"{count} GETs, {size / 2**20:.0f} MiB"
+    return compared(label, seconds, "bare ranged GETs", bare_seconds, note=note)
+
+
 def _spent(work: Callable[[], object]) -> Callable[[], tuple[float, float]]:
     """Return a function that does `work` and returns the seconds that it took, and those of the processor."""
 
@@ -57,3 +96,14 @@ def _bare_loop(files: dict[str, list[str]]) -> None:
         with h5py.File(address, "r", rdcc_nbytes=_RDCC_NBYTES) as file:
             for path in paths:
                 file[path][()]
+
+
+def _bare_gets(cell: Cell, location: dict, count: int, size: int, connections: int) -> float:
+    """Return the seconds of requests of `size` bytes each, shared out over connections that are there before."""
+    (entry,) = cell.manifest["files"]
+    extents = [(number * size % max(1, entry["bytes"] - size), size) for number in range(count)]
+    work = [Operation(0, tuple(share)) for share in batches_of(extents, connections)]
+    connect = bare.of(location, stores.of(cell.store).addresses(location, [entry["name"]]))
+    with contextlib.closing(ceiling.BareClient(work, [entry["name"]], connect)) as client:
+        client.connect()
+        return timed(client.read)()

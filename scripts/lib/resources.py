@@ -1,6 +1,7 @@
 """What a window took, CPU and memory, and what the kernel says of the machine meanwhile (METHOD 14)."""
 
 import os
+import re
 from collections.abc import Mapping
 
 from scripts.lib import memory
@@ -31,8 +32,8 @@ class Meter:
             of each process: user_s and system_s, CPU seconds on this machine to 10 ms, and peak_bytes, its largest
                 resident size so far; of processes that have ended it is not offered.
             machine: steal_s (CPU seconds that a hypervisor kept), cpu_pressure_s, io_pressure_s, memory_pressure_s
-                (seconds in which some task waited for it), throttled_s (by the control group's quota), major_faults and
-                busy_s (CPU seconds of everybody).
+                (seconds in which some task waited for it), throttled_s (by the control group's quota), major_faults,
+                busy_s (CPU seconds of everybody) and mhz, the mean frequency at the end.
         """
         (cpu, machine), (cpu_now, machine_now) = self._at_open, (self._cpu(), _machine())
         taken = {
@@ -40,7 +41,7 @@ class Meter:
             for name, pid in self._processes.items()
         }
         passed = {key: None if None in (machine[key], now) else now - machine[key] for key, now in machine_now.items()}
-        return {**taken, "machine": passed}
+        return {**taken, "machine": passed | {"mhz": _mhz()}}
 
     def _cpu(self) -> dict[str, dict[str, float]]:
         # What follows the name, which may hold blanks and parentheses.
@@ -73,3 +74,8 @@ def _machine() -> dict[str, float | None]:
         # user nice system idle iowait irq softirq steal
         "busy_s": sum(jiffies[at] for at in (0, 1, 2, 5, 6)) / _TICKS if len(jiffies) > 7 else None,
     }
+
+
+def _mhz() -> float | None:
+    values = [float(value) for value in re.findall(r"^cpu MHz\s*: ([0-9.]+)", read("/proc/cpuinfo") or "", re.M)]
+    return sum(values) / len(values) if values else None
