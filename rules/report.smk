@@ -52,7 +52,7 @@ rule report:
     message:
         "report {wildcards.study}"
     shell:
-        "program report --notebook {input.notebook} --study {wildcards.study}"
+        "program report --notebook {input.notebook}"
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
@@ -73,7 +73,7 @@ rule index:
     message:
         "write the first page"
     shell:
-        "program report --notebook {input.notebook} --index --answers {input.answers} --out {output.html} 2> {log}"
+        "program report --notebook {input.notebook} --answers {input.answers} --out {output.html} 2> {log}"
 
 
 rule check:

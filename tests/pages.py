@@ -14,7 +14,7 @@ from scripts.report import notebook, page
 def write(study: str, tables: Path, out: Path) -> Path:
     """Write a study's page with the facts beside its tables, if there are any; return it."""
     facts = ["--facts", str(tables / "facts.json")] if (tables / "facts.json").exists() else []
-    given = ["--study", study, "--notebook", f"notebooks/{study}.ipynb", "--tables", str(tables), *facts]
+    given = ["--notebook", f"notebooks/{study}.ipynb", "--tables", str(tables), *facts]
     assert notebook.main([*given, "--out", str(out)]) == 0
     return out
 
@@ -50,7 +50,7 @@ def write_index(pages: list[Path]) -> Path:
     """Write the index of studies' pages beside the first of them; return it."""
     answers = [str(page.with_name(f"{page.stem}_answers.json")) for page in pages]
     index = pages[0].with_name("index.html")
-    given = ["--index", "--notebook", "notebooks/index.ipynb", "--answers", *answers]
+    given = ["--notebook", "notebooks/index.ipynb", "--answers", *answers]
     assert notebook.main([*given, "--out", str(index)]) == 0
     return index
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import caveats, curves, findings, leaders, listings
+from scripts.report import comparisons, curves, findings, judgement, leaders, listings
 from scripts.statistics import verdicts
 from scripts.studies.blobs import report, study
-from scripts.studies.blobs.report import sections
+from scripts.studies.blobs.report import results
 from tests import blobs_tables
 from tests.blobs_tables import build, cells, load
 
@@ -156,14 +156,14 @@ def test_fewer_than_six_repeats_have_no_interval(tmp_path: Path):
 
 def test_a_single_iteration_is_called_that(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk",)), iterations=1))
-    assert not {"later / s", "first / later"} & set(sections.iterations(run).frame)
+    assert not {"later / s", "first / later"} & set(results.iterations(run).frame)
     assert "of a single one, that one" in curves.against(run, "size", report.LATENCY).caption
 
 
 def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(tmp_path: Path):
     run = load(build(tmp_path, cells(store=("disk", "s3"), size=("64MiB",)), compare=()))
     assert leaders.find(run)[0].kind == "one"
-    assert any("A comparison takes the ratio" in line for line in caveats.method(run, report.METHOD))
+    assert any("A comparison takes the ratio" in line for line in judgement.method(run, report.METHOD))
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
     assert "too few repeats" in leaders.headline(leaders.find(run), run)
@@ -183,7 +183,7 @@ def test_patterns_are_compared_in_figures_whichever_baseline_was_asked_for(tmp_p
     rows = cells(store=("disk",), pattern=patterns, size=("16MiB",))
     rows += cells(store=("disk",), pattern=("sections", "mpi-io", "mpi-io-collective"), size=("16MiB",))
     run = load(build(tmp_path, rows, compare=compare))
-    assert [len(figure.numbers) for figure in sections.compared(run)] == [1, 1, 3]
+    assert len(comparisons.by(run, ["pattern"]).numbers) == 6
 
 
 @pytest.mark.rule(13)
@@ -192,7 +192,7 @@ def test_cells_in_which_the_harness_takes_much_of_the_time_are_counted(tmp_path:
         return record | {"seconds": record["seconds"] | {"null": 0.3 * record["seconds"]["total"]}}
 
     run = load(build(tmp_path, cells(store=("disk",)), change=slow))
-    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(caveats.limits(run))
+    assert "In 4 cells the harness itself takes more than 10 % of the time" in " ".join(judgement.limits(run))
     assert all(listings.harness(run).over["within it / %"])
 
 

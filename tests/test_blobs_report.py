@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.report import caveats, curves, findings, leaders, names, pages
+from scripts.report import curves, findings, judgement, leaders, listings, names, pages
 from scripts.report.markup import markdown_line
 from scripts.report.names import Names
 from scripts.report.results import ABSENT, Results
-from scripts.studies.blobs.report import REPORT, results, sections
+from scripts.studies.blobs.report import REPORT, results
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import write_words
 from tests.records import failed
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 def limits(run: Results) -> list[str]:
-    return caveats.limits(run, sections.limits(run))
+    return judgement.limits(run, results.limits(run))
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_an_absent_table_leaves_a_sentence_and_the_rest(absent: str, tables: Pat
     run = load(copy)
     assert ABSENT[absent] in limits(run)
     assert curves.against(run, "size").panels
-    assert sum(1 for _ in sections.by_size(run)) > 5
+    assert sum(1 for _ in results.by_size(run)) > 5
 
 
 def test_a_run_of_which_every_cell_failed_is_reported(tmp_path: Path):
@@ -211,8 +211,7 @@ def test_facts_may_lack_everything(tables: Path, tmp_path: Path):
     (tmp_path / "facts.json").write_text("{}")
     run = results.load(tables, tmp_path / "facts.json")
     assert "**broadcast on s3**" in markdown_line(leaders.in_words(leaders.find(run)[1], run)[1])
-    assert sections.memory(run).frame.empty
-    assert sections.software(run).frame.empty
+    assert "client" not in listings.conditions(run).frame
 
 
 def test_no_table_at_all_is_one_line(tmp_path: Path):

@@ -10,7 +10,8 @@ import pytest
 from scripts import gather as facts_program
 from scripts.frame import records
 from scripts.lib.program import Problem
-from scripts.report import account
+from scripts.report import listings
+from scripts.studies.shots.report import results
 from tests.blobs_tables import build, cells
 from tests.blobs_tables import gather as gather_blobs
 from tests.pages import write_words
@@ -109,7 +110,7 @@ def test_an_edited_record_is_shown_and_in_no_verdict(tmp_path):
     assert tuple(row[["n", "failed", "invalid", "edited"]]) == (6, 0, 1, 1)
     assert set(chosen(samples, cell=row["cell"], repeat=1)["valid"]) == {False}
     assert set(chosen(judged, factor="library", page_buffer="0", metric="total")["blocks"]) == {6}
-    table = account.troubled(cells, lambda cells: cells[["library", "page_buffer"]].copy())
+    table = listings.troubled(results.load(run / "out"))
     assert table.frame[""].tolist() == ["[EDITED]"]
     assert "digest" in table.frame["reasons"].iloc[0]
 
@@ -188,7 +189,7 @@ def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path
     _, cells, judged = gather(run)
     assert len(cells) == 4
     assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
-    [reason] = account.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
+    [reason] = listings.omitted(pd.read_csv(run / "matrix.csv", dtype=str, keep_default_na=False)).frame["reason"]
     assert matrix["cell"].iloc[0] in reason
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.report import account, caveats, comparisons
+from scripts.report import comparisons, judgement, listings
 from scripts.report import page as pages
 from scripts.report.markup import markdown, markdown_line
 from scripts.report.plot import COLOURS, Look, Marks, Panel, Rule
@@ -56,7 +56,7 @@ def told(run: batteries.Results, factor: str, where: str = "") -> list[str]:
 
 
 def limits_of(run: batteries.Results) -> list[str]:
-    return caveats.limits(run, conclusions.limitations(run))
+    return judgement.limits(run, conclusions.limitations(run))
 
 
 # What people read first
@@ -367,7 +367,7 @@ def test_facts_may_lack_everything(tables: Path):
     run = batteries.load(tables)
     assert told(run, "limit")[0].startswith("p99 of the sync after a write **meets**")
     assert tabulated.batteries(run).frame.empty
-    assert account.machine(run.facts).frame.empty
+    assert listings.machine(run.facts).frame.empty
     assert tabulated.job_files(run) == []
 
 

@@ -92,7 +92,7 @@ def _to_report(folder: Path, study: str, config: dict, *imported: object) -> dic
     """Return the steps from records, or what was imported, to the page of a study."""
     tables = folder / "results" / study
     gathered = ("--study", study, "--config", json.dumps(config), "--results", folder / "results", *imported)
-    report = ("--study", study, "--notebook", f"notebooks/{study}.ipynb", "--tables", tables)
+    report = ("--notebook", f"notebooks/{study}.ipynb", "--tables", tables)
     page = ("--facts", tables / "facts.json", "--out", folder / f"reports/{study}.html")
     return {"gather": program("scripts.gather", *gathered), "report": program("scripts.report", *report, *page)}
 

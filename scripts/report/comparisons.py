@@ -25,22 +25,21 @@ ROWS, FEW = 12, 4  # of the picture that a page opens with, and of the one on th
 
 
 def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
-    """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides).
+    """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides), one row each.
 
-    Where there is none, a figure without panels says so if `otherwise`.
+    There is one panel per place and pair of levels. Those of arms that the configuration does not compare are among
+    them. Where there is none, a figure without panels says so if `otherwise`.
     """
     decides = results.report.metrics[0].name
     rows = results.comparisons(metric)
-    rows = rows[rows["factor"].isin(factors)] if factors else rows
+    if factors:
+        rows = pd.concat([rows, results.contest]) if metric in ("", decides) else rows
+        rows = rows[rows["factor"].isin(factors)]
     name = "-".join(["comparison", *(factors or ["all"]), *([metric] if metric not in ("", decides) else [])])
     if rows.empty and not otherwise:
         return Figure(name, "", "", (), rows)
-    named = f" by {prose.listing(factor.replace('_', ' ') for factor in factors)}" if factors else ""
-    return of_rows(results, rows, name, f"Ratio of {results.report.metric(metric or decides).title}{named}")
-
-
-def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figure:
-    """Return comparisons on one metric, one row each, one panel per place and pair of levels."""
+    named = f" by {prose.listing(map(prose.plain, factors))}" if factors else ""
+    title = f"Ratio of {results.report.metric(metric or decides).title}{named}"
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
@@ -50,8 +49,8 @@ def of_rows(results: Results, rows: pd.DataFrame, name: str, title: str) -> Figu
     return Figure(name, title, caption, panels, _numbers(results, rows))
 
 
-def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
-    """Return the picture of what decided an answer, the largest effects first, and one of what is left."""
+def deciding(results: Results, most: int = ROWS) -> Figure:
+    """Return the picture of what decided an answer, the largest effects first."""
     rows = results.comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
@@ -60,13 +59,9 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     # The factor that the question is about has half of the rows, if it needs them.
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
-    rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
     caption = _caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
-    return (
-        Figure(name, title, caption, _of_several(first, results), _numbers(results, first)),
-        Figure("deciding-rest", "The other comparisons", caption, _of_several(rest, results), _numbers(results, rest)),
-    )
+    return Figure(name, title, caption, _of_several(first, results), _numbers(results, first))
 
 
 def _caption(results: Results, rows: pd.DataFrame) -> str:

@@ -68,57 +68,30 @@ def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
 
 
 def speedup(run: Results) -> Figure:
-    """Return the performance ratio base / this one: all arms against one base, then each against its own."""
-    factor, value = run.report.scaling.factor if run.report.scaling else "", run.report.values[0]
-    name, title = "performance-ratio", f"Performance ratio against {factor}"
-    cells = run.measured[run.measured[value.column].notna()]
-    cells = cells[in_series(cells, factor, run)] if factor else cells.head(0)
-    if cells.empty:
-        return Figure(name, title, "", (), pd.DataFrame())
-    plot, groups = _plot(cells, factor, value, run)
-    panels, tables = [], []
-    for levels, group in groups[: PANELS // 2]:
-        arms = _arms(group, plot)
-        common = min(arms, key=lambda arm: arm[2]["x"].iloc[0])
-        for base, of in (("one base", [common] * len(arms)), ("own base", arms))[: len(arms)]:
-            marks = []
-            for arm, (_, _, cells) in zip(arms, of, strict=True):
-                mark, table = _ratios(arm, cells.iloc[0], plot)
-                marks.append(mark)
-                tables.append(table.assign(against=base))
-            bases = "; ".join(_base(arm, plot) for arm in of[: 1 if base == "one base" else None])
-            heading = f"{_title(levels, plot)}. {prose.capital(base)}: {bases}"
-            x = group[factor].map(names.amount)
-            panels.append(_axes(heading, f"Performance ratio, {base}", marks, x, plot, rules=(SAME_Y,)))
-    caption = (
-        f"Performance ratio = median {run.report.metrics[0].title} of the base / that of this one; above 1 is faster "
-        "than the base. Left: all arms against one base; right: each arm against its own smallest level. Bars: 95 % "
-        "CI of the arm's median; the base's own uncertainty is not in them."
+    """Return the performance ratio base / this one, each arm against its own smallest level of the scaling factor."""
+    scaling, value = run.report.scaling, run.report.values[0]
+    if not scaling or run.measured.empty:
+        return Figure("performance-ratio", "", "", (), pd.DataFrame())
+    title = run.report.metrics[0].title
+    means = (
+        f"Median {title} of the base, the arm's smallest level, divided by that of this one; above 1 is faster. The "
+        "base's own uncertainty is not in the intervals."
     )
-    return Figure(name, title, caption, tuple(panels), pd.concat(tables), 2)
-
-
-def _ratios(arm: Arm, base: pd.Series, plot: _Plot) -> tuple[Marks, pd.DataFrame]:
-    """The marks of an arm's ratios to a base, a cell, and their numbers."""
-    label, look, cells = arm
-    seconds, column = base[plot.value.column], "performance_ratio"
-    points, samples = _points(cells, plot.value), _samples(cells["cell"], plot)
-    turned = {"y": "y", "y_low": "y_high", "y_high": "y_low"}
-    points = points.assign(**{end: seconds / points[other] for end, other in turned.items()})
-    samples = samples.assign(y=seconds / samples["y"])
-    factors = list(plot.run.report.names)
-    ratios = {end: end.replace("y", column) for end in turned}
-    medians = points[[*turned]].rename(columns=ratios).join(cells[[*factors, "n"]]).assign(repeat="")
-    single = samples.join(cells.set_index("cell")[factors], on="cell").rename(columns=ratios | {"note": "repeat"})
-    table = pd.concat([medians[[*factors, "n", "repeat", *ratios.values()]], single[[*factors, "repeat", column]]])
-    marks = Marks(label, look, points, samples, joined=True)
-    return marks, table.assign(base_cell=base["cell"], base_total_s=seconds)
-
-
-def _base(arm: Arm, plot: _Plot) -> str:
-    label, _, cells = arm
-    level = plot.run.names.level(plot.factor, cells[plot.factor].iloc[0])
-    return f"{label}, {level}, {prose.number(cells[plot.value.column].iloc[0])} {plot.value.unit}"
+    ratio = Value("performance_ratio", "Performance ratio", means=means, ratio=True)
+    others = [name for name in run.report.names if name != scaling.factor]
+    measured = run.measured[run.measured[value.column].notna()]
+    measured = measured.iloc[measured[scaling.factor].map(names.amount).argsort(kind="stable")]
+    bases = measured.drop_duplicates(others).set_index(others)[["cell", scaling.factor, value.column]]
+    bases.columns = ["base_cell", "base_level", "base_total_s"]
+    bases = measured.join(bases, on=others).set_index("cell")[bases.columns]
+    cells, records = (table.join(bases, on="cell", how="inner") for table in (run.cells, run.records))
+    for end, other in {"": "", "_low": "_high", "_high": "_low"}.items():
+        cells[ratio.column + end] = cells["base_total_s"] / cells[value.column + other]
+    if value.column in records:
+        records[ratio.column] = records["base_total_s"] / records[value.column]
+    figure = against(replace(run, cells=cells, records=records), scaling.factor, ratio)
+    numbers = figure.numbers.join(bases, on="cell") if len(figure.numbers) else figure.numbers
+    return replace(figure, name="performance-ratio", numbers=numbers)
 
 
 def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
@@ -138,31 +111,26 @@ def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple
 
 
 def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
-    value = plot.value
+    value, arms, title = plot.value, _arms(cells, plot), _title(levels, plot)
+    columns = {value.column: "y", f"{value.column}_low": "y_low", f"{value.column}_high": "y_high"}
     marks = [
-        Marks(label, look, _points(arm, value), _samples(arm["cell"], plot), joined=True)
-        for label, look, arm in _arms(cells, plot)
+        Marks(
+            label,
+            look,
+            arm.rename(columns=columns)[["x", *columns.values(), "n"]],
+            _samples(arm["cell"], plot),
+            joined=True,
+        )
+        for label, look, arm in arms
     ]
+    if "base_cell" in cells:
+        title = f"{title}. Base: {'; '.join(f'{label}, {_base(arm.iloc[0], plot)}' for label, _, arm in arms)}"
     # Cells without a valid repeat have no summary: each repeat is drawn.
     broken = plot.run.invalid
     broken = broken[(broken[list(levels)] == list(levels.values())).all(axis=1)]
-    invalid = _samples(broken["cell"], plot, valid=False)
+    invalid = _samples(broken["cell"], plot)
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
-    places = pd.concat([cells[plot.factor].map(names.amount), invalid["x"]])
-    rules = (SAME_Y,) if value.ratio else ()
-    return _axes(_title(levels, plot), value.label, marks, places, plot, _bounds(cells, plot), rules)
-
-
-def _axes(
-    title: str,
-    label: str,
-    marks: Sequence[Marks],
-    levels: pd.Series,
-    plot: _Plot,
-    bounds: Sequence[Marks] = (),
-    rules: tuple = (),
-) -> Panel:
-    places = np.unique(levels.astype(float))
+    places = np.unique(pd.concat([cells[plot.factor].map(names.amount), invalid["x"]]).astype(float))
     wide = bool(len(places) == 1 or places[-1] >= WIDE * places[0])
     # All places are named, or every second and so on, the largest among them.
     ticks = places[::-1][:: -(-len(places) // TICKS)][::-1]
@@ -170,17 +138,22 @@ def _axes(
     panel = Panel(
         title=title,
         x_label=declared.axis or prose.capital(declared.title),
-        y_label=label,
-        marks=(*beside(marks, places, wide), *bounds),
+        y_label=value.label,
+        marks=(*beside(marks, places, wide), *_bounds(cells, plot)),
         x_log=wide,
         x_ticks=tuple(ticks),
         x_tick_texts=tuple(sizes.text(tick) if declared.size else f"{tick:g}" for tick in ticks),
-        rules=rules,
+        rules=(SAME_Y,) if value.ratio else (),
     )
     low, high = replace(panel, y_log=True).y_range()
-    if high < 2 * WIDE * low and not plot.value.ratio:
+    if high < 2 * WIDE * low and not value.ratio:
         return panel
     return replace(panel, y_log=True, y_ticks=round_ticks(low, high))
+
+
+def _base(cell: pd.Series, plot: _Plot) -> str:
+    unit = plot.run.report.values[0].unit
+    return f"{plot.run.names.level(plot.factor, cell['base_level'])}, {prose.number(cell['base_total_s'])} {unit}"
 
 
 def _title(levels: dict, plot: _Plot) -> str:
@@ -213,19 +186,11 @@ def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
     return arms
 
 
-def _points(arm: pd.DataFrame, value: Value) -> pd.DataFrame:
-    columns = {value.column: "y", f"{value.column}_low": "y_low", f"{value.column}_high": "y_high"}
-    return arm.rename(columns=columns)[["x", *columns.values(), "n"]]
-
-
-def _samples(cells: pd.Series, plot: _Plot, valid: bool = True) -> pd.DataFrame:
-    """Each repeat of some cells, the valid ones or all."""
-    records, column = plot.run.records, plot.value.column
-    if records.empty or column not in records:
-        return pd.DataFrame(columns=["x", "y", "note", "cell"])
-    own = records[records["cell"].isin(cells) & records[column].notna() & (records["valid"] | (not valid))]
-    places, notes = own[plot.factor].map(names.amount).astype(float), "repeat " + own["repeat"].astype(str)
-    return pd.DataFrame({"x": places, "y": own[column], "note": notes, "cell": own["cell"]})
+def _samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
+    """Each repeat of some cells that is drawn."""
+    records = plot.run.drawn(plot.value.column)
+    records = records[records["cell"].isin(cells)]
+    return records.assign(x=records[plot.factor].map(names.amount).astype(float), y=records[plot.value.column])
 
 
 def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from scripts.report.prose import plain
 from scripts.statistics.stats import Estimate
 
 
@@ -35,7 +36,7 @@ class Factor:
     @property
     def title(self) -> str:
         """The factor's name as people read it."""
-        return self.name.replace("_", " ")
+        return plain(self.name)
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Value:
 class Column:
     """A column of a table about cells.
 
-    `of` is a column of the cells, or called with the run and its cells it returns one value per cell. `over` is called
-    with the values and the cells, which have the columns before it by their titles; it returns which are marked.
+    `of` is a column of the cells, or called with the run and its cells it returns one value per cell. Where a mark
+    has a `meaning`, `over` returns which values are marked (default: all that are there); it is called with the values
+    and the cells.
     """
 
     title: str
@@ -143,4 +145,4 @@ class Report:
 
     def metric(self, name: str) -> Metric:
         """Return a metric by its name."""
-        return next((metric for metric in self.metrics if metric.name == name), Metric(name, name.replace("_", " ")))
+        return next((metric for metric in self.metrics if metric.name == name), Metric(name, plain(name)))

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.report import names, prose
+from scripts.report import judgement, names, prose
 from scripts.report.declaration import Metric
-from scripts.report.judgement import equivalence
 from scripts.report.markup import bold
 from scripts.report.results import Results
-from scripts.statistics import stats, tables
+from scripts.statistics import stats, tables, verdicts
 
 BEYOND = ("faster", "slower")
 DECIDED = (*BEYOND, "same", "meets", "misses", "modelled")
@@ -216,7 +215,7 @@ def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") 
             spent = f" to {metric.spent_to}" if metric.spent_to else ""
             return f"{new} {text}{spent} {effect.than} {old}" if new else text
         case "same":
-            same = strong(f"the same within ±{equivalence(results.facts):g} %")
+            same = strong(f"the same within ±{judgement.equivalence(results.facts):g} %")
             ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
             return f"{f'{new} and {old} were ' if new else ''}{same}{in_time}, ratio {ratio}"
         case "no evidence" if new:
@@ -257,7 +256,7 @@ def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
 
 
 def modelled(rows: pd.DataFrame, results: Results) -> pd.Series:
-    """Return the ratios of times that follow from requests, bytes, CPU time and opens (`explained`), NaN if unknown."""
+    """Return the ratios of times that follow from requests, bytes, CPU time and opens, NaN if unknown."""
     seconds = results.cells.set_index("cell").get("modelled_s", pd.Series(dtype=float)).astype(float)
     new, old = (seconds.reindex(rows[f"{side}_cell"]).to_numpy() for side in ("contender", "baseline"))
     return pd.Series(new / old, index=rows.index)
@@ -319,3 +318,36 @@ def stretch(levels: list[str], of: list[str], results: Results) -> str:
     if levels[0] == of[0]:
         return f"up to {last}"
     return f"from {first} on" if levels[-1] == of[-1] else f"from {first} to {last}"
+
+
+def where_it_stops(run: Results) -> list[str]:
+    """Return a sentence for arms that came out alike: bases, and beyond what level they gain no more (METHOD 19)."""
+    scaling, value = run.report.scaling, run.report.values[0]
+    if run.records.empty or not scaling:
+        return []
+    records = run.records[run.records["valid"] & run.records["cell"].isin(run.measured["cell"])]
+    others = [name for name in run.report.names if name != scaling.factor]
+    arms = verdicts.stops_scaling(records, others, scaling.factor, scaling.time, judgement.equivalence(run.facts))
+    arms = arms[arms["outcome"] != "single"]
+    tells = run.telling(arms, others) or others[:1]
+    cells = run.measured.set_index([*others, scaling.factor])[value.column]
+    lines: dict[str, list[str]] = {}
+    for arm in arms.to_dict("records"):
+        base = cells.get((*(arm[name] for name in others), str(arm["base"])), float("nan"))
+        level = run.names.level(scaling.factor, str(arm["base"]))
+        base_value = f", {prose.number(base)} {value.unit}" if pd.notna(base) else ""
+        own = records[(records[others] == [arm[name] for name in others]).all(axis=1)]
+        lines.setdefault(_stop(arm, own, run), []).append(f"{run.names.row(arm, tells)} (base: {level}{base_value})")
+    return [f"{prose.capital('; '.join(who))}: {outcome}." for outcome, who in lines.items()]
+
+
+def _stop(arm: dict, records: pd.DataFrame, run: Results) -> str:
+    scaling = run.report.scaling
+    if arm["outcome"] == "few":
+        return f"fewer than {stats.MIN_BLOCKS} complete repeats, so where it stops to gain is not decided"
+    if arm["outcome"] == "stops":
+        at, after = (run.names.level(scaling.factor, str(arm[key])) for key in ("stops_at", "next"))
+        effect = names.ratio_with_interval(arm["ratio"], arm["ratio_low"], arm["ratio_high"])
+        return f"no gain is shown beyond {at}: the {scaling.title} with {after} is {effect} of that"
+    most = run.names.level(scaling.factor, max(records[scaling.factor], key=int))
+    return f"still gains at {most}, the most measured"

@@ -1,10 +1,13 @@
-"""What every report says of its verdicts: within what two times are the same, how the rule did on itself, trouble."""
+"""How a run was measured and judged, how the rule did on itself, and what the data cannot say: from its records."""
+
+from collections.abc import Iterable
 
 import pandas as pd
 
 from scripts.lib.slowed import SHARES
-from scripts.report import prose
+from scripts.report import listings, prose
 from scripts.report.markup import bold, code, paragraph
+from scripts.report.results import Results, is_true
 from scripts.statistics import HARNESS, JUDGED, MIN_BLOCKS, stats
 
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
@@ -109,16 +112,6 @@ def families(verdicts: pd.DataFrame) -> list[str]:
     ]
 
 
-def method(facts: dict) -> list[str]:
-    """Return how differences between two arms are judged, in short."""
-    meanings = verdicts(equivalence(facts)).items()
-    return [
-        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap CI over "
-        "blocks, and a sign-flip test of whole blocks, corrected for all comparisons of one factor.",
-        f"Verdicts: {'; '.join(f'{verdict} ({meaning})' for verdict, meaning in meanings)}.",
-    ]
-
-
 def verdicts(percent: float) -> dict[str, str]:
     """Return what each verdict means, where differences within `percent` count as the same."""
     return {verdict: meaning.format(percent=percent) for verdict, meaning in VERDICTS.items()}
@@ -139,6 +132,69 @@ def of_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
     return lines
 
 
-def is_true(column: pd.Series) -> pd.Series:
-    """Return which cells of a column of booleans, however the CSV spelt them, are true."""
-    return column.astype(str).str.lower().eq("true")
+def method(run: Results, own: Iterable[str]) -> list[str]:
+    """Return how it was measured and judged, in short; `own` is what only the study knows."""
+    if run.verdicts.empty:
+        return ["Each value is drawn as it is; there are no repeats to judge differences by."]
+    title, meanings = run.report.metrics[0].title, verdicts(equivalence(run.facts)).items()
+    return [
+        *_order(run.facts.get("order") or {}),
+        *own,
+        *(f"{line}." for line in run.facts.get("on_purpose") or []),
+        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap CI over "
+        "blocks, and a sign-flip test of whole blocks, corrected for all comparisons of one factor.",
+        f"Verdicts: {'; '.join(f'{verdict} ({meaning})' for verdict, meaning in meanings)}.",
+        *families(run.verdicts),
+        f"Verdicts use the {title}. The other metrics say where a difference arises.",
+        "Every repeat is drawn; none is removed as an outlier. Failed and invalid repeats are shown and in no verdict.",
+    ]
+
+
+def _order(order: dict) -> list[str]:
+    """In which order the cells were measured, and what ran beside them, as the records say."""
+    if not order:
+        return []
+    repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
+    many = prose.count(repeats, "repeat")
+    every = f"in each of {many} every cell was measured once"
+    if complete < repeats:
+        every = f"every cell was measured once in {complete} of {many}, in the others some are missing"
+    how = f", in {prose.count(orders, 'order')} only" if repeats > 1 else ""
+    how = ", in an order of its own" if orders > 1 and orders >= repeats - 1 else how
+    beside = "when each began and ended is not known" if overlapping is None else "no two records overlap in time"
+    beside = f"{prose.count(overlapping, 'record')} began before an earlier one had ended" if overlapping else beside
+    return [f"{prose.capital(every)}{how}; {beside}."]
+
+
+def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
+    """Return what these data cannot say; `own` is what only the study knows."""
+    cells = run.measured
+    lines = [f"{prose.capital(str(line).rstrip('.'))}." for line in run.facts.get("limits") or []]
+    if (cells["cache"] == "cold").any():
+        lines.append(
+            '"Cold" refers to the page caches of the machines that read and of an embedded server: caches of '
+            "hypervisor, disk and remote services are not controlled."
+        )
+    share, decides = listings.share_of_harness(cells), run.report.metrics[0].title
+    counts = {
+        "The requested cache state could not be verified in {}.": listings.odd_state(cells),
+        "In {} more workers or processes ran than there are cores: they compete for the cores, so the gain from more "
+        "of them says little.": is_true(listings.column(cells, "oversubscribed")),
+        f"In {{}} the harness itself takes more than {HARNESS} % of the {decides}, up to {share.max():.0f} %: "
+        "see the table of its cost.": share > HARNESS,
+    }
+    lines += [text.format(prose.count(int(those.sum()), "cell")) for text, those in counts.items() if those.any()]
+    unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
+    comparisons = {
+        "{} {are} left out: the two sides deliver different amounts.": run.left_out,
+        "{} {are} left out: different versions of the measuring code measured the two sides, or they were never "
+        f"measured in one session on one machine; {code('make again')} measures cells again.": unmade,
+        "{} lack{s} blocks whose two sides were not measured in one session on one machine; "
+        f"{code('verdicts.csv')} names them.": lacking,
+    }
+    lines += [
+        text.format(prose.count(many, "comparison"), are="is" if many == 1 else "are", s="s" if many == 1 else "")
+        for text, many in comparisons.items()
+        if many
+    ]
+    return [*lines, *own, *of_trouble(run.cells, run.report.unit == "block"), *run.absent]

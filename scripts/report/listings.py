@@ -1,4 +1,4 @@
-"""Tables about cells, one row per cell: verdicts at a glance, requests, what was in force, the harness's own cost."""
+"""Tables about cells (requests, what was in force, the harness's cost, trouble), data, libraries and the machine."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scripts.report import account, prose
+from scripts.report import prose
 from scripts.report.declaration import Column
-from scripts.report.judgement import is_true
 from scripts.report.page import Table
-from scripts.report.results import Results
+from scripts.report.results import Results, is_true
 from scripts.statistics import HARNESS
+from scripts.statistics.tables import factors, without_doubles
 
 MIB = 2**20
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
-COLOURED = ("faster", "slower", "same")
 WHOLE = "{:.0f}".format
 REQUESTS = (
     Column("requests", "requests", WHOLE),
@@ -49,21 +48,10 @@ CONDITIONS = (
     Column(
         "oversubscribed",
         lambda run, cells: is_true(column(cells, "oversubscribed")).map({True: "yes", False: ""}),
-        over=lambda shown, _: shown == "yes",
         meaning="more workers or processes than cores",
     ),
-    Column(
-        "outlying repeats",
-        lambda run, cells: column(cells, "outlying_repeats").fillna("").astype(str),
-        over=lambda shown, _: shown != "",
-        meaning="outlying repeats",
-    ),
-    Column(
-        "disturbed repeats",
-        lambda run, cells: column(cells, "disturbed_repeats").fillna("").astype(str),
-        over=lambda shown, _: shown != "",
-        meaning="repeats disturbed by others on the machine",
-    ),
+    Column("outlying repeats", "outlying_repeats", meaning="outlying repeats"),
+    Column("disturbed repeats", "disturbed_repeats", meaning="repeats disturbed by others on the machine"),
     Column("CPU of readers / s", "cpu_s", prose.number),
     Column("CPU of the server / s", "server_cpu_s", prose.number),
 )
@@ -79,11 +67,11 @@ def numbers(cells: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(column(cells, name), errors="coerce")
 
 
-def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None, valid: bool = True) -> Callable:
+def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = None) -> Callable:
     """Return what makes a column of a fact about what read (`Results.readers`).
 
-    `of` makes of a record's fact what is summarised over a cell's records, all or the valid ones, by `how` (pandas);
-    a fact of another form than it expects is not known.
+    `of` makes of a record's fact what is summarised over a cell's valid records by `how` (pandas); a fact of another
+    form than it expects is not known.
     """
 
     def understood(fact: object) -> object:
@@ -94,7 +82,7 @@ def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = N
         return value if pd.api.types.is_scalar(value) else None
 
     def values(run: Results, cells: pd.DataFrame) -> pd.Series:
-        readers = run.valid_readers if valid else run.readers
+        readers = run.valid_readers
         facts = column(readers, name).dropna().map(understood)
         facts = facts if how == "last" else pd.to_numeric(facts, errors="coerce")
         return cells["cell"].map(facts.groupby(readers["cell"]).agg(how))
@@ -147,44 +135,18 @@ def table(
         values = column(cells, one.of) if isinstance(one.of, str) else one.of(run, cells)
         values = pd.Series(list(values), index=frame.index)
         cells[one.title] = values = pd.to_numeric(values, errors="coerce") if one.text else values
-        if not (values.notna() & (values.astype(str) != "")).any():
+        holds = values.notna() & (values.astype(str) != "")
+        if not holds.any():
             continue
         frame[one.title] = values
         if one.text:
             formats[one.title] = one.text
-        if one.over:
-            over[one.title] = one.over(values, cells)
+        if one.meaning:
+            over[one.title] = one.over(values, cells) if one.over else holds
             meanings.append(one.meaning)
     if about and not any(one.title in frame for one in about):
         return nothing
     return Table(name, caption, frame, formats, over, ", ".join(meanings))
-
-
-def glance(run: Results) -> Table:
-    """Return the ratios of the first factor compared, one row per context, one column per metric, by verdict."""
-    rows = run.verdicts
-    rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
-    if rows.empty:
-        return Table("at-a-glance", "", pd.DataFrame())
-    factor, baseline, contender = rows[["factor", "baseline", "contender"]].iloc[0]
-    keys = [*(name for name in run.report.names if name != factor), "baseline", "contender"]
-    ratios = rows["ratio"].map(prose.ratio, na_action="ignore").fillna("")
-    rows = rows.assign(text=(ratios + " " + rows["verdict"]).str.strip()).set_index([*keys, "metric"])
-    shown = run.names.sort(rows["text"].unstack("metric").reset_index(), keys)
-    verdicts = rows["verdict"].unstack("metric").reset_index().loc[shown.index]
-    frame, over = levels(shown.assign(**{factor: ""}), run), {}
-    if len(shown[["baseline", "contender"]].drop_duplicates()) > 1:
-        frame["compared"] = (shown["contender"] + " / " + shown["baseline"]).to_list()
-    for metric in run.report.metrics:
-        if metric.name in shown:
-            frame[metric.title] = shown[metric.name].fillna("").to_list()
-            over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
-    new, old = (run.names.level(factor, level) for level in (contender, baseline))
-    caption = (
-        f"Time of {new} / time of {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is "
-        "judged row by row."
-    )
-    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
 
 
 def requests(run: Results) -> Table:
@@ -234,8 +196,68 @@ def harness(run: Results) -> Table:
 
 
 def troubled(run: Results) -> Table:
-    """Return cells with failed or invalid repeats, and why."""
-    return account.troubled(ordered(run.cells, run), lambda cells: levels(cells, run))
+    """Return the cells with failed or invalid repeats, and why."""
+    cells = ordered(run.cells, run)
+    cells = cells[(cells["failed"] > 0) | (cells["invalid"] > 0)].reset_index(drop=True)
+    frame = levels(cells, run)
+    frame.insert(0, "", [mark(cell) for cell in cells.to_dict("records")])
+    for column in ("failed", "invalid", "n", "reasons"):
+        frame["valid" if column == "n" else column] = cells[column]
+    return Table(
+        "failed-and-invalid",
+        "Repeats that failed, and repeats that broke a rule of measuring ([INVALID]) or are no longer what was "
+        "written ([EDITED]): shown, and in no verdict.",
+        frame,
+        over={"": cells["invalid"] > 0},
+        meaning="invalid",
+    )
+
+
+def mark(cell: dict) -> str:
+    """Return what stands beside a cell with failed or invalid repeats (METHOD 23)."""
+    if not cell["invalid"]:
+        return "failed"
+    marks = ["[INVALID]"] * (cell["invalid"] > cell["edited"]) + ["[EDITED]"] * (cell["edited"] > 0)
+    return " ".join(marks)
+
+
+def omitted(matrix: pd.DataFrame) -> Table:
+    """Return the combinations of levels that were not measured, and why."""
+    if matrix.empty or "omitted" not in matrix:
+        return Table("omitted", "", pd.DataFrame())
+    matrix = without_doubles(matrix)
+    matrix = matrix[matrix["omitted"] != ""].reset_index(drop=True)
+    named = without_empty(matrix[[name for name in factors(matrix) if name != "control"]])
+    frame = named.rename(columns=prose.plain).assign(reason=matrix["omitted"])
+    return Table("omitted", "Combinations that the matrix names and that were not measured.", frame)
+
+
+def attempts(facts: dict) -> Table:
+    """Return builds, data and unreadable records that failed earlier and were moved aside."""
+    rows = []
+    for attempt in facts.get("failed_attempts") or []:
+        details = attempt if isinstance(attempt, dict) else {"reasons": [attempt]}
+        reasons = details.get("reasons") or []
+        shown = {key: value for key, value in details.items() if isinstance(value, (str, int, float))}
+        rows.append(shown | {"reasons": "; ".join(map(str, reasons if isinstance(reasons, list) else [reasons]))})
+    return Table(
+        "failed-attempts",
+        "What failed earlier and was moved aside; it was made again, or blocks were appended.",
+        pd.DataFrame(rows),
+    )
+
+
+def machine(facts: dict) -> Table:
+    """Return the facts of the machine; a column each where several measured."""
+    hosts = facts.get("machines") or [facts.get("machine") or {}]
+    names = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
+    keys = dict.fromkeys(key for host in hosts for key in host)
+    rows = [
+        {"": prose.plain(key)} | {name: fact(host.get(key), key) for name, host in zip(names, hosts, strict=True)}
+        for key in keys
+    ]
+    rows = [row for row in rows if any(row[name] for name in names)]
+    return Table("machine", "The machine that measured.", pd.DataFrame(rows))
 
 
 def datasets(run: Results) -> Table:
@@ -243,7 +265,7 @@ def datasets(run: Results) -> Table:
     rows = []
     for name, spec in (run.facts.get("data") or {}).items():
         layout = spec.get("layout") or {}
-        facts = {account.plain_name(key): str(value) for key, value in layout.items() if not isinstance(value, dict)}
+        facts = {prose.plain(key): str(value) for key, value in layout.items() if not isinstance(value, dict)}
         rows.append({"dataset": name, "MiB": (spec.get("bytes") or 0) / MIB, **facts})
     return Table("data", "The data, as read back from the files.", pd.DataFrame(rows), {"MiB": "{:.1f}".format})
 
@@ -256,5 +278,21 @@ def libraries(run: Results) -> Table:
         if isinstance(spec, dict) and (name in measured or "hdf5" in spec):
             facts = {key: spec.get(key, "") for key in ("kind", "hdf5", "h5py", "numpy", "dask", "ros3")}
             rows.append({"library": name, **facts, "source": (spec.get("build") or {}).get("hdf5_source", "")})
-    frame = account.without_empty(pd.DataFrame(rows).fillna("").astype(str))
+    frame = without_empty(pd.DataFrame(rows).fillna("").astype(str))
     return Table("libraries", "The libraries under test.", frame)
+
+
+def fact(value: object, key: str = "") -> str:
+    """Return one fact as a cell of a table has it."""
+    if value is None:
+        return ""
+    if key.endswith("_bytes") and isinstance(value, (int, float)):
+        return f"{value / 2**30:.1f} GiB"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def without_empty(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without the columns that hold nothing."""
+    return frame.loc[:, [(frame[column].notna() & (frame[column] != "")).any() for column in frame]]

@@ -1,7 +1,7 @@
 """The one place where text becomes HTML or Markdown: it is shown as it is, whatever it holds and wherever it is from.
 
 What a page's own sentences have bold, as code, as a link or as a block they mark with the functions below. The marks
-are control characters, which `scripts.report.inputs` lets in from no table and no facts. So nobody has to know which
+are control characters, which `scripts.report.results` lets in from no table and no facts. So nobody has to know which
 text comes from elsewhere, and nobody can forget to escape it.
 """
 

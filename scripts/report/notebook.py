@@ -20,14 +20,17 @@ _HASHES = "HASHES-OF-THE-SCRIPTS"
 
 def main(argv: list[str] | None = None) -> int:
     """Write the page `--out`, beside it the same as Markdown, a folder of pictures and numbers, and the answers."""
-    given = _arguments(argv)
-    if given.index:
-        parameters = {"answers": [str(path) for path in given.answers]}
-    elif given.table:
-        parameters = {"table": str(given.table)}
-    else:
-        parameters = {"tables": str(given.tables), "facts": str(given.facts or ""), "study": given.study}
-    build(given.notebook, parameters, given.out.resolve())
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.report", description=__doc__)
+    parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
+    parser.add_argument("--out", type=Path, required=True, help="the HTML page; everything else is named after it")
+    parser.add_argument("--facts", default="", help="JSON: run, machine, libraries, stores, settings, question, limits")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--tables", help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
+    source.add_argument("--table", help="the long table of a run, for a notebook that reads that alone")
+    source.add_argument("--answers", nargs="+", help="answers of the studies, for the page that opens with them")
+    given = parser.parse_args(argv)
+    parameters = {name: vars(given)[name] for name in ("tables", "table", "answers") if vars(given)[name]}
+    build(given.notebook, parameters | ({"facts": given.facts} if given.tables else {}), given.out.resolve())
     return 0
 
 
@@ -52,24 +55,6 @@ def build(notebook: Path, parameters: dict, out: Path) -> None:
         _replace_folder(files, out.parent / files.name)
         write_text(out.with_suffix(".md"), text)
         write_text(out, page)
-
-
-def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -sE -m scripts.report", description=__doc__)
-    parser.add_argument("--notebook", type=Path, required=True, help="the notebook to execute")
-    parser.add_argument("--out", type=Path, required=True, help="the HTML page; everything else is named after it")
-    parser.add_argument("--study", default="", help="the study's name, as headings give it")
-    parser.add_argument("--tables", type=Path, help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
-    parser.add_argument("--facts", type=Path, help="JSON: run, machine, libraries, stores, settings, question, limits")
-    parser.add_argument("--index", action="store_true", help="build the page that opens with all studies' answers")
-    parser.add_argument("--answers", type=Path, nargs="+", default=[], help="with --index: one JSON file per study")
-    parser.add_argument("--table", type=Path, help="the long table of a run, for a notebook that reads that alone")
-    given = parser.parse_args(argv)
-    if given.index and not given.answers:
-        parser.error("--index needs --answers")
-    if not (given.index or given.tables or given.table):
-        parser.error("--tables is missing")
-    return given
 
 
 def _execute(notebook: Path, parameters: dict):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import display
 
-from scripts.lib.program import write_json, write_text
+from scripts.lib.program import write_text
 from scripts.report.markup import bold, bullets, heading, html, html_line, link, markdown, markdown_cell, markdown_line
 from scripts.report.plot import Figure, legible, packed
 
@@ -43,16 +43,6 @@ class Table:
     over: Mapping[str, Iterable] = field(default_factory=dict)
     meaning: str = ""
     numbers: pd.DataFrame | None = None
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A picture that is not a plot: an SVG document, "" where there is nothing to show."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
 
 
 class Page:
@@ -114,7 +104,8 @@ class Page:
 
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
-        self.picture(figure.name, figure.title, plot_svg.draw(figure), self.loader() + plot_html.draw(figure), caption)
+        drawn = self.loader() + plot_html.draw(figure)
+        self.picture(figure.name, figure.title, plot_svg.draw(figure), caption, drawn)
 
     def leave(self, figure: Figure) -> str:
         """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
@@ -141,14 +132,9 @@ class Page:
             markdown=f"!{markdown_line(link(title, link_to))}",
         )
 
-    def drawing(self, drawing: Drawing) -> None:
-        """Show a drawing with its caption."""
-        if drawing.svg:
-            drawn = f'<div style="overflow-x: auto">{drawing.svg}</div>'
-            self.picture(drawing.name, drawing.title, drawing.svg, drawn, drawing.caption)
-
-    def picture(self, name: str, title: str, svg: str, drawn: str, caption: str) -> None:
-        """Show what is `drawn` in HTML, and as SVG in Markdown and on paper."""
+    def picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "") -> None:
+        """Show a picture, in HTML what is `drawn` instead if there is such, with its caption."""
+        drawn = drawn or f'<div style="overflow-x: auto">{svg}</div>'
         picture = self._path(name, "svg")
         write_text(self.files / picture.name, svg)
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.
@@ -174,10 +160,6 @@ class Page:
             html=f'<figure><div class="scroll">{_html(texts, table)}</div>{caption}</figure>',
             markdown=f"{_markdown(texts, table)}\n\n{markdown_line(f'{table.caption}{marked} {numbers}')}",
         )
-
-    def answers(self, answers: dict) -> None:
-        """Leave the study's answers for the index."""
-        write_json(self.files / "answers.json", answers)
 
     def _numbers(self, name: str, numbers: pd.DataFrame) -> str:
         path = self._path(name, "csv")

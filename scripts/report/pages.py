@@ -1,21 +1,24 @@
-"""What every study's page has: it opens with the answer and closes with what went wrong and how it was measured."""
+"""What every study's page opens and closes with, and the first page, which has the answers of all studies."""
 
 import functools
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 
 import pandas as pd
 
 from scripts.frame.study import mappings
-from scripts.report import account, answer, comparisons, findings, judgement, leaders, prose
+from scripts.lib.program import Problem, read_json, write_json
+from scripts.report import answer, comparisons, findings, judgement, leaders, listings, prose
 from scripts.report.findings import Finding
-from scripts.report.markup import bullets, heading, paragraph, quotation
+from scripts.report.markup import bold, bullets, heading, link, paragraph, quotation
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
 
 FURTHER = 6  # findings that stand open below the headline
 UNDECIDED = 4
+ADVICE = 2  # pieces of advice of a study on the first page; its own page has all
 
 
 def opening(page: Page, run: Results) -> None:
@@ -24,13 +27,9 @@ def opening(page: Page, run: Results) -> None:
     leads = leaders.find(run) if run.report.contest else []
     headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
     advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
-    picture, rest = comparisons.deciding(run)
     beside = {"Why": answer.reasons(run, primary), "What to do next": advice}
-    few, _ = comparisons.deciding(run, comparisons.FEW)
+    picture, few = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     first_screen(page, run, headline, picture, beside, few)
-    if rest.panels:
-        with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
-            page.figure(rest)
     page.table(answer.best(run), "")
 
 
@@ -39,21 +38,18 @@ def first_screen(
 ) -> None:
     """Show run, question, answer and picture with what stands beside it; leave them, or `few` of it, for the index."""
     facts, report = run.facts, run.report
+    not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
     question, source = facts.get("question", ""), source_line(facts)
     caution = judgement.unfound(run.verdicts)
-    page.text(account.not_provided(facts), paragraph(source), quotation(question), caution, paragraph(headline))
+    page.text(*not_provided, paragraph(source), quotation(question), caution, paragraph(headline))
     page.lead(picture, beside)
-    shown = page.leave(few or picture)
-    answers = {"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")}
-    answers |= {
-        "source": source,
-        "caution": caution,
-        "headline": headline,
-        "picture": shown,
-        "advice": beside.get("What to do next", []),
+    answers = {
+        **{"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")},
+        **{"source": source, "caution": caution, "headline": headline, "picture": page.leave(few or picture)},
+        **{"advice": beside.get("What to do next", []), "cells": len(run.cells)},
+        **{kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")},
     }
-    counts = {kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")}
-    page.answers(answers | {"cells": len(run.cells)} | counts)
+    write_json(page.files / "answers.json", answers)
 
 
 @functools.lru_cache(maxsize=1)
@@ -153,14 +149,41 @@ def _days(facts: dict) -> list[str]:
 
 def left_out(page: Page, run: Results) -> None:
     """Show which combinations were left out, and which attempts failed before."""
-    page.table(account.omitted(run.matrix), "No combination of the matrix was left out.")
-    page.table(account.attempts(run.facts), "No earlier attempt failed.")
+    page.table(listings.omitted(run.matrix), "No combination of the matrix was left out.")
+    page.table(listings.attempts(run.facts), "No earlier attempt failed.")
 
 
 def closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]) -> None:
     """Show how it was measured, by which machine and code, and a study's own tables about the run."""
     page.text(bullets(method))
-    page.table(account.machine(run.facts), "The machine is not known.")
+    page.table(listings.machine(run.facts), "The machine is not known.")
     for table in tables:
         page.table(table, "")
     page.text(prose.provenance(run.facts))
+
+
+def index(page: Page, paths: list[str]) -> None:
+    """Show the first page: the run, and what each study's page opens with, of the answers that studies left in files.
+
+    Raises:
+        Problem: a file is missing or is not a study's answers.
+    """
+    studies = [read_json(path) | {"page": Path(path).name.removesuffix("_answers.json")} for path in paths]
+    for path, study in zip(paths, studies, strict=True):
+        if "source" not in study:
+            raise Problem(f"{path} holds no answers of a study; build its report again")
+    run = next((study["run"] for study in studies if study.get("run")), "")
+    page.text(heading(1, f"What was found{f' on {run}' if run else ''}"))
+    page.text(" · ".join(link(study["title"], f"{study['page']}.html") for study in studies))
+    # A study of one library says no more of the machine than one of several.
+    sources = dict.fromkeys(study["source"] for study in studies)
+    page.text(*(one for one in sources if not any(one != other and other.startswith(one) for other in sources)))
+    for path, study in zip(paths, studies, strict=True):
+        name, title, picture = study["page"], study["title"], study["picture"]
+        page.text(heading(2, title), study.get("caution", ""), study["headline"])
+        if picture:
+            page.image(Path(path).parent / picture, picture, title)
+        page.text(bullets(study["advice"][:ADVICE]))
+        trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study[kind]]
+        summary = ", ".join([prose.count(study["cells"], "cell"), *trouble])
+        page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")

@@ -18,6 +18,7 @@ MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex"
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
 NAME = 0.07  # of a panel's height: a line of text at its top
+ROW = 40  # of the page's pixels: a row's height
 ABOVE = 0.42  # of a row's height: its name above its marks
 LONGEST = 130  # letters of a name in a figure
 LETTER = 0.015  # of a panel's width: a letter, where two panels stand beside each other
@@ -108,7 +109,6 @@ class Panel:
     marks: tuple[Marks, ...] = ()
     bars: tuple[Bars, ...] = ()
     rows: tuple[str, ...] = ()
-    row_height: int = 40
     height: int = 330
     x_log: bool = False
     y_log: bool = False
@@ -117,13 +117,12 @@ class Panel:
     y_ticks: tuple[float, ...] = ()
     x_ends: tuple[float, float] | None = None
     y_ends: tuple[float, float] | None = None
-    from_zero: bool = True
     rules: tuple[Rule, ...] = ()
     band: tuple[float, float] | None = None
 
     def x_range(self) -> tuple[float, float]:
         """Return the x axis' ends: everything drawn, with room for the markers."""
-        return self.x_ends or _spread(self._values("x"), self.x_log, bool(self.rows) and self.from_zero)
+        return self.x_ends or _spread(self._values("x"), self.x_log, bool(self.rows))
 
     def y_range(self) -> tuple[float, float]:
         """Return the y axis' ends; the names of events have room above all that is drawn."""
@@ -131,7 +130,7 @@ class Panel:
             return -len(self.rows) + 0.55, 0.75
         if self.y_ends:
             return self.y_ends
-        low, high = _spread(self._values("y"), self.y_log, self.from_zero)
+        low, high = _spread(self._values("y"), self.y_log, True)
         share = NAME * (1 + max((event.tier for event in self.events()), default=-1))
         return low, _between(low, high, 1 / (1 - share), self.y_log)
 

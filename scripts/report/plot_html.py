@@ -29,7 +29,7 @@ from bokeh.models import (
 from bokeh.resources import Resources
 from holoviews.plotting.bokeh import BokehRenderer
 
-from scripts.report.plot import ABOVE, Bars, Figure, Marks, Panel, packed, tick_text
+from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, packed, tick_text
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
@@ -70,7 +70,7 @@ def embedded(axes, target: str) -> str:
 
 
 def _height(panel: Panel) -> int:
-    return 96 + panel.row_height * len(panel.rows) if panel.rows else panel.height
+    return 96 + ROW * len(panel.rows) if panel.rows else panel.height
 
 
 def _panel(panel: Panel, figure: Figure):

@@ -13,7 +13,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-from scripts.report.plot import ABOVE, Bars, Figure, Marks, Panel, tick_text
+from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, tick_text
 
 SHAPES = {
     "circle": "o",
@@ -92,7 +92,7 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
 
 
 def _height(panel: Panel) -> float:
-    return 0.1 + len(panel.rows) * panel.row_height / 85 if panel.rows else panel.height / PIXELS
+    return 0.1 + len(panel.rows) * ROW / 85 if panel.rows else panel.height / PIXELS
 
 
 def _wide(texts: Iterable[str]) -> float:

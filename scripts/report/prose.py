@@ -43,6 +43,11 @@ def capital(text: str) -> str:
     return text if re.match(r"p\d", text) else text[:1].upper() + text[1:]
 
 
+def plain(name: str) -> str:
+    """Return a factor's or key's name as people read it."""
+    return name.replace("_", " ")
+
+
 def provenance(facts: dict) -> str:
     """Return which code measured, from which state of the project, in how many sessions; "" where nothing did."""
     codes, commits = facts.get("code") or [], facts.get("git") or []

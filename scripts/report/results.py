@@ -4,18 +4,20 @@ A measured run has samples, cells, verdicts and matrix; published data have samp
 end here in the same form.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from scripts.lib.program import Problem
 from scripts.report.declaration import Report
-from scripts.report.inputs import read_table
-from scripts.report.judgement import is_true
+from scripts.report.markup import FOREIGN
 from scripts.report.names import Names
 from scripts.statistics import stats
 from scripts.statistics.verdicts import CONTEST, NOT_USED, OTHER_CODE
@@ -31,6 +33,54 @@ ABSENT = {
     "matrix": "There is no table of the matrix: cells that were left out are not known.",
 }
 COUNTS = ("n", "failed", "invalid", "edited")
+
+
+def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
+    """Return a table of which the columns `texts` are text, "" where empty; an absent table has no rows or columns.
+
+    Raises:
+        Problem: it cannot be read as a table.
+    """
+    try:
+        table = pd.read_csv(opened(path), dtype=dict.fromkeys(texts, str), low_memory=False)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return pd.DataFrame()
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as a table: {error}") from error
+    return table.assign(**{column: table[column].fillna("") for column in texts if column in table})
+
+
+def opened(path: Path) -> StringIO:
+    """Return a file's text without what no text from elsewhere may hold (`markup.FOREIGN`), U+FFFD in its place."""
+    return StringIO(_cleaned(path.read_text(encoding="utf-8")))
+
+
+def read_facts(path: Path | str | None) -> dict:
+    """Return the facts of a run that are known, cleaned as `opened` does; {} where no file is named.
+
+    Raises:
+        Problem: the file cannot be read as JSON.
+    """
+    if not path:
+        return {}
+    try:
+        facts = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as JSON: {error}") from error
+    facts = _cleaned(facts) if isinstance(facts, dict) else {}
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return FOREIGN.sub("\ufffd", value)
+        case list():
+            return [_cleaned(one) for one in value]
+        case dict():
+            return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+        case _:
+            return value
 
 
 def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iterable[str]) -> dict:
@@ -53,6 +103,11 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
             verdicts[column] = ""
     tables["requests"] = read_table(folder / "requests.csv", ("cell", "method", "object", "status"))
     return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
+
+
+def is_true(column: pd.Series) -> pd.Series:
+    """Return which cells of a column of booleans, however the CSV spelt them, are true."""
+    return column.astype(str).str.lower().eq("true")
 
 
 def nothing(folder: Path) -> Problem:
@@ -155,6 +210,14 @@ class Results:
         """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
+
+    def drawn(self, column: str) -> pd.DataFrame:
+        """Return the records whose `column` figures draw, with a `note`: valid ones, of `invalid` cells all."""
+        records = self.records
+        if records.empty or column not in records:
+            return pd.DataFrame(columns=["cell", *self.report.names, column, "note"])
+        chosen = records[column].notna() & (records["valid"] | records["cell"].isin(self.invalid["cell"]))
+        return records[chosen].assign(note="repeat " + records["repeat"].astype(str))
 
     def levels(self, factor: str) -> list[str]:
         """Return the measured levels of a factor in order; those of the question's factor as the matrix has them."""

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from scripts.report import account, prose
+from scripts.report import prose
 from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
-from scripts.report.listings import WHOLE, of_readers
+from scripts.report.listings import WHOLE, fact, of_readers
 from scripts.report.names import Names
 from scripts.statistics import stats
 from scripts.studies.blobs import patterns
@@ -87,6 +87,10 @@ SHARE = Value(
     "the same. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
     ratio=True,
 )
+READ_BACK = {
+    **{"verified": "verified", "O_DIRECT": "direct", "stripes": "stripe", "MPI-IO hints": "mpi_io_hints"},
+    **{"client": "client", "MPI": "mpi", "started by": "launcher"},
+}
 REPORT = Report(
     study="blobs",
     title="Parallel input",
@@ -141,14 +145,12 @@ REPORT = Report(
             "idle processes",
             of_readers("effective.idle_processes", of=lambda idle: idle or None),
             WHOLE,
-            lambda idle, _: idle.notna(),
-            "processes without work",
+            meaning="processes without work",
         ),
         Column("operations", of_readers("effective.operations"), MOST),
-        Column("verified", of_readers("effective.verified", of=account.fact)),
-        Column("O_DIRECT", of_readers("effective.direct", of=account.fact)),
-        Column("stripes", of_readers("effective.stripe", of=account.fact)),
-        Column("MPI-IO hints", of_readers("effective.mpi_io_hints", of=account.fact)),
+        *(Column(title, of_readers(f"effective.{name}", of=fact)) for title, name in READ_BACK.items()),
+        Column("growth allowed / MiB", of_readers("memory.allowed_bytes", "max", lambda size: size / MIB), MOST),
+        Column("growth of a process / MiB", of_readers("memory.growth_bytes", "max", lambda size: size / MIB), MOST),
     ),
     moved=(
         Column("sent by the clients", of_readers("attempts", "median"), MOST),
@@ -164,21 +166,16 @@ REPORT = Report(
     unequal=_unequal,
 )
 METHOD = (
-    "A record starts the MPI processes once and reads many times; iterations are summarised within the record. An "
-    "iteration lies between two barriers: its latency counts from when the first process begins until the last is "
-    "done, by the machine's clock (of several machines: the longest). Start of the processes and the first broadcast "
-    "are timed separately.",
-    "The state of the page cache is set before every iteration, outside the time, and what was in memory is in the "
-    "samples.",
-    "Bandwidth is all bytes that reached the processes divided by all time: an object that is read once and broadcast "
-    "to four processes counts four times. Latency is the median of the iterations after the first.",
+    "A record starts the MPI processes once and reads many times. An iteration lies between two barriers: its latency "
+    "counts from when the first process begins until the last is done, by the machine's clock (of several machines: "
+    "the longest). The state of the page cache is set before every iteration, outside the time.",
+    "Bytes count for each process that gets them: an object that is read once and broadcast to four counts four times.",
     "Stores and patterns that the configuration does not compare are compared pairwise where they deliver the same "
     "bytes: all these pairs are one further family, contest in verdicts.csv. Patterns that give each process a whole "
-    "object are not compared with those that give it a section: the bytes differ.",
+    "object are not compared with those that give it a section.",
     "The bare client measures the store's own ceiling: after the iterations the processes that read make bare "
     "requests, each with as many in flight as it has, to the same store, objects and cache state: no MPI while they "
     "run, no SDK, their bytes dropped; on a file system, plain reads.",
     "After each iteration, outside the time, every block that a process holds is checked against the manifest, and its "
-    "buffer changed. Where an iteration takes several operations, that is the last of them; all are checked in a pass "
-    "of its own. The objects are random bytes that do not compress.",
+    "buffer changed; what does not fit into one operation is checked in a pass of its own. Objects are random bytes.",
 )

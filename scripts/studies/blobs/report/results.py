@@ -1,18 +1,49 @@
-"""The tables of the study, measured or printed: a printed table has one number per store and size."""
+"""The tables of the study, measured or printed, and what only this study shows and says of them.
 
+A printed table has one number per store and size.
+"""
+
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from scripts.report import results
-from scripts.report.inputs import read_facts
-from scripts.report.results import Results
-from scripts.studies.blobs.patterns import FROM_ONE
-from scripts.studies.blobs.report import MIB, REPORT, printed
+from scripts.lib import sizes
+from scripts.lib.program import Problem
+from scripts.report import listings, names, prose, results
+from scripts.report.declaration import Column
+from scripts.report.listings import WHOLE
+from scripts.report.markup import code
+from scripts.report.page import Table
+from scripts.report.results import Results, opened, read_facts
+from scripts.studies.blobs.patterns import FROM_ONE, PATTERNS
+from scripts.studies.blobs.report import MIB, REPORT
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
+PRINTED = ["pattern", "size", "store", "latency", "bandwidth"]
+PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
+# What the name of a printed table's file has of its pattern.
+_PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
+_SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
+_COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
+# What has rows of its own where it varies, beside the size.
+ROWS = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
+# What each store has a column of: the number, as a printed table calls it, in a head, and in digits.
+SHOWN = (
+    ("latency_s", "latency", "latency / s", prose.number),
+    ("mib_s", "bandwidth", "MiB/s", names.rate),
+)
+ENDS = ("", "_low", "_high")
+NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
+# Its panels are named after the patterns.
+PICTURE = Path("docs/images/patterns.svg")
+PICTURED = (
+    "What four processes get of the objects. Thick arrows: reads from the store; thin ones: messages between "
+    "processes. Each process holds what is drawn in it; colours say whose section a block is."
+)
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
@@ -20,7 +51,8 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
 
     Args:
         tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv, or of printed tables.
-        facts: the JSON object that the workflow wrote about machine, stores and settings.
+        facts: the JSON object that the workflow wrote about machine, stores and settings; of printed tables it may have
+            `processes`, their number.
 
     Raises:
         Problem: there are neither samples nor cells nor printed tables, or samples lack a column.
@@ -28,7 +60,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     folder, run_facts = Path(tables), read_facts(facts)
     frames = results.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
     if frames["samples"].empty and frames["cells"].empty:
-        frames["cells"] = printed.cells(folder, processes_of(run_facts))
+        rows = read_printed(folder)
+        values = {"latency_s": rows["latency"].astype(float), "mib_s": rows["bandwidth"].astype(float)}
+        cell = rows["store"] + "_" + rows["pattern"] + "_" + rows["size"]
+        frames["cells"] = rows.assign(cell=cell, processes=str(run_facts.get("processes") or PROCESSES), n=1, **values)
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
     return results.complete(frames, _records(frames["samples"]), run_facts, REPORT, folder)
@@ -39,25 +74,77 @@ def is_printed(run: Results) -> bool:
     return "bandwidth" in run.cells
 
 
-def processes_of(facts: dict) -> int:
-    """Return by how many processes printed tables were measured: as the facts say, else as in the published study."""
-    return int(facts.get("processes") or printed.PROCESSES)
+def read_printed(folder: Path) -> pd.DataFrame:
+    """Return a folder's printed tables as rows: pattern, size (text), store, latency, bandwidth (both as printed).
+
+    The pattern follows from the file's name: …Single…, …Multiple…, …Extended…. A number that is not there is left out.
+
+    Raises:
+        Problem: a file's name tells no pattern, or a column is no latency or bandwidth.
+    """
+    parts = [part for path in sorted(folder.glob("*.csv")) for part in _parts(path)]
+    table = pd.concat([pd.DataFrame(columns=PRINTED, dtype=str), *parts])
+    table = table[table["latency"].str.fullmatch(r"[\d.]+") & table["bandwidth"].str.fullmatch(r"[\d.]+")]
+    order = [*_PATTERNS.values()]
+    return table.sort_values("pattern", key=lambda names: names.map(order.index), kind="stable", ignore_index=True)
 
 
-def reads(samples: pd.DataFrame, phase: str = "read") -> pd.DataFrame:
-    """Return the rows of one phase: `read`, iterations; `ceiling`, rounds of bare requests."""
-    return samples[samples["phase"] == phase] if len(samples) else samples
+def _parts(path: Path) -> list[pd.DataFrame]:
+    """One table as `PRINTED` for each of its stores; of another file none."""
+    lines = opened(path)
+    if not (unit := _SIZE.match(lines.readline())):
+        return []
+    lines.seek(0)
+    pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
+    if not pattern:
+        raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")
+    table = pd.read_csv(lines, dtype=str, keep_default_na=False, skipinitialspace=True)
+    for column in table.columns[1:]:
+        if not _COLUMN.fullmatch(column):
+            raise Problem(f"{path}: the column {column!r} is neither a latency in s nor a bandwidth in MiB/s")
+    printed = {"pattern": pattern, "size": table.iloc[:, 0].str.extract(r"^(\d+)", expand=False) + unit[1]}
+    parts = []
+    for store in dict.fromkeys(_COLUMN.fullmatch(column)[1] for column in table.columns[1:]):
+        heads = {"latency": f"{store} Latency (s)", "bandwidth": f"{store} Bandwidth (MiB/s)"}
+        numbers = {name: table.get(head, pd.Series("", table.index)).str.strip() for name, head in heads.items()}
+        parts.append(pd.DataFrame(printed | {"store": store} | numbers).dropna())
+    return parts
+
+
+def disagreeing(printed: pd.DataFrame, processes: int = PROCESSES) -> pd.DataFrame:
+    """Return the printed cells whose bandwidth does not follow from size and latency, even if both were rounded.
+
+    Bandwidth = bytes delivered / latency; each process is given a whole object, or in `sections` all together one. A
+    printed number stands for all within half of its last digit.
+
+    Args:
+        printed: rows with pattern, size, store, latency and bandwidth as printed (`read_printed`).
+        processes: that took part.
+
+    Returns:
+        The cells that disagree, in order, with `recomputed` (MiB/s of the printed latency), `least` and `most` (of all
+        latencies that the printed one stands for) and `percent`, printed against recomputed.
+    """
+    latency, bandwidth = printed["latency"].astype(float), printed["bandwidth"].astype(float)
+    half, slack = (
+        0.5 * 10.0 ** -printed[name].str.extract(r"\.(\d*)")[0].str.len().fillna(0) for name in ("latency", "bandwidth")
+    )
+    objects = printed["pattern"].eq("sections").map({True: 1, False: processes})
+    mib = printed["size"].map(sizes.in_bytes) / MIB * objects
+    recomputed, least = mib / latency, mib / (latency + half)
+    most = (mib / (latency - half)).where(latency > half, float("inf"))
+    table = printed.assign(recomputed=recomputed, least=least, most=most, percent=100 * (bandwidth / recomputed - 1))
+    return table[(bandwidth + slack < least) | (bandwidth - slack > most)].reset_index(drop=True)
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
     """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values.
 
     total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
-    first_ratio the first's
-    divided by it, spread the slowest by the fastest of them, imbalance the median of last by first process done, share
-    the bandwidth by the ceiling's where each process reads.
+    first_ratio the first's divided by it, spread the slowest by the fastest of them, imbalance the median of last by
+    first process done, share the bandwidth by the ceiling's where each process reads.
     """
-    rows = reads(samples)
+    rows = samples[samples["phase"] == "read"] if len(samples) else samples
     if rows.empty:
         columns = ["cell", "repeat", "valid", "control", *FACTORS, "iterations", "first_s", "total_s"]
         return pd.DataFrame(columns=columns).astype({"valid": bool})
@@ -79,9 +166,128 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     records["spread"] = later.max() / later.min()
     records["first_ratio"] = (records["first_s"] / records["latency_s"]).where(records["iterations"] > 1)
     records["imbalance"] = groups["imbalance"].median().where(records["processes"] != "1")
-    rounds = reads(samples, "ceiling").groupby(keys, sort=False)[["bytes", "latency_s"]].sum()
+    rounds = samples[samples["phase"] == "ceiling"].groupby(keys, sort=False)[["bytes", "latency_s"]].sum()
     # What one process reads for all counts once for each of them, so that the ceiling says nothing of it.
     each_reads = ~records["pattern"].isin(FROM_ONE)
     records["ceiling_mib_s"] = (rounds["bytes"] / MIB / rounds["latency_s"]).where(each_reads)
     records["share"] = records["mib_s"] / records["ceiling_mib_s"]
     return records.replace([np.inf, -np.inf], np.nan).reset_index()
+
+
+def by_size(run: Results) -> Iterator[Table]:
+    """Yield a table for each pattern that was measured, objects of each process's own apart: sizes by stores."""
+    cells = run.cells[run.cells["control"] == ""]
+    for name, pattern in PATTERNS.items():
+        for own, rows in cells[cells["pattern"] == name].groupby(cells["objects"] == "own"):
+            title = pattern.title + (", each of an object of its own" if own else "")
+            yield _by_size(rows, f"table-{name}{'-own' if own else ''}", title, run)
+
+
+def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
+    varies = run.varying(cells, ROWS)
+    keys = [*varies, "size"]
+    rows = pd.DataFrame(run.names.sorted_rows(cells, keys), columns=keys)
+    heads = {**{key: run.report.factor(key).title for key in varies}, "size": "size of an object"}
+    frame = pd.DataFrame({head: [run.names.cell(key, level) for level in rows[key]] for key, head in heads.items()})
+    over = {}
+    for store in cells["store"].unique():
+        own = rows.merge(cells[cells["store"] == store], on=keys, how="left")
+        for column, as_printed, head, digits in SHOWN:
+            title_of = f"{run.names.store(store)} {head}"
+            frame[title_of] = own.get(as_printed, [_text(cell, column, digits) for cell in own.to_dict("records")])
+            over[title_of] = list(own["invalid"] > 0)
+    how = (
+        "latency: median of the iterations after the first (of a single one, that one); bandwidth: all bytes divided "
+        "by the time, without the first iteration; [95 % CI] over the repeats, where they are 6 or more"
+    )
+    same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
+    shared = ", ".join(run.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
+    return Table(
+        name,
+        f"{title}: {'as printed' if is_printed(run) else how}. {prose.capital(shared)}{'.' if shared else ''}",
+        frame.fillna(""),
+        over=over,
+        meaning="a repeat of the cell broke a rule of measuring",
+        numbers=rows.merge(cells, on=keys)[["pattern", "objects", *keys, "store", *NUMBERS]],
+    )
+
+
+def _text(cell: dict, column: str, digits) -> str:
+    """A cell's number with its interval, or why there is none."""
+    if not cell["n"] > 0:
+        trouble = cell["invalid"] > 0 or cell["failed"] > 0
+        return listings.mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
+    return "" if pd.isna(cell[column]) else names.with_interval(*(cell[column + end] for end in ENDS), digits)
+
+
+def audit(run: Results) -> Table:
+    """Return the printed cells whose bandwidth does not follow from size and latency."""
+    if not is_printed(run) or (wrong := disagreeing(run.cells, int(run.cells["processes"].iloc[0]))).empty:
+        return Table("audit", "", pd.DataFrame())
+    recomputed, percent = "recomputed / MiB/s", "printed against it / %"
+    heads = {"latency": "latency / s", "bandwidth": "bandwidth / MiB/s", "recomputed": recomputed, "percent": percent}
+    caption = (
+        f"{len(wrong)} of {len(run.cells)} printed bandwidths that do not follow from the size and the latency printed "
+        f"beside them ({run.cells['processes'].iloc[0]} processes), even if both were rounded."
+    )
+    formats = {"size": names.size, recomputed: "{:.3f}".format, percent: "{:+.2f}".format}
+    numbers = wrong[[*PRINTED, "recomputed", "least", "most", "percent"]]
+    frame = wrong[["pattern", "size", "store", *heads]].rename(columns=heads)
+    return Table("audit", caption, frame, formats, numbers=numbers)
+
+
+def iterations(run: Results) -> Table:
+    """Return how the iterations and the processes of each cell's records differ."""
+    columns = (
+        Column("iterations per record", "iterations", WHOLE),
+        Column("first / s", "first_s", prose.number),
+        # Of records with one iteration the latency is that of the first.
+        Column("later / s", lambda _, cells: cells["latency_s"].where(cells["first_ratio"].notna()), prose.number),
+        Column("first / later", "first_ratio", prose.ratio),
+        Column("slowest / fastest iteration", "spread", prose.ratio),
+        Column("last / first process done", "imbalance", prose.ratio),
+    )
+    caption = (
+        "Medians over the repeats. Later: the median of a record's iterations after the first; slowest / fastest "
+        "iteration: of the later ones."
+    )
+    return listings.table(run, "iterations", caption, columns, about=columns[:1])
+
+
+def in_words(run: Results) -> list[str]:
+    """Return a sentence for each pattern of the run."""
+    there = set(run.cells["pattern"])
+    lines = [f"{code(name)}: {pattern.explained}." for name, pattern in PATTERNS.items() if name in there]
+    if (run.cells["objects"] == "own").any():
+        lines.append("own objects: rank i reads its section of object i, so that no two read the same object.")
+    return lines
+
+
+def limits(run: Results) -> list[str]:
+    """Return what only this study's data cannot say."""
+    if is_printed(run):
+        return ["The numbers are those of printed tables, without intervals and single repeats."]
+    lines, readers = [], run.readers
+    hosts = listings.column(readers, "effective.hosts").dropna().astype(object).str.len()
+    if len(hosts) and hosts.max() < 2:
+        lines.append(
+            "All processes ran on one machine: broadcasts go through its memory, not over a network between machines."
+        )
+    refused = listings.column(readers, "ceiling.problem").dropna()
+    if len(refused):
+        many = prose.count(len(refused), "record")
+        lines.append(f"The bare client could not be measured in {many}: {refused.iloc[0]}.")
+    # Records of before have bare requests, and do not say by how many processes.
+    threads, processes = (listings.column(readers, f"ceiling.{name}") for name in ("threads", "processes"))
+    counts = {
+        "In {} of an earlier version the bare client was threads of one process on one machine, which may get less "
+        "than several.": ("record", (threads.notna() & processes.isna()).sum()),
+        "In {} the processes got more than the bare client, by more than 5 %: what it gets is measured, and there it "
+        "is not a bound.": ("cell", (run.measured["share"] > 1.05).sum()),
+        "The clients retried {}; the times include that.": ("request", listings.numbers(readers, "retries").sum()),
+        "In {} some processes had nothing to read.": (
+            "record",
+            (listings.numbers(readers, "effective.idle_processes") > 0).sum(),
+        ),
+    }
+    return lines + [text.format(prose.count(int(many), of)) for text, (of, many) in counts.items() if many]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.report import results
-from scripts.report.inputs import read_facts
 from scripts.report.page import Table
+from scripts.report.results import read_facts
 from scripts.studies.shots.report import REPORT
 
 FACTORS = REPORT.names

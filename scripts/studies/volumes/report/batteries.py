@@ -10,8 +10,7 @@ import pandas as pd
 
 from scripts.lib.program import Problem
 from scripts.report import results
-from scripts.report.inputs import read_facts, read_table
-from scripts.report.judgement import is_true
+from scripts.report.results import is_true, read_facts, read_table
 from scripts.studies.volumes.report import REPORT
 from scripts.studies.volumes.series import FACTORS
 

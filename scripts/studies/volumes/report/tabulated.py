@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import listings, names, prose
-from scripts.report.account import fact, without_empty
+from scripts.report.listings import fact, without_empty
 from scripts.report.markup import code, paragraph, verbatim
 from scripts.report.page import Table
 from scripts.studies.volumes.report import phrases

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from scripts.report.declaration import Factor, Metric, Report
-from scripts.report.inputs import read_facts, read_table
-from scripts.report.results import Results
+from scripts.report.results import Results, read_facts, read_table
 
 REPORT = Report(
     study="hashing",
