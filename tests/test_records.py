@@ -168,8 +168,10 @@ def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
     path = tmp_path / record["name"] / "repeat=1.json"
     records.write(path, record)
     assert not records.edited(records.read(path, "synthetic", "shots"))
-    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1"):
+    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1$"):
         records.write(path, record | {"seconds": {"total": -1}})
+    with pytest.raises(Problem, match=r'samples must be array, it is "x{20,60}…$'):
+        records.write(path, record | {"samples": "x" * 1000})
     assert records.read(path, "synthetic", "shots") == json.loads(newer(run).read_text())
 
 
