@@ -13,7 +13,7 @@ import pytest
 
 from scripts.report import answer, findings, plot_html, waterfall
 from scripts.report.results import Results
-from scripts.statistics import exchanges, explained
+from scripts.statistics import exchanges, explained, taken
 from scripts.studies.shots.report import results
 from tests.records import FEW, MIB, gather, synthetic_cells, write_synthetic_run
 
@@ -108,6 +108,22 @@ def test_times_made_of_requests_bytes_cpu_and_opens_are_explained():
     ratio = exact["total_s"] / exact["total_s"].shift()
     modelled = explained.modelled_s(exact)
     assert explained.explains(modelled / modelled.shift(), ratio)[1:].all()
+
+
+@pytest.mark.rule(11)
+@pytest.mark.parametrize(
+    "emulated, measured, rate",
+    [
+        ({}, {"mib_s": 40.0, "in_flight": 3.0}, 120),
+        ({}, {"mib_s": 40.0, "in_flight": 0.5}, 40),
+        ({"shared_mib_s": 100}, {"mib_s": 40.0, "in_flight": 3.0}, 100),
+        ({}, {"mib_s": 40.0, "in_flight": None}, None),
+        ({}, {"problem": "no answer", "in_flight": 2.0}, None),
+    ],
+)
+def test_the_rate_is_what_the_network_lets_through_to_the_requests_in_flight(emulated, measured, rate):
+    record = {"network": measured, "settings": {"store": {"network": emulated}}}
+    assert taken.of_record(record)["rate_mib_s"] == rate
 
 
 @pytest.mark.rule(11)

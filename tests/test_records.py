@@ -175,6 +175,19 @@ def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
     assert records.read(path, "synthetic", "shots") == json.loads(newer(run).read_text())
 
 
+def test_why_an_artefact_cannot_be_used_is_what_is_wrong_with_it(tmp_path):
+    run = run_of(tmp_path / "shots")
+    path, library = newer(run), tmp_path / "shots/libraries/h5py.json"
+    assert records.reasons(path, tmp_path, "synthetic") == []
+    path.write_text("{")
+    [reason] = records.reasons(path, tmp_path, "synthetic")
+    assert str(path) in reason
+    library.parent.mkdir()
+    for failure, named in (({"reasons": ["no compiler"]}, "no compiler"), ({}, "no reason given")):
+        library.write_text(json.dumps({"status": "failed", **failure}))
+        assert records.reasons(library, tmp_path, "synthetic") == [named]
+
+
 def test_a_failed_record_needs_no_figures(tmp_path):
     run = run_of(tmp_path)
     record = json.loads(newer(run).read_text())

@@ -160,6 +160,18 @@ def test_a_cell_is_summarised_over_its_valid_repeats(tmp_path):
     assert cell["invalid"] == 1
 
 
+@pytest.mark.rule(11)
+@pytest.mark.parametrize("groups, spread", [(1, 5), (3, 3), (6, "")])
+def test_requests_are_compared_between_repeats_that_read_the_same_objects(tmp_path, groups, spread):
+    def change(record):
+        record["read"] = [record["repeat"] % groups]
+        record["requests"]["GET"]["count"] = record["repeat"]
+        return record
+
+    cells = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), change=change))[1]
+    assert set(cells["requests_spread"]) == {spread}
+
+
 def test_a_method_that_offers_nothing_delivers_nothing(tmp_path):
     def change(record):
         record["requests"]["GET"] |= {"bytes_offered": 2 * MIB, "bytes_delivered": 3 * MIB}
