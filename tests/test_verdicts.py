@@ -307,6 +307,15 @@ def test_where_interval_and_p_part_a_note_says_so(sessions, shift, seed, note):
     assert ("includes" in note or not note) == (row["ratio_low"] <= 1 <= row["ratio_high"])
 
 
+@pytest.mark.rule(17)
+def test_where_medians_are_the_same_and_means_may_not_be_a_note_says_so():
+    base, other = np.exp(np.random.default_rng(1).normal(0, 0.01, (2, 10)))
+    other[3] *= 3
+    row = two_arms(base, other, "1" * 10)
+    assert row["verdict"] == "no evidence"
+    assert row["note"] == "the medians are the same, the means may not be: 1.20 [0.99, 1.80]"
+
+
 def test_repeats_that_take_much_longer_are_counted_for_the_arm_that_was_slow():
     base, other = np.ones(8), np.ones(8)
     base[2], other[[4, 5]] = 3, 3
