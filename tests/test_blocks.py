@@ -84,6 +84,9 @@ def test_a_block_counts_where_both_sides_are_of_one_session():
 def test_cells_that_were_never_measured_have_the_others_beside_them_if_they_can_be_measured_at_all():
     found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}
     assert opened([OLD, NEW, NEWEST], found) == ([7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 12], [NEWEST.name], {})
+    # So it is where the others have more blocks than they need.
+    more = dict.fromkeys(found, of(range(1, 9)))
+    assert opened([OLD, NEW, NEWEST], more)[:2] == ([9, 10, 11, 12, 13, 14], [9, 10, 11, 12, 13, 14])
     # Of the blocks that the others need, none is for the sake of the new cell.
     found[NEW.name] = of([1, 2, 3, 4])
     assert opened([OLD, NEW, NEWEST], found)[:2] == ([7, 8, 9, 10, 11, 12], [9, 10, 11, 12])
