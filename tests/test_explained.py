@@ -128,6 +128,14 @@ def test_the_rate_is_what_the_network_lets_through_to_the_requests_in_flight(emu
 
 
 @pytest.mark.rule(11)
+@pytest.mark.parametrize("effective, each", [({"workers": 2}, 2), ({}, 4), (None, 4)])
+def test_the_cpu_time_of_tasks_is_that_of_the_workers_beside_each_other(effective, each):
+    record = {"samples": [{"cpu-time": 1.0}, {"cpu-time": 3.0}, {"cpu-time": None}], "effective": effective}
+    assert taken.of_record(record)["task_cpu_s"] == each
+    assert taken.of_record({"samples": [{}]})["task_cpu_s"] is None
+
+
+@pytest.mark.rule(11)
 def test_a_cell_does_not_explain_itself():
     """Only the other cells give the cost of an open: one that waits for something else is not explained."""
     rows = cells(np.random.default_rng(2))

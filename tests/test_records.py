@@ -194,6 +194,8 @@ def test_a_failed_record_needs_no_figures(tmp_path):
     path = tmp_path / record["name"] / "repeat=1.json"
     records.write(path, failed(record, "killed"))
     assert records.faults(records.read(path, "synthetic", "shots")) == ["killed"]
+    assert records.faults(failed(record)) == ["failed without a reason"]
+    assert records.faults(record | {"valid": False})[0] == "invalid without a reason"
 
 
 def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path):
