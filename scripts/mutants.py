@@ -32,8 +32,8 @@ JUDGING = {
     "statistics/resampling.py": ("stats", "latency", "verdicts"),
     "statistics/stats.py": ("stats", "latency", "verdicts"),
     "statistics/tables.py": ("tables", "records", "verdicts"),
-    "statistics/taken.py": ("tables", "explained"),
-    "statistics/verdicts.py": ("verdicts", "software"),
+    "statistics/taken.py": ("explained", "tables"),
+    "statistics/verdicts.py": ("verdicts", "software", "tables"),
 }
 # What fails in any test or changes nothing: operators that the types do not have, identity of what is equal, and
 # options (strict=True of zip, frozen=True).
