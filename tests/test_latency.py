@@ -76,6 +76,9 @@ def test_merged_jobs_have_the_interval_of_a_bootstrap_of_jobs():
     tail = scipy_stats.norm.cdf(-math.sqrt(12 / 11) * scipy_stats.t.ppf(0.975, 11))
     found = histograms.percentiles([exact(job) for job in values], [99])[0]
     np.testing.assert_allclose([found.low, found.high], np.quantile(drawn, [tail, 1 - tail]), rtol=0.02)
+    merged, resampled = histograms.resampled([exact(job) for job in values], [50, 99])
+    assert merged == [nth(values, 50), nth(values, 99)]
+    assert resampled.shape == (2_000, 2)
     again = histograms.percentiles([exact(job) for job in values], [50, 99])[1]
     assert again == found
     assert histograms.percentiles([exact(job) for job in values], [99], seed=2)[0] != found
