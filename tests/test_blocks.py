@@ -51,6 +51,13 @@ def test_the_order_is_random_and_mirrored_in_even_blocks_and_another_for_another
     assert blocks.order(names[::-1], "tuesday shots", 2, in_series=True) == names[::-1], "a series is as the matrix"
 
 
+def test_whichever_level_is_the_baseline_the_others_are_compared_with_it():
+    levels = {name: {"workers": workers, "store": "s3"} for name, workers in (("a", "1"), ("b", "2"), ("c", "4"))}
+    assert blocks.compared(levels, "workers", "1") == [("a", "b"), ("a", "c")]
+    assert blocks.compared(levels, "workers", "2") == [("b", "a"), ("b", "c")]
+    assert blocks.compared(levels, "store", "s3") == []
+
+
 @pytest.mark.rule(2, 5)
 def test_a_first_call_measures_all_blocks_and_a_second_none():
     assert opened([OLD, NEW], {}) == ([1, 2, 3, 4, 5, 6], [], [OLD.name, NEW.name], {})
@@ -84,6 +91,9 @@ def test_a_block_counts_where_both_sides_are_of_one_session():
 def test_cells_that_were_never_measured_have_the_others_beside_them_if_they_can_be_measured_at_all():
     found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}
     assert opened([OLD, NEW, NEWEST], found) == ([7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 12], [NEWEST.name], {})
+    # So it is where the others have more blocks than they need.
+    more = dict.fromkeys(found, of(range(1, 9)))
+    assert opened([OLD, NEW, NEWEST], more)[:2] == ([9, 10, 11, 12, 13, 14], [9, 10, 11, 12, 13, 14])
     # Of the blocks that the others need, none is for the sake of the new cell.
     found[NEW.name] = of([1, 2, 3, 4])
     assert opened([OLD, NEW, NEWEST], found)[:2] == ([7, 8, 9, 10, 11, 12], [9, 10, 11, 12])

@@ -38,6 +38,7 @@ def requests(*ranges: tuple[str, int, int]) -> pd.DataFrame:
     "ranges, fewest",
     [
         ([("a", 0, 10), ("a", 10, 10)], (1, 20)),
+        ([("a", 0, 1), ("a", 1, 1)], (1, 2)),
         ([("a", 0, 10), ("a", 11, 10)], (2, 20)),
         ([("a", 0, 10), ("b", 10, 10)], (2, 20)),
         ([("a", 0, 10), ("a", 0, 10)], (1, 10)),
@@ -108,6 +109,30 @@ def test_times_made_of_requests_bytes_cpu_and_opens_are_explained():
     ratio = exact["total_s"] / exact["total_s"].shift()
     modelled = tables.modelled_s(exact)
     assert tables.explains(modelled / modelled.shift(), ratio)[1:].all()
+
+
+@pytest.mark.rule(11)
+@pytest.mark.parametrize(
+    "emulated, measured, rate",
+    [
+        ({}, {"mib_s": 40.0, "in_flight": 3.0}, 120),
+        ({}, {"mib_s": 40.0, "in_flight": 0.5}, 40),
+        ({"shared_mib_s": 100}, {"mib_s": 40.0, "in_flight": 3.0}, 100),
+        ({}, {"mib_s": 40.0, "in_flight": None}, None),
+        ({}, {"problem": "no answer", "in_flight": 2.0}, None),
+    ],
+)
+def test_the_rate_is_what_the_network_lets_through_to_the_requests_in_flight(emulated, measured, rate):
+    record = {"network": measured, "settings": {"store": {"network": emulated}}}
+    assert tables.taken(record)["rate_mib_s"] == rate
+
+
+@pytest.mark.rule(11)
+@pytest.mark.parametrize("effective, each", [({"workers": 2}, 2), ({}, 4), (None, 4)])
+def test_the_cpu_time_of_tasks_is_that_of_the_workers_beside_each_other(effective, each):
+    record = {"samples": [{"cpu-time": 1.0}, {"cpu-time": 3.0}, {"cpu-time": None}], "effective": effective}
+    assert tables.taken(record)["task_cpu_s"] == each
+    assert tables.taken({"samples": [{}]})["task_cpu_s"] is None
 
 
 @pytest.mark.rule(11)

@@ -76,6 +76,9 @@ def test_merged_jobs_have_the_interval_of_a_bootstrap_of_jobs():
     tail = scipy_stats.norm.cdf(-math.sqrt(12 / 11) * scipy_stats.t.ppf(0.975, 11))
     found = histograms.percentiles([exact(job) for job in values], [99])[0]
     np.testing.assert_allclose([found.low, found.high], np.quantile(drawn, [tail, 1 - tail]), rtol=0.02)
+    merged, resampled = histograms.resampled([exact(job) for job in values], [50, 99])
+    assert merged == [nth(values, 50), nth(values, 99)]
+    assert resampled.shape == (2_000, 2)
     again = histograms.percentiles([exact(job) for job in values], [50, 99])[1]
     assert again == found
     assert histograms.percentiles([exact(job) for job in values], [99], seed=2)[0] != found
@@ -135,6 +138,19 @@ def test_moments_are_those_of_the_operations():
     assert binned == pytest.approx(found, rel=0.008)
     assert histograms.moments(np.empty((0, 2))).n == 0
     assert np.isnan(histograms.moments(exact(values[:1])).stddev)
+    assert histograms.moments(exact(values[:2])).stddev == pytest.approx(values[:2].std(ddof=1))
+
+
+@pytest.mark.rule(18)
+def test_an_operation_lies_somewhere_in_its_bin():
+    """Of the 64 bins between a power of two and the next, the one at 100 reaches from 99.22 to 100.78."""
+    histogram = np.array([[50, 9], [100, 3], [200, 2]])
+    sums = {99: [5, 5, 5], 99.5: [2, 5, 5], 100: [2, 5, 5], 100.5: [2, 2, 5], 101: [2, 2, 2]}
+    for limit, counts in sums.items():
+        assert histograms.at_or_above(histogram, limit)[:, 0].tolist() == counts
+    least, middle, most = histograms.at_or_above(histogram, 99)[:, 1]
+    assert middle == 700
+    assert (least, most) == pytest.approx((700 * (1 - 1 / 128), 700 * (1 + 1 / 128)))
 
 
 def test_the_pooled_standard_deviation_is_that_of_all_operations():
@@ -143,6 +159,14 @@ def test_the_pooled_standard_deviation_is_that_of_all_operations():
     told = [[job.mean() for job in jobs], [job.std(ddof=1) for job in jobs], [len(job) for job in jobs]]
     assert histograms.pooled_stddev(*told) == pytest.approx(np.concatenate(jobs).std(ddof=1))
     assert math.isnan(histograms.pooled_stddev([1.0], [math.nan], [math.nan]))
+
+
+def test_resampled_medians_of_few_values_are_the_values_and_of_more_lie_between():
+    assert set(histograms.resampled_medians([3, 1, 2, 9, 7])) == {1, 2, 3, 7, 9}
+    values = np.random.default_rng(15).normal(size=50)
+    drawn = histograms.resampled_medians(values)
+    assert drawn.std() == pytest.approx(np.sqrt(np.pi / 2 / 50), rel=0.3), "that of a median of normal values"
+    assert not (drawn == histograms.resampled_medians(values, arm=1)).all()
 
 
 @pytest.mark.rule(16)

@@ -1,6 +1,7 @@
 """The page cache: set, verified file by file, and left to a program that sets it itself."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,31 @@ def test_no_state_is_verified_where_the_kernel_does_not_see_what_is_read(tmp_pat
     for state in ("cold", "warm", "any"):
         assert cache.prepare(state, [file]) == {"asked": state, "state": "unverified", "resident_before": None}
         assert cache.resident([file]) is None, "warm pages are not taken for lost afterwards"
+
+
+@pytest.mark.rule(8)
+def test_of_files_of_others_nothing_is_known_unless_they_can_be_written():
+    if os.geteuid():
+        pytest.skip("only root can be another user")
+    with tempfile.TemporaryDirectory() as folder:
+        if host.mount(folder)["file_system"] in host.MEMORY_FILE_SYSTEMS:
+            pytest.skip("temporary files lie in memory here")
+        os.chmod(folder, 0o755)
+        files = [Path(folder, name) for name in ("own", "below", "above", "writable")]
+        for file, owner, mode in zip(files, (1000, 0, 1001, 0), (0o444, 0o644, 0o644, 0o666), strict=True):
+            file.write_bytes(os.urandom(10_000))
+            os.chown(file, owner, -1)
+            file.chmod(mode)
+        child = os.fork()
+        if not child:
+            try:
+                os.setgroups([])
+                os.setuid(1000)
+                os._exit(sum((cache.resident([file]) is not None) << place for place, file in enumerate(files)))
+            finally:
+                os._exit(255)
+        answered = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert answered == 0b1001
 
 
 @pytest.mark.rule(8)

@@ -169,9 +169,24 @@ def test_what_is_written_is_read_and_what_is_unsound_is_not_written(tmp_path):
     path = tmp_path / record["name"] / "repeat=1.json"
     records.write(path, record)
     assert not records.edited(records.read(path, "synthetic", "shots"))
-    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1"):
+    with pytest.raises(Problem, match=r"seconds\.total must be bigger than 0, it is -1$"):
         records.write(path, record | {"seconds": {"total": -1}})
+    with pytest.raises(Problem, match=r'samples must be array, it is "x{20,60}…$'):
+        records.write(path, record | {"samples": "x" * 1000})
     assert records.read(path, "synthetic", "shots") == json.loads(newer(run).read_text())
+
+
+def test_why_an_artefact_cannot_be_used_is_what_is_wrong_with_it(tmp_path):
+    run = run_of(tmp_path / "shots")
+    path, library = newer(run), tmp_path / "shots/libraries/h5py.json"
+    assert records.reasons(path, tmp_path, "synthetic") == []
+    path.write_text("{")
+    [reason] = records.reasons(path, tmp_path, "synthetic")
+    assert str(path) in reason
+    library.parent.mkdir()
+    for failure, named in (({"reasons": ["no compiler"]}, "no compiler"), ({}, "no reason given")):
+        library.write_text(json.dumps({"status": "failed", **failure}))
+        assert records.reasons(library, tmp_path, "synthetic") == [named]
 
 
 def test_a_failed_record_needs_no_figures(tmp_path):
@@ -180,6 +195,8 @@ def test_a_failed_record_needs_no_figures(tmp_path):
     path = tmp_path / record["name"] / "repeat=1.json"
     records.write(path, failed(record, "killed"))
     assert records.faults(records.read(path, "synthetic", "shots")) == ["killed"]
+    assert records.faults(failed(record)) == ["failed without a reason"]
+    assert records.faults(record | {"valid": False})[0] == "invalid without a reason"
 
 
 def test_a_row_of_the_matrix_that_stands_twice_is_named_and_counts_once(tmp_path):

@@ -14,7 +14,18 @@ from conftest import artefact
 from scripts import gather as gather_program
 from scripts.frame import software
 from scripts.lib.software import distributions, identity
-from tests.records import COMPARE, FEW, at, chosen, gather, newer_is, synthetic_cells, write_synthetic_run
+from tests.records import (
+    COMPARE,
+    FEW,
+    at,
+    chosen,
+    failed,
+    gather,
+    newer_is,
+    sealed,
+    synthetic_cells,
+    write_synthetic_run,
+)
 
 # What the libraries' specs and locks say.
 PROMISED = {
@@ -128,6 +139,13 @@ def test_records_without_a_fingerprint_are_compared_by_their_lock_and_counted_on
     assert "not comparable" not in set(gather(run)[2]["verdict"])
     line = "1 of 24 records have no fingerprint of the software that measured them"
     assert said(run)[1] == [f"{line}: their arms are compared by measuring code, data and lock alone"]
+
+
+def test_a_record_that_failed_lacks_no_fingerprint(tmp_path):
+    run = fingerprinted(tmp_path)
+    path = next(run.glob("records/*/repeat=1.json"))
+    path.write_text(sealed(failed(artefact(path), "killed")), encoding="utf-8")
+    assert said(run)[1] == []
 
 
 def test_a_file_is_hashed_once_for_as_long_as_it_stays_what_it_is(tmp_path):

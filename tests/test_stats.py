@@ -82,7 +82,12 @@ def test_p_is_that_of_all_sign_flips_of_all_comparisons():
     observed = largest([1] * 7)
     flipped = [largest(signs).max() for signs in itertools.product((1, -1), repeat=7)]
     expected = [np.mean(np.array(flipped) >= one - 1e-9) for one in observed]
-    np.testing.assert_allclose(stats.max_t(d)[0], expected)
+    p, critical = stats.max_t(d)
+    np.testing.assert_allclose(p, expected)
+    # The first and the last flip are those of none and of all: where |t| is larger than this, p is at most 0.05.
+    others = np.array(flipped[1:-1])
+    beyond, reached = ((2 + (others > critical * scale).sum()) / 128 for scale in (1 + 1e-9, 1 - 1e-9))
+    assert beyond <= 0.05 < reached
 
 
 def test_p_of_one_comparison_is_scipys():
@@ -135,6 +140,16 @@ def test_same_comes_before_slower():
     d = np.random.default_rng(8).normal(math.log(1.03), 0.003, size=(10, 1))
     assert stats.judge(d)[0].verdict == "same"
     assert stats.judge(d, equivalence_percent=1)[0].verdict == "slower"
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize(
+    "low, high, verdict", [(0.97, 1.03, "same"), (0.97, 1.2, "no evidence"), (0.8, 1.03, "no evidence")]
+)
+def test_same_needs_mean_times_that_are_the_same_and_slower_does_not(low, high, verdict):
+    d = np.random.default_rng(8).normal([0, 0.3], 0.003, size=(10, 2))
+    found = stats.judge(d, means=[stats.Estimate(1, low, high, 10)] * 2)
+    assert [one.verdict for one in found] == [verdict, "slower"]
 
 
 @pytest.mark.rule(5, 17)
@@ -221,6 +236,18 @@ def test_detectable_ratio_is_found_more_often_than_not(blocks, comparisons):
     ratio[0] = np.median(planned)
     found = [stats.judge(simulate(random, blocks, comparisons, ratio))[0].verdict == "slower" for _ in range(500)]
     assert 0.65 <= np.mean(found) <= 0.95
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("blocks", [6, 10])
+def test_detectable_ratio_is_that_which_the_rule_finds_with_a_power_of_80_percent(blocks):
+    d = np.random.default_rng(16).normal(0, 0.1, size=(blocks, 3))
+    critical = stats.max_t(d)[1]
+    for found, own in zip(stats.judge(d), d.T, strict=True):
+        error = own.std(ddof=1) / math.sqrt(blocks)
+        reach = max(math.log(found.high / found.ratio), math.log(found.ratio / found.low))
+        centre = math.log(found.detectable_ratio) / error
+        assert scipy_stats.nct.sf(max(critical, reach / error), blocks - 1, centre) == pytest.approx(0.8)
 
 
 def test_detectable_ratio_is_infinite_where_nothing_could_have_been_decided():

@@ -90,19 +90,20 @@ def test_failed_and_missing_records_are_counted_and_leave_too_few(tmp_path):
     def change(record):
         if at(record, 1, library="hdf5-2.0.0"):
             return failed(record, "worker 1 was killed")
-        return None if at(record, 6, library="hdf5-2.0.0") else record
+        missing = at(record, 6, library="hdf5-2.0.0") or at(record, 7, library="hdf5-1.14.6")
+        return None if missing else record
 
-    run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), ratio=newer_is(2), change=change)
+    run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), 7, ratio=newer_is(2), change=change)
     samples, cells, judged = gather(run)
     row = chosen(cells, library="hdf5-2.0.0").iloc[0]
-    assert (row["n"], row["failed"], row["invalid"], row["reasons"]) == (4, 1, 0, "repeat 1: worker 1 was killed")
+    assert (row["n"], row["failed"], row["invalid"], row["reasons"]) == (5, 1, 0, "repeat 1: worker 1 was killed")
     assert row["total_s_low"] == ""
     assert len(chosen(samples, cell=row["cell"], repeat=1)) == 0
     rows = chosen(judged, factor="library", metric="total")
     assert set(rows["verdict"]) == {"too few repeats"}
     assert rows["p"].isna().all()
     assert (rows["ratio"] > 1.5).all()
-    assert rows["note"].str.startswith("4 complete blocks, 6 are needed; blocks 1, 6 failed").all()
+    assert rows["note"].str.startswith("4 complete blocks, 6 are needed; blocks 1, 6, 7 failed").all()
 
 
 def test_a_broken_record_is_named_and_counts_as_failed(tmp_path, capsys):
@@ -157,6 +158,18 @@ def test_a_cell_is_summarised_over_its_valid_repeats(tmp_path):
     assert (cell["bytes_delivered"], cell["amplification"]) == ("", 0.5)
     assert cell["page_buffer_bytes"] == 0
     assert cell["invalid"] == 1
+
+
+@pytest.mark.rule(11)
+@pytest.mark.parametrize("groups, spread", [(1, 5), (3, 3), (6, "")])
+def test_requests_are_compared_between_repeats_that_read_the_same_objects(tmp_path, groups, spread):
+    def change(record):
+        record["read"] = [record["repeat"] % groups]
+        record["requests"]["GET"]["count"] = record["repeat"]
+        return record
+
+    cells = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), change=change))[1]
+    assert set(cells["requests_spread"]) == {spread}
 
 
 def test_a_method_that_offers_nothing_delivers_nothing(tmp_path):

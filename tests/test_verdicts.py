@@ -61,12 +61,13 @@ def test_each_metric_is_corrected_for_all_comparisons_of_its_factor_and_for_no_o
 def test_what_is_of_single_tasks_is_compared_where_there_are_as_many(tmp_path):
     def change(record):
         record["work"]["tasks_done"] = record["work"]["tasks_asked"] = 4 * int(record["cell"]["workers"])
+        record["seconds"]["wait"] = 0.1
         return record
 
     run = write_synthetic_run(tmp_path, synthetic_cells(twins=0, **{**FEW, "workers": ("1", "2")}), change=change)
     judged = gather(run, compare=[*COMPARE, {"factor": "workers", "baseline": "1"}])[2]
-    assert set(chosen(judged, factor="library")["metric"]) == {"total", "open", "first", "rest"}
-    assert set(chosen(judged, factor="workers")["metric"]) == {"total", "open"}
+    assert set(chosen(judged, factor="library")["metric"]) == {"total", "open", "first", "rest", "wait"}
+    assert set(chosen(judged, factor="workers")["metric"]) == {"total", "open", "wait"}
 
 
 @pytest.mark.rule(13)
@@ -286,6 +287,43 @@ def test_a_contender_that_is_slow_now_and_then_is_not_the_same(repeats):
             assert 2 * slow.sum() >= repeats or row["slow_contender"] == slow.sum()
     assert len(same) > 80
     assert sum(same) <= 5
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize(
+    "sessions, shift, seed, note",
+    [
+        ("1" * 8, 1, 1, ""),
+        ("1" * 8, 1.08, 7, "p <= 0.05, but the interval includes 1"),
+        ("1" * 6 + "2" * 6, 1.08, 8, "p <= 0.025, seen for the 2nd time, but the interval includes 1"),
+        ("1" * 6 + "2" * 6 + "3" * 6, 1.08, 17, "the interval excludes 1, but p > 0.017, seen for the 3rd time"),
+        ("1" * 6 + "2" * 6 + "3" * 6, 1, 11, "the interval excludes 1, but p > 0.017, seen for the 3rd time"),
+    ],
+)
+def test_where_interval_and_p_part_a_note_says_so(sessions, shift, seed, note):
+    base, other = np.exp(np.random.default_rng(seed).normal(0, 0.1, (2, len(sessions))))
+    row = two_arms(base, other * shift, sessions)
+    assert (row["verdict"], row["note"]) == ("no evidence", note)
+    assert ("includes" in note or not note) == (row["ratio_low"] <= 1 <= row["ratio_high"])
+
+
+@pytest.mark.rule(17)
+def test_where_medians_are_the_same_and_means_may_not_be_a_note_says_so():
+    base, other = np.exp(np.random.default_rng(1).normal(0, 0.01, (2, 10)))
+    other[3] *= 3
+    row = two_arms(base, other, "1" * 10)
+    assert row["verdict"] == "no evidence"
+    assert row["note"] == "the medians are the same, the means may not be: 1.20 [0.99, 1.80]"
+
+
+def test_repeats_that_take_much_longer_are_counted_for_the_arm_that_was_slow():
+    base, other = np.ones(8), np.ones(8)
+    base[2], other[[4, 5]] = 3, 3
+    row = two_arms(base, other, ["1"] * 8)
+    assert row[["slow_baseline", "slow_contender", "slow_ratio"]].tolist() == [1, 2, pytest.approx(3)]
+    row = two_arms(base.clip(max=1.49), other.clip(max=1.49), ["1"] * 8)
+    assert row[["slow_baseline", "slow_contender"]].tolist() == [0, 0]
+    assert math.isnan(row["slow_ratio"])
 
 
 def test_blocks_measured_by_new_code_in_both_arms_are_comparable(tmp_path):

@@ -16,13 +16,12 @@ import numpy as np
 
 from scripts.benchmarks.common import S3, Row, Say, bandwidth, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells
-from scripts.lib import sizes
+from scripts.lib import cache, sizes
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.azure import client as azure
 from scripts.stores.reading import Access
 from scripts.stores.s3 import client as s3
-from scripts.studies.blobs import caches
 from scripts.studies.blobs.patterns import PATTERNS
 
 _SIZE, _CHUNK, _BLOCK = 2**26, 2**22, 2**20
@@ -158,7 +157,7 @@ def _against_fio(cell: Cell, state: str, rounds: int, say: Say) -> Row:
 
     def prepared(way: Callable[[], float]) -> Callable[[], float]:
         def seconds() -> float:
-            if caches.ready(state, [path])["state"] not in (state, "unverified"):
+            if cache.prepare(state, [path])["state"] not in (state, "unverified"):
                 raise Problem(f"{path} could not be made {state}")
             return way()
 

@@ -105,12 +105,17 @@ def compared(
     low, high = (float(np.exp(edge[0])) for edge in stats.bootstrap_interval(logs[:, None]))
     ratio = float(np.exp(np.median(logs)))
     interval = "" if math.isnan(low) else f" ({low:.3f} … {high:.3f})"
-    figures = [f"{size / 2**20 / np.median(each):,.0f} MiB/s" if size else seconds_of(each) for each in (ours, others)]
+    figures = [bandwidth(size, float(np.median(each))) if size else seconds_of(each) for each in (ours, others)]
     bound, within = "", None
     if limit is not None:
         bound, within = f"{'≥' if size else '≤'} {limit:g}", ratio >= limit if size else ratio <= limit
     against = f"{name}: {figures[1]}" + (f"; {note}" if note else "")
     return Row(what, figures[0], against, f"{ratio:.3f}{interval}", bound, within)
+
+
+def bandwidth(size: int, seconds: float) -> str:
+    """Return bytes divided by seconds, with its unit."""
+    return f"{size / 2**20 / seconds:,.0f} MiB/s"
 
 
 def seconds_of(values: Sequence[float]) -> str:

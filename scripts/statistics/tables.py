@@ -230,7 +230,7 @@ def _run(record: dict) -> dict:
     measured = {f"seconds {name}": value for name, value in record["seconds"].items()}
     measured |= {"logical_bytes": work.get("logical_bytes"), "tasks": work.get("tasks_done")}
     measured["timed_bytes"] = work.get("timed_bytes", work.get("logical_bytes"))
-    measured |= {name: facts.get(name) for name in _RESIDENT} | _taken(record)
+    measured |= {name: facts.get(name) for name in _RESIDENT} | taken(record)
     return {
         **run,
         **{name: _float(value) for name, value in measured.items()},
@@ -245,7 +245,7 @@ def _run(record: dict) -> dict:
     }
 
 
-def _taken(record: dict) -> dict[str, float | None]:
+def taken(record: dict) -> dict[str, float | None]:
     """Return `_TAKEN` of a record, None where it does not have them, and `load <what>` of its window per second.
 
     `task_cpu_s` is the CPU time of the tasks, divided by the workers beside each other; `rate_mib_s` what the network
