@@ -71,7 +71,9 @@ def test_requests_become_a_table_of_the_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no gzip", gzip.compress(b"a,b\n1,2\n"), gzip.compress(HEAD.encode() * 9)[:-9]]
+    "content",
+    [b"", b"no gzip", gzip.compress(b"a,b\n1,2\n"), gzip.compress(HEAD.encode() * 9)[:-9]],
+    ids=["empty", "no gzip", "other columns", "cut"],
 )
 def test_damaged_requests_are_named_and_all_else_is_reported(tmp_path, capsys, content):
     run = write_synthetic_run(tmp_path, synthetic_cells(**FEW))
