@@ -29,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.reportchars = "fE"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return half as many more workers as cores, as tests wait for servers, disks and clocks."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the runs of the workflow, which take longest: at the end no worker is to wait for another."""
     items.sort(key=lambda item: not {"smoke", "tiny_run"} & set(item.fixturenames))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.report import answer, findings, judgement, names, pages
+from scripts.report import answer, findings, judgement, listings, names, pages
 from scripts.report import comparisons as ratios
 from scripts.report.markup import markdown_line
 from scripts.report.results import Results
@@ -152,7 +152,7 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
     _, secondary = pages.of_run(run)
     assert not [one for one in secondary if (one.metric, one.factor) == ("open", "library")]
     assert not [one for one in secondary if "**" in markdown_line(one.text)], "they are of the second rank"
-    assert any("slower 1.03" in row for panel in ratios.by(run, ["library"], "open").panels for row in panel.rows)
+    assert (listings.glance(run).frame["one open"] == "1.03 slower").any()
 
 
 def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):
@@ -177,8 +177,10 @@ def test_the_headline_of_a_run_that_compares_something_else_is_about_that(tables
 
 
 def test_the_picture_has_the_largest_decided_effects_and_the_rest_is_not_lost(run: Results):
-    picture, rows = ratios.deciding(run), run.comparisons("total")
+    picture, rest = ratios.deciding(run)
+    rows = run.comparisons("total")
     assert len(picture.numbers) == ratios.ROWS
+    assert len(picture.numbers) + len(rest.numbers) == len(rows)
     assert sum(len(ratios.by(run, [factor]).numbers) for factor in rows["factor"].unique()) == len(rows)
     effects = np.abs(np.log(picture.numbers.loc[picture.numbers["factor"] != "library", "ratio"]))
     assert effects.is_monotonic_decreasing

@@ -49,8 +49,8 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
     return Figure(name, title, caption, panels, _numbers(results, rows))
 
 
-def deciding(results: Results, most: int = ROWS) -> Figure:
-    """Return the picture of what decided an answer, the largest effects first."""
+def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
+    """Return the picture of what decided an answer, the largest effects first, and one of what is left."""
     rows = results.comparisons()
     decided = rows["verdict"].isin(DECIDED)
     effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
@@ -59,9 +59,13 @@ def deciding(results: Results, most: int = ROWS) -> Figure:
     # The factor that the question is about has half of the rows, if it needs them.
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
+    rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
     caption = _caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
-    return Figure(name, title, caption, _of_several(first, results), _numbers(results, first))
+    return (
+        Figure(name, title, caption, _of_several(first, results), _numbers(results, first)),
+        Figure("deciding-rest", "The other comparisons", caption, _of_several(rest, results), _numbers(results, rest)),
+    )
 
 
 def _caption(results: Results, rows: pd.DataFrame) -> str:

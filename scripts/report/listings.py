@@ -14,6 +14,7 @@ from scripts.statistics import HARNESS
 from scripts.statistics.tables import factors, without_doubles
 
 MIB = 2**20
+COLOURED = ("faster", "slower", "same")
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
 WHOLE = "{:.0f}".format
@@ -147,6 +148,33 @@ def table(
     if about and not any(one.title in frame for one in about):
         return nothing
     return Table(name, caption, frame, formats, over, ", ".join(meanings))
+
+
+def glance(run: Results) -> Table:
+    """Return the ratios of the first factor compared, one row per context, one column per metric, by verdict."""
+    rows = run.verdicts
+    rows = rows[(rows["role"] != "control") & (rows["factor"] == rows["factor"].iloc[0])] if len(rows) else rows
+    if rows.empty:
+        return Table("at-a-glance", "", pd.DataFrame())
+    factor, baseline, contender = rows[["factor", "baseline", "contender"]].iloc[0]
+    keys = [*(name for name in run.report.names if name != factor), "baseline", "contender"]
+    ratios = rows["ratio"].map(prose.ratio, na_action="ignore").fillna("")
+    rows = rows.assign(text=(ratios + " " + rows["verdict"]).str.strip()).set_index([*keys, "metric"])
+    shown = run.names.sort(rows["text"].unstack("metric").reset_index(), keys)
+    verdicts = rows["verdict"].unstack("metric").reset_index().loc[shown.index]
+    frame, over = levels(shown.assign(**{factor: ""}), run), {}
+    if len(shown[["baseline", "contender"]].drop_duplicates()) > 1:
+        frame["compared"] = (shown["contender"] + " / " + shown["baseline"]).to_list()
+    for metric in run.report.metrics:
+        if metric.name in shown:
+            frame[metric.title] = shown[metric.name].fillna("").to_list()
+            over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
+    new, old = (run.names.level(factor, level) for level in (contender, baseline))
+    caption = (
+        f"Time of {new} / time of {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is "
+        "judged row by row."
+    )
+    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
 
 
 def requests(run: Results) -> Table:

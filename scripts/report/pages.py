@@ -28,8 +28,11 @@ def opening(page: Page, run: Results) -> None:
     headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
     advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
     beside = {"Why": answer.reasons(run, primary), "What to do next": advice}
-    picture, few = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
+    (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     first_screen(page, run, headline, picture, beside, few)
+    if rest.panels:
+        with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
+            page.figure(rest)
     page.table(answer.best(run), "")
 
 
