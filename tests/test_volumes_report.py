@@ -130,6 +130,13 @@ def test_what_to_do_next_names_the_volume_to_take_and_what_would_decide(run: bat
     )
 
 
+def test_nobody_is_told_to_take_what_runs_beside_the_application(tmp_path: Path):
+    loaded = records.battery("disk", 0.5 * np.ones(20), 2, cell={"background": "same"})
+    records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(20)), loaded]), limits=["etcd"])
+    run = batteries.load(tmp_path / "out")
+    assert not [line for line in map(markdown_line, conclusions.advice(run)) if line.startswith("Use ")]
+
+
 def test_a_battery_too_short_for_its_limit_is_not_said_to_be_near_it(tmp_path: Path):
     records.gather(records.write_run(tmp_path, [records.battery("disk", np.ones(8))]), limits=["etcd"])
     run = batteries.load(tmp_path / "out")

@@ -41,7 +41,8 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     new, old = sides(here[0].rows.iloc[0], results)
     than = [f"{here[0].effect.than} {old}", "", ""]
     texts = [_joined(one.effect.text, old, one.under) for one, old in zip(here, than, strict=False)]
-    text = prose.capital(f"{where}, {new}" if where else new) + f" {prose.listing(texts)}"
+    joined = "; ".join(texts) if "," in "".join(texts) else prose.listing(texts)
+    text = prose.capital(f"{where}, {new}" if where else new) + f" {joined}"
     beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
     if beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))

@@ -195,7 +195,8 @@ def advice(run: Results) -> list[str]:
     """Return which volume to take, what a volume that ran out of credits lacks, and what would decide the rest."""
     first, lines = _first_limit(run), []
     kept = [course for course in first if course.whole["verdict"] == "meets"]
-    if kept and len(first) > 1:
+    # One chooses a volume, not what runs beside the application.
+    if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
         best = min(kept, key=lambda course: course.deciding["value_ms"])
         of = f"the lowest of the {len(kept)}" if len(kept) > 1 else "the only one"
         what = f"Use {bold(phrases.label(best.whole, run))}: {best.whole['metric']} {phrases.latency(best.deciding)}"
