@@ -93,6 +93,7 @@ def test_toys_measure_and_the_toy_study_has_its_page(toys):
     assert matrix.count("library hdf5-2.0.0 lacks s3fs, which driver s3fs needs") == 2
     every = [record for some in measured.values() for record in some]
     assert [record["reasons"] for record in every if not record["valid"]] == []
+    assert [record["ceiling"]["problem"] for record in measured["blobs"]] == [None]
     assert {record["effective"]["driver"] for record in measured["shots"]} == {"fileobj"}
     served = [record for record in every if record["cell"]["store"] == "web"]
     assert {record["study"] for record in served} == {"shots", "blobs"}

@@ -1,6 +1,7 @@
 """What reading shots costs: the study's loop against a bare h5py loop, and ROS3 against bare ranged GETs."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,7 +104,7 @@ def _bare_gets(cell: Cell, location: dict, count: int, size: int, connections: i
     (entry,) = cell.manifest["files"]
     extents = [(number * size % max(1, entry["bytes"] - size), size) for number in range(count)]
     work = [Operation(0, tuple(share)) for share in batches_of(extents, connections)]
-    connect = bare.of(location, stores.of(cell.store).addresses(location, [entry["name"]]))
+    connect = bare.of(location, stores.of(cell.store).addresses(location, [entry["name"]], os.environ))
     with contextlib.closing(ceiling.BareClient(work, [entry["name"]], connect)) as client:
         client.connect()
         return timed(client.read)()

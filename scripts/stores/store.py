@@ -127,9 +127,7 @@ class Store(ABC):
         """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
         return self._module("reader").Reader(self.spec, location, access, env)
 
-    def addresses(
-        self, location: dict, names: Iterable[str], env: Mapping[str, str] = os.environ
-    ) -> dict[str, Address]:
+    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Return the signed URL of each object, and what a bare request says beside it; {} for files.
 
         `env` has the credentials.
@@ -235,9 +233,7 @@ class ObjectStore(Store):
         key = self.key(provision["location"]["dataset"])
         return {"url": f"{url}/{key}", "key": key}, env
 
-    def addresses(
-        self, location: dict, names: Iterable[str], env: Mapping[str, str] = os.environ
-    ) -> dict[str, Address]:
+    def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Return signed addresses; see `Store.addresses`."""
         return self._module("client").addresses(self.spec, location["key"], names, env)
 

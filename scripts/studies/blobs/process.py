@@ -326,7 +326,7 @@ class Process:
     def _addresses(self, names: list[str]) -> tuple[dict, str | None]:
         """Return the objects' signed addresses for bare requests, or why there are none."""
         try:
-            return self._store.addresses(self._job["location"], names[: self._plan.objects]), None
+            return self._store.addresses(self._job["location"], names[: self._plan.objects], os.environ), None
         except Problem as problem:
             return {}, str(problem)
 
