@@ -62,7 +62,7 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
 	@.venv/bin/python -sE -m scripts.bench
 
-mutants: setup ## change what judges in many small ways, for an hour, and print each change that no test notices
+mutants: setup ## change what judges in many small ways, for an hour or more, and print each change that no test notices
 	@.venv/bin/python -sE -m scripts.mutants
 
 lock: setup ## resolve the .in files again; changed locks rebuild the libraries under test

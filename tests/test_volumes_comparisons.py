@@ -11,27 +11,23 @@ from scripts.studies.volumes import compare as comparing
 from scripts.studies.volumes import series
 from tests.volumes_records import (
     JOB,
+    STEADY,
     battery,
     chosen,
     fio_bins,
     gather,
     job_id,
+    latencies,
     record,
     sample,
     write_run,
 )
-
-STEADY = np.ones(10)
 
 
 def side_by_side(*volumes: Callable[[int], dict], times: int = 6) -> list[dict]:
     """Return so many batteries of each volume, made of a seed, in one session: fewer than 6 decide no comparison."""
     session = {"session": "2026-11-20T08:00:00Z"}
     return [volume(repeat) | session | {"repeat": repeat} for volume in volumes for repeat in range(1, times + 1)]
-
-
-def latencies(number, median=1.0, operations=2_000):
-    return 1e6 * median * np.random.default_rng(number).lognormal(0, 0.5, operations)
 
 
 @pytest.mark.thorough

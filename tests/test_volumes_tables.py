@@ -1,7 +1,6 @@
 """The tables of the volumes study say what the records hold, measured here or elsewhere, whole or not."""
 
 import math
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -14,6 +13,7 @@ from tests.records import failed
 from tests.volumes_records import (
     JOB,
     OPTIONS,
+    STEADY,
     TABLES,
     WRITES,
     battery,
@@ -22,24 +22,13 @@ from tests.volumes_records import (
     fio_bins,
     gather,
     job_id,
+    latencies,
     nth,
     published_records,
     record,
     sample,
     write_run,
 )
-
-STEADY = np.ones(10)
-
-
-def side_by_side(*volumes: Callable[[int], dict], times: int = 6) -> list[dict]:
-    """Return so many batteries of each volume, made of a seed, in one session: fewer than 6 decide no comparison."""
-    session = {"session": "2026-11-20T08:00:00Z"}
-    return [volume(repeat) | session | {"repeat": repeat} for volume in volumes for repeat in range(1, times + 1)]
-
-
-def latencies(number, median=1.0, operations=2_000):
-    return 1e6 * median * np.random.default_rng(number).lognormal(0, 0.5, operations)
 
 
 def test_the_published_volumes_end_to_end(tmp_path, published):

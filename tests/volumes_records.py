@@ -18,6 +18,7 @@ OPTIONS = {"rw": "write", "ioengine": "sync", "fdatasync": "1", "size": "200m", 
 WRITES = 91_180  # 200 MiB in blocks of 2,300 bytes
 FACTORS = ("store", "job", "background", "host", "control")
 TABLES = ("samples", "cells", "verdicts", "segments", "percentiles", "comparisons", "credits", "collapses")
+STEADY = np.ones(10)
 LAYOUTS = {"gp2x1": "gp2", "gp2x2": "gp2", "gp3x1": "gp3", "gp3x2": "gp3"}
 NUMBERS = ("N", "p50_ms", "p99_ms", "p99.9_ms", "low_ms", "high_ms", "kept_s", "jump", "ratio", "ratio_low")
 
@@ -105,6 +106,11 @@ def record(store: str, samples: Sequence[dict], histograms: dict | None = None, 
         "reasons": [],
         **others,
     }
+
+
+def latencies(number: int, median: float = 1.0, operations: int = 2_000) -> np.ndarray:
+    """Return lognormal latencies in ns around a median in ms, drawn with the job's number."""
+    return 1e6 * median * np.random.default_rng(number).lognormal(0, 0.5, operations)
 
 
 def battery(store: str, medians_ms: Sequence[float], seed: int = 1, operations: int = 2_000, **others: object) -> dict:

@@ -257,20 +257,20 @@ def taken(record: dict) -> dict[str, float | None]:
         for key in ("opens", "cpu-time")
     )
     workers = (record.get("effective") or {}).get("workers") or 1
-    taken = {name: _cpu(resources.get(name)) for name in ("reader", "server", "network")}
+    cpu_s = {name: _cpu(resources.get(name)) for name in ("reader", "server", "network")}
     counts = {
         "opens": sum(opens) if opens else None,
         "connections": network.get("connections"),
         "in_flight": network.get("in_flight"),
         "task_cpu_s": sum(cpu) / workers if cpu else None,
-        "cpu_s": taken["reader"],
-        "server_cpu_s": taken["server"],
+        "cpu_s": cpu_s["reader"],
+        "server_cpu_s": cpu_s["server"],
         "round_trip_s": network.get("round_trip_s"),
         "rate_mib_s": _rate(record, network),
     }
     machine, window = dict(resources.get("machine") or {}), resources.get("window_s")
     if machine.get("busy_s") is not None:
-        machine["others_s"] = max(0.0, machine["busy_s"] - sum(filter(None, taken.values())))
+        machine["others_s"] = max(0.0, machine["busy_s"] - sum(filter(None, cpu_s.values())))
     return counts | {
         f"load {name}": machine[name] / window if window and machine.get(name) is not None else None for name in _LOADS
     }
