@@ -14,7 +14,7 @@ from scripts.report import comparisons as ratios
 from scripts.report import curves, findings, judgement, leaders, listings, names
 from scripts.report.results import Results
 from scripts.stores import store as stores
-from scripts.studies.blobs import patterns, report
+from scripts.studies.blobs import patterns, printed, report
 from scripts.studies.blobs.report import results
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
 from tests.pages import write
@@ -109,8 +109,8 @@ def test_published_tables_come_out_as_they_are_printed(published: Path, tmp_path
 
 
 def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_found(published: Path):
-    rows = results.read_printed(published / "azure-input")
-    found = results.disagreeing(rows)
+    rows = printed.read(published / "azure-input")
+    found = printed.disagreeing(rows)
     listed = set(found[["pattern", "size", "store"]].itertuples(index=False, name=None))
     for row in rows.to_dict("records"):
         mib = sizes.in_bytes(row["size"]) / MIB * (1 if row["pattern"] == "sections" else 20)
@@ -129,7 +129,7 @@ def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_found(publ
 )
 def test_rounding_is_allowed_for(latency: str, bandwidth: str, agrees: bool):
     row = {"pattern": "single-file", "size": "1MiB", "store": "Blob", "latency": latency, "bandwidth": bandwidth}
-    assert results.disagreeing(pd.DataFrame([row])).empty == agrees
+    assert printed.disagreeing(pd.DataFrame([row])).empty == agrees
 
 
 def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: Path):

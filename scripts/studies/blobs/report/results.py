@@ -1,34 +1,23 @@
-"""The tables of the study, measured or printed, and what only this study shows and says of them.
+"""The tables of the study, measured or printed, and what only this study shows and says of them."""
 
-A printed table has one number per store and size.
-"""
-
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from scripts.lib import sizes
-from scripts.lib.program import Problem
 from scripts.report import listings, names, prose, results
 from scripts.report.declaration import Column
 from scripts.report.listings import WHOLE
 from scripts.report.markup import code
 from scripts.report.page import Table
-from scripts.report.results import Results, opened, read_facts
+from scripts.report.results import Results, read_facts
+from scripts.studies.blobs import printed
 from scripts.studies.blobs.patterns import FROM_ONE, PATTERNS
 from scripts.studies.blobs.report import MIB, REPORT
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
-PRINTED = ["pattern", "size", "store", "latency", "bandwidth"]
-PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
-# What the name of a printed table's file has of its pattern.
-_PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
-_SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
-_COLUMN = re.compile(r"(.+) (?:Latency \(s\)|Bandwidth \(MiB/s\))")
 # What has rows of its own where it varies, beside the size.
 ROWS = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
 # What each store has a column of: the number, as a printed table calls it, in a head, and in digits.
@@ -60,81 +49,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     folder, run_facts = Path(tables), read_facts(facts)
     frames = results.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
     if frames["samples"].empty and frames["cells"].empty:
-        rows = read_printed(folder)
-        values = {"latency_s": rows["latency"].astype(float), "mib_s": rows["bandwidth"].astype(float)}
-        cell = rows["store"] + "_" + rows["pattern"] + "_" + rows["size"]
-        frames["cells"] = rows.assign(cell=cell, processes=str(run_facts.get("processes") or PROCESSES), n=1, **values)
+        frames["cells"] = printed.cells(folder, run_facts.get("processes"))
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
     return results.complete(frames, _records(frames["samples"]), run_facts, REPORT, folder)
-
-
-def is_printed(run: Results) -> bool:
-    """Return whether these are printed tables alone: one number per cell, as text in `latency` and `bandwidth`."""
-    return "bandwidth" in run.cells
-
-
-def read_printed(folder: Path) -> pd.DataFrame:
-    """Return a folder's printed tables as rows: pattern, size (text), store, latency, bandwidth (both as printed).
-
-    The pattern follows from the file's name: …Single…, …Multiple…, …Extended…. A number that is not there is left out.
-
-    Raises:
-        Problem: a file's name tells no pattern, or a column is no latency or bandwidth.
-    """
-    parts = [part for path in sorted(folder.glob("*.csv")) for part in _parts(path)]
-    table = pd.concat([pd.DataFrame(columns=PRINTED, dtype=str), *parts])
-    table = table[table["latency"].str.fullmatch(r"[\d.]+") & table["bandwidth"].str.fullmatch(r"[\d.]+")]
-    order = [*_PATTERNS.values()]
-    return table.sort_values("pattern", key=lambda names: names.map(order.index), kind="stable", ignore_index=True)
-
-
-def _parts(path: Path) -> list[pd.DataFrame]:
-    """One table as `PRINTED` for each of its stores; of another file none."""
-    lines = opened(path)
-    if not (unit := _SIZE.match(lines.readline())):
-        return []
-    lines.seek(0)
-    pattern = next((pattern for word, pattern in _PATTERNS.items() if word in path.name.lower()), "")
-    if not pattern:
-        raise Problem(f"{path}: name the file after its pattern: {', '.join(_PATTERNS)}")
-    table = pd.read_csv(lines, dtype=str, keep_default_na=False, skipinitialspace=True)
-    for column in table.columns[1:]:
-        if not _COLUMN.fullmatch(column):
-            raise Problem(f"{path}: the column {column!r} is neither a latency in s nor a bandwidth in MiB/s")
-    printed = {"pattern": pattern, "size": table.iloc[:, 0].str.extract(r"^(\d+)", expand=False) + unit[1]}
-    parts = []
-    for store in dict.fromkeys(_COLUMN.fullmatch(column)[1] for column in table.columns[1:]):
-        heads = {"latency": f"{store} Latency (s)", "bandwidth": f"{store} Bandwidth (MiB/s)"}
-        numbers = {name: table.get(head, pd.Series("", table.index)).str.strip() for name, head in heads.items()}
-        parts.append(pd.DataFrame(printed | {"store": store} | numbers).dropna())
-    return parts
-
-
-def disagreeing(printed: pd.DataFrame, processes: int = PROCESSES) -> pd.DataFrame:
-    """Return the printed cells whose bandwidth does not follow from size and latency, even if both were rounded.
-
-    Bandwidth = bytes delivered / latency; each process is given a whole object, or in `sections` all together one. A
-    printed number stands for all within half of its last digit.
-
-    Args:
-        printed: rows with pattern, size, store, latency and bandwidth as printed (`read_printed`).
-        processes: that took part.
-
-    Returns:
-        The cells that disagree, in order, with `recomputed` (MiB/s of the printed latency), `least` and `most` (of all
-        latencies that the printed one stands for) and `percent`, printed against recomputed.
-    """
-    latency, bandwidth = printed["latency"].astype(float), printed["bandwidth"].astype(float)
-    half, slack = (
-        0.5 * 10.0 ** -printed[name].str.extract(r"\.(\d*)")[0].str.len().fillna(0) for name in ("latency", "bandwidth")
-    )
-    objects = printed["pattern"].eq("sections").map({True: 1, False: processes})
-    mib = printed["size"].map(sizes.in_bytes) / MIB * objects
-    recomputed, least = mib / latency, mib / (latency + half)
-    most = (mib / (latency - half)).where(latency > half, float("inf"))
-    table = printed.assign(recomputed=recomputed, least=least, most=most, percent=100 * (bandwidth / recomputed - 1))
-    return table[(bandwidth + slack < least) | (bandwidth - slack > most)].reset_index(drop=True)
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
@@ -204,7 +122,7 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
     shared = ", ".join(run.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
     return Table(
         name,
-        f"{title}: {'as printed' if is_printed(run) else how}. {prose.capital(shared)}{'.' if shared else ''}",
+        f"{title}: {'as printed' if printed.alone(run) else how}. {prose.capital(shared)}{'.' if shared else ''}",
         frame.fillna(""),
         over=over,
         meaning="a repeat of the cell broke a rule of measuring",
@@ -218,22 +136,6 @@ def _text(cell: dict, column: str, digits) -> str:
         trouble = cell["invalid"] > 0 or cell["failed"] > 0
         return listings.mark(cell) if trouble else "not measured" if cell["n"] == 0 else ""
     return "" if pd.isna(cell[column]) else names.with_interval(*(cell[column + end] for end in ENDS), digits)
-
-
-def audit(run: Results) -> Table:
-    """Return the printed cells whose bandwidth does not follow from size and latency."""
-    if not is_printed(run) or (wrong := disagreeing(run.cells, int(run.cells["processes"].iloc[0]))).empty:
-        return Table("audit", "", pd.DataFrame())
-    recomputed, percent = "recomputed / MiB/s", "printed against it / %"
-    heads = {"latency": "latency / s", "bandwidth": "bandwidth / MiB/s", "recomputed": recomputed, "percent": percent}
-    caption = (
-        f"{len(wrong)} of {len(run.cells)} printed bandwidths that do not follow from the size and the latency printed "
-        f"beside them ({run.cells['processes'].iloc[0]} processes), even if both were rounded."
-    )
-    formats = {"size": names.size, recomputed: "{:.3f}".format, percent: "{:+.2f}".format}
-    numbers = wrong[[*PRINTED, "recomputed", "least", "most", "percent"]]
-    frame = wrong[["pattern", "size", "store", *heads]].rename(columns=heads)
-    return Table("audit", caption, frame, formats, numbers=numbers)
 
 
 def iterations(run: Results) -> Table:
@@ -265,7 +167,7 @@ def in_words(run: Results) -> list[str]:
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    if is_printed(run):
+    if printed.alone(run):
         return ["The numbers are those of printed tables, without intervals and single repeats."]
     lines, readers = [], run.readers
     hosts = listings.column(readers, "effective.hosts").dropna().astype(object).str.len()
