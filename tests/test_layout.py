@@ -45,10 +45,10 @@ def test_a_study_is_a_folder_a_schema_a_notebook_a_page_and_a_part_of_the_smoke_
     assert studies.of(study).name == study
 
 
-def test_a_driver_of_shots_is_declared_by_a_module_and_a_level():
+def test_a_driver_is_declared_by_a_module_and_a_level():
     levels = configuration.factors("shots")["driver"]["items"]["enum"]
-    modules = [path.stem for path in (ROOT / "scripts/studies/shots/drivers").glob("[!_]*.py")]
-    declared = [importlib.import_module(f"scripts.studies.shots.drivers.{module}").DRIVERS for module in modules]
+    modules = [path.stem for path in (ROOT / "scripts/drivers").glob("[!_]*.py")]
+    declared = [importlib.import_module(f"scripts.drivers.{module}").DRIVERS for module in modules]
     assert sorted(name for drivers in declared for name in drivers) == sorted(levels)
     asking = [ROOT / "scripts/studies/shots" / f"{name}.py" for name in ("study", "measure", "reader")]
     assert naming(asking, levels) == []

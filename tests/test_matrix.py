@@ -6,13 +6,12 @@ import json
 import pytest
 from conftest import ROOT, program
 
-from scripts import plan
+from scripts import drivers, plan
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.lib.program import Problem
 from scripts.statistics import MIN_BLOCKS
-from scripts.studies.shots import drivers
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import h5py
 
+from scripts import drivers
 from scripts.benchmarks.common import LIBRARIES, S3, Row, Say, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells, interpreter
 from scripts.lib import cache
@@ -16,7 +17,7 @@ from scripts.stores import bare
 from scripts.stores import store as stores
 from scripts.studies.blobs import ceiling
 from scripts.studies.blobs.patterns import Operation
-from scripts.studies.shots import drivers, reader
+from scripts.studies.shots import reader
 
 _LIMIT = 1.03
 _RDCC_NBYTES = 8 << 20

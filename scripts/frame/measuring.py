@@ -144,7 +144,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             **record,
             "host": facts,
             "provenance": {
-                **provenance.facts([*provenance.loaded(), *provenance.package("lib", "stores"), *modules]),
+                **provenance.facts([*provenance.loaded(), *provenance.package("lib", "stores", "drivers"), *modules]),
                 **{key: provision.get(key) for key in ("data_sha256", "account_url", "part_bytes")},
                 **{key: environment[key] for key in ("lock_sha256", "build")},
                 "software": software.keep(arguments.plan.with_name("software"), seen, servers, environment),

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts import drivers
 from scripts.frame.records import Kept
 from scripts.lib import cache
+from scripts.stores import store as stores
 
 if TYPE_CHECKING:
     # Measuring a cell asks its study, too, and makes no tables.
@@ -157,6 +159,33 @@ def mappings(section: dict) -> list[dict]:
 def of(name: str) -> Study:
     """Return the study of that name, as its folder declares it."""
     return importlib.import_module(f"scripts.studies.{name}.study").STUDY
+
+
+def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
+    """Yield why a library cannot read HDF5 files of a store through a driver."""
+    # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
+    from scripts.building.sources import pinned, pins
+
+    driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
+    library = config["libraries"][levels["library"]]
+    if not driver.reads(stores.of(store)):
+        yield f"driver {levels['driver']} does not read a {store['kind']} store"
+    if "device" in store:
+        yield "files cannot be read from a raw device"
+    # What a lock of the user's own brings is seen when it is built.
+    of_h5py = library["kind"] == "wheel" and "lock" not in library
+    if driver.optional and of_h5py and not pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"]):
+        yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
+    # What conda brings beside its locked packages is not known before it is made.
+    lacking = [name for name in driver.needs if library["kind"] != "conda" and name not in pins(library)]
+    if lacking:
+        yield f"library {levels['library']} lacks {', '.join(lacking)}, which driver {levels['driver']} needs"
+
+
+def idle(effective: dict) -> list[str]:
+    """Return that fewer Dask workers were alive than were asked for."""
+    alive, wanted = effective["workers"], effective["workers_asked"]
+    return [] if alive == wanted else [f"{alive} workers were alive, {wanted} asked"]
 
 
 def undone(work: dict) -> list[str]:

@@ -1,4 +1,4 @@
-"""Dask workers that do exactly what they are told: own processes, one thread, one batch each (METHOD 15)."""
+"""Dask workers that do exactly what they are told: nothing is retried, stolen or profiled (METHOD 15)."""
 
 import contextlib
 import logging
@@ -31,12 +31,12 @@ _executed = 0
 
 
 class Workers:
-    """A running cluster: `addresses` in a fixed order, and their process ids."""
+    """A running cluster: `addresses` in a fixed order, their process ids, and the `client` that talks to them."""
 
     def __init__(self, client: Any, count: int) -> None:
         """Wait until all `count` workers are there and remember who they are."""
         client.wait_for_workers(count)
-        self._client = client
+        self.client = client
         self.pids = dict(sorted(client.run(os.getpid).items()))
         self.addresses = list(self.pids)
 
@@ -53,22 +53,22 @@ class Workers:
 
         options = {"pure": False, "retries": 0, "allow_other_workers": False}
         futures = [
-            self._client.submit(counted, function, batch, workers=[address], **options)
+            self.client.submit(counted, function, batch, workers=[address], **options)
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
         try:
-            return self._client.gather(futures)
+            return self.client.gather(futures)
         except (FutureCancelledError, KilledWorker, NoValidWorkerError, NoWorkerError) as error:
             raise Problem("a Dask worker was lost before its task was done; its words are in the log") from error
 
     def each(self, function: Callable) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""
-        answers = self._client.run(function)
+        answers = self.client.run(function)
         return [answers[address] for address in self.addresses if address in answers]
 
     def replaced(self) -> list[int]:
         """Return the process ids of the workers that are no longer those that began."""
-        return sorted(set(self.pids.values()) - set(self._client.run(os.getpid).values()))
+        return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
 
 
 def begin() -> None:
@@ -87,8 +87,16 @@ def _method() -> str:
 
 
 @contextlib.contextmanager
-def cluster(count: int) -> Iterator[tuple[Workers, float]]:
+def cluster(
+    count: int, threads: int = 1, processes: bool = True, memory_bytes: int = 0
+) -> Iterator[tuple[Workers, float]]:
     """Start `count` workers on the loopback for the length of a `with` block.
+
+    Args:
+        count: how many.
+        threads: of each.
+        processes: whether each is a process of its own; else all are threads of this one.
+        memory_bytes: at which Dask ends a process of its own, after spilling and pausing at shares of it; 0: never.
 
     Yields:
         The workers, and the seconds that it took to start them.
@@ -101,11 +109,11 @@ def cluster(count: int) -> Iterator[tuple[Workers, float]]:
         dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _method()}),
         LocalCluster(
             n_workers=count,
-            threads_per_worker=1,
-            processes=True,
+            threads_per_worker=threads,
+            processes=processes,
             host="127.0.0.1",
             dashboard_address=None,
-            memory_limit=0,
+            memory_limit=memory_bytes,
             silence_logs=logging.ERROR,
         ) as local,
         Client(local) as client,

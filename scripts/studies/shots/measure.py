@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
-from scripts.lib import dask_workers, host, provenance, slowed, software
+from scripts import drivers
+from scripts.lib import dask_workers, host, slowed, software
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.shots import drivers, reader
+from scripts.studies.shots import reader
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,8 +35,7 @@ def measure(step: Step) -> dict:
     objects = sampled(settings, manifest, step.job["repeat"])
     workers, control = workers_of(cell["workers"]), cell.get("control", "")
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
-    # The same code for all arms, whichever driver an arm has: they are compared.
-    record = {"read": objects, "modules": provenance.package("studies/shots/drivers")}
+    record: dict = {"read": objects}
     with dask_workers.cluster(workers) as (cluster, cluster_start):
         null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
         step.open_window()

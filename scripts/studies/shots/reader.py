@@ -6,8 +6,8 @@ import time
 import zlib
 from dataclasses import dataclass
 
+from scripts import drivers
 from scripts.lib.slowed import Waits
-from scripts.studies.shots import drivers
 
 _lines: list[str] = []
 

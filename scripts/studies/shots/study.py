@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.frame.study import Study, lost_pages, mappings, unaccounted, uncounted, undone
+from scripts import drivers
+from scripts.frame.study import Study, idle, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
-from scripts.stores import store as stores
-from scripts.studies.shots import drivers
 
 
 class Shots(Study):
@@ -19,27 +18,10 @@ class Shots(Study):
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
-        # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
-        from scripts.building.sources import pinned, pins
-
-        driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
-        library = config["libraries"][levels["library"]]
-        # What a lock of the user's own brings is seen when it is built.
-        of_h5py = library["kind"] == "wheel" and "lock" not in library
-        has = not of_h5py or pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"])
-        if not driver.reads(stores.of(store)):
-            yield f"driver {levels['driver']} does not read a {store['kind']} store"
-        if "device" in store:
-            yield "files cannot be read from a raw device"
+        yield from unreadable(levels, config)
         data = self.section(config)["data"]
         if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
             yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
-        if driver.optional and not has:
-            yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
-        # What conda brings beside its locked packages is not known before it is made.
-        lacking = [name for name in driver.needs if library["kind"] != "conda" and name not in pins(library)]
-        if lacking:
-            yield f"library {levels['library']} lacks {', '.join(lacking)}, which driver {levels['driver']} needs"
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own files, where they are named."""
@@ -83,14 +65,8 @@ class Shots(Study):
             settings: the cell's settings.
             manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
-        effective, reasons = record["effective"], []
-        library, driver = settings["library"]["hdf5"], settings["cell"]["driver"]
-        if effective.get("hdf5") != library:
-            reasons.append(f"the library under test is HDF5 {effective.get('hdf5')}, not {library}")
-        if effective["driver"] != driver:
-            reasons.append(f"files were opened with driver {effective['driver']}, not {driver}")
-        if drivers.of(driver).optional and not effective.get(driver):
-            reasons.append(f"the library has no {driver.upper()}")
+        effective = record["effective"]
+        reasons = list(drivers.failures(effective, settings["library"]["hdf5"], settings["cell"]["driver"]))
         reasons += uncounted(record, settings)
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
@@ -105,7 +81,8 @@ class Shots(Study):
             *undone(record["work"]),
             *unaccounted(record, record["work"].get("stored_bytes")),
             *([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])),
-            *_settings(record["effective"], settings["cell"]["page_buffer"]),
+            *drivers.faults(record["effective"], settings["cell"]["page_buffer"]),
+            *idle(record["effective"]),
         ]
 
 
@@ -140,24 +117,6 @@ def mislabelled(manifest: dict, label: dict) -> list[str]:
         for key in sorted(promised & layout.keys() - {"shots", "signals"})
         if layout[key] != label[key]
     ]
-
-
-def _settings(effective: dict, level: str) -> Iterator[str]:
-    """Yield which settings were asked and did not hold."""
-    requested, held = drivers.page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
-    if requested not in (drivers.UNSET, held):
-        # Rounded down to whole pages, the label is still true; all this the library does silently.
-        if held == 0:
-            yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
-        elif held > requested:
-            yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
-        elif held != requested - requested % effective["page_size"]:
-            yield f"the library made a page buffer of {held} bytes out of {requested}"
-    chunk_cache = effective.get("rdcc_nbytes")
-    if chunk_cache not in (None, effective["rdcc_nbytes_asked"]):
-        yield f"the library made a chunk cache of {chunk_cache} bytes out of {effective['rdcc_nbytes_asked']}"
-    if effective["workers"] != effective["workers_asked"]:
-        yield f"{effective['workers']} workers were alive, {effective['workers_asked']} asked"
 
 
 STUDY = Shots("shots")

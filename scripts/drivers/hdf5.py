@@ -3,8 +3,8 @@
 import os
 from typing import TYPE_CHECKING
 
+from scripts.drivers import UNSET, Access, Driver
 from scripts.lib.program import Problem
-from scripts.studies.shots.drivers import UNSET, Access, Driver
 
 if TYPE_CHECKING:
     import h5py
@@ -63,9 +63,9 @@ class File:
 
         self._file = h5py.File(h5py.h5f.open(address.encode(), h5py.h5f.ACC_RDONLY, plist))
 
-    def read(self, path: str) -> "np.ndarray":
-        """Return all values of the dataset at `path`."""
-        return self._file[path][()]
+    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all or those of some rows."""
+        return self._file[path][() if rows == slice(None) else rows]
 
     def effective(self) -> dict:
         """Return what holds for the file, as the library and the file tell it.

@@ -1,4 +1,4 @@
-"""How shot files are opened: each module here declares drivers in `DRIVERS`, by their level of the factor `driver`.
+"""How HDF5 files are opened: each module here declares drivers in `DRIVERS`, by their level of the factor `driver`.
 
 No module imports at its top what reads files: plans ask drivers, too.
 """
@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -43,8 +44,8 @@ class Access:
 class File(Protocol):
     """An open file."""
 
-    def read(self, path: str) -> "np.ndarray":
-        """Return all values of the dataset at `path`."""
+    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all or those of some rows."""
 
     def effective(self) -> dict:
         """Return what holds for the file, read back and not copied from the request (METHOD 10).
@@ -115,3 +116,29 @@ def page_buffer_bytes(level: str) -> int:
         Problem: it is none of these.
     """
     return UNSET if level == "unset" else sizes.in_bytes(level)
+
+
+def faults(effective: dict, level: str) -> Iterator[str]:
+    """Yield where what was in force, as `File.effective` read it back, is not the page buffer that was asked for."""
+    requested, held = page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
+    if requested not in (UNSET, held):
+        # Rounded down to whole pages, the label is still true; all this the library does silently.
+        if held == 0:
+            yield f"the library ignored the page buffer of {requested} bytes (is the file paged?)"
+        elif held > requested:
+            yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
+        elif held != requested - requested % effective["page_size"]:
+            yield f"the library made a page buffer of {held} bytes out of {requested}"
+    chunk_cache = effective.get("rdcc_nbytes")
+    if chunk_cache not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {chunk_cache} bytes out of {effective['rdcc_nbytes_asked']}"
+
+
+def failures(effective: dict, library: str, driver: str) -> Iterator[str]:
+    """Yield where files were not opened as a label says (METHOD 3): with HDF5 `library` and `driver`."""
+    if effective.get("hdf5") != library:
+        yield f"the library under test is HDF5 {effective.get('hdf5')}, not {library}"
+    if effective["driver"] != driver:
+        yield f"files were opened with driver {effective['driver']}, not {driver}"
+    if of(driver).optional and not effective.get(driver):
+        yield f"the library has no {driver.upper()}"
