@@ -39,7 +39,23 @@ CONFIG = {
                 # A machine short of memory takes pages away at any time; only tests of the cache ask for a state.
                 "cache": ["any"],
             },
-        }
+        },
+        "particles": {
+            "iterations": 2,
+            "control_cells": 0,
+            "time_limit_s": 600,
+            "matrix": {
+                "library": ["hdf5-2.0.0"],
+                "store": ["disk"],
+                "particles": [20000],
+                "chunk": [3000],
+                "operation": ["sum"],
+                "method": ["futures"],
+                "workers": [2],
+                "threads": [1],
+                "cache": ["any"],
+            },
+        },
     },
 }
 ROS3 = {"store": ["s3"], "driver": ["ros3"]}
@@ -54,9 +70,10 @@ class Place:
         environments: Path,
         once: Callable | None = None,
         data: dict | None = None,
+        study: str = "shots",
         **levels: object,
     ) -> None:
-        """Plan a matrix; `levels` replace the defaults above, lists of them make several cells of the same data.
+        """Plan a study; `levels` replace the defaults above, lists of them make several cells of the same data.
 
         With `once` the data are copies.
         """
@@ -65,23 +82,24 @@ class Place:
         from scripts.plan import plan
 
         values = copy.deepcopy(CONFIG)
-        study = values["studies"]["shots"]
-        study["data"] |= data or {}
-        study |= {
+        section = values["studies"][study]
+        values["studies"] = {study: section}
+        section["data"] = section.get("data", {}) | (data or {})
+        section |= {
             key: levels.pop(key)
             for key in [*levels]
-            if key in ("time_limit_s", "read_signals", "read_shots", "control_cells")
+            if key in ("time_limit_s", "read_signals", "read_shots", "control_cells", "iterations")
         }
         values["stores"]["s3"] |= levels.pop("s3", {})
         for key in levels.pop("without", ()):
             del values["stores"]["s3"][key]
-        study["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
+        section["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
         self.config = configuration.resolve(values, [])
-        self.cells, _ = matrix.expand(self.config, "shots")
+        self.cells, _ = matrix.expand(self.config, study)
         self.cell, self.folder, self.environments, self.once = self.cells[0], folder, environments, once
-        self.plan = folder / "shots" / "plan.json"
+        self.study, self.plan = study, folder / study / "plan.json"
         self.plan.parent.mkdir()
-        self.plan.write_text(json.dumps(plan(self.config, "shots", self.cells)), encoding="utf-8")
+        self.plan.write_text(json.dumps(plan(self.config, study, self.cells)), encoding="utf-8")
         self.data = folder / "data" / self.cell.dataset
         self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"
         self.environment = environments / f"{self.cell.levels['library']}.json"
@@ -130,7 +148,7 @@ class Place:
         wrapper = self.folder / "python"
         code = (
             f"{prelude}\nsys.argv = ['measure_shots']\n"
-            "runpy.run_module('scripts.studies.shots.measure', run_name='__main__')"
+            f"runpy.run_module('scripts.studies.{self.study}.measure', run_name='__main__')"
         )
         # Spawned workers import the main file again, under another name.
         guarded = "import runpy\nimport sys\nif __name__ == '__main__':\n" + textwrap.indent(code, "    ")
@@ -143,7 +161,7 @@ class Place:
 
     def _generate(self, folder: Path) -> None:
         settings = ("--dataset", self.cell.dataset, "--settings", json.dumps(self.cell.settings["data"]))
-        step = self._step(folder / "manifest.json", "studies.shots.make", *settings)
+        step = self._step(folder / "manifest.json", f"studies.{self.study}.make", *settings)
         assert step["status"] == "done", step
 
     def _step(self, out: Path, name: str, *arguments: object, env: dict | None = None) -> dict:

@@ -31,7 +31,7 @@ _executed = 0
 
 
 class Workers:
-    """A running cluster: `addresses` in a fixed order, their process ids, and the `client` that talks to them."""
+    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client` of them."""
 
     def __init__(self, client: Any, count: int) -> None:
         """Wait until all `count` workers are there and remember who they are."""
@@ -39,6 +39,7 @@ class Workers:
         self.client = client
         self.pids = dict(sorted(client.run(os.getpid).items()))
         self.addresses = list(self.pids)
+        self.threads = list(client.nthreads().values())
 
     def map(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
         """Run `function` on each batch, batch i on worker i, and return the results in that order.
@@ -48,18 +49,13 @@ class Workers:
         Raises:
             Problem: a worker was lost, or `function` raised it.
         """
-        from distributed.client import FutureCancelledError
-        from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
-
         options = {"pure": False, "retries": 0, "allow_other_workers": False}
         futures = [
             self.client.submit(counted, function, batch, workers=[address], **options)
             for address, batch in zip(self.addresses, batches, strict=False)
         ]
-        try:
+        with losses():
             return self.client.gather(futures)
-        except (FutureCancelledError, KilledWorker, NoValidWorkerError, NoWorkerError) as error:
-            raise Problem("a Dask worker was lost before its task was done; its words are in the log") from error
 
     def each(self, function: Callable) -> list[Any]:
         """Run `function` once on every worker, outside the counted tasks."""
@@ -69,6 +65,24 @@ class Workers:
     def replaced(self) -> list[int]:
         """Return the process ids of the workers that are no longer those that began."""
         return sorted(set(self.pids.values()) - set(self.client.run(os.getpid).values()))
+
+
+@contextlib.contextmanager
+def losses(limit: str = "") -> Iterator[None]:
+    """Say in one line that a worker was lost within a `with` block, and which limit of memory the workers have.
+
+    Raises:
+        Problem: one was.
+    """
+    from distributed.client import FutureCancelledError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    try:
+        yield
+    except (FutureCancelledError, KilledWorker, NoValidWorkerError, NoWorkerError) as error:
+        why = f"; workers may take {limit}: give them more memory, or smaller chunks" if limit else ""
+        words = f"a Dask worker was lost before its task was done{why}; its words are in the log"
+        raise Problem(words) from error
 
 
 def begin() -> None:
@@ -111,7 +125,8 @@ def cluster(
             n_workers=count,
             threads_per_worker=threads,
             processes=processes,
-            host="127.0.0.1",
+            # Workers that are threads of this process talk through no socket.
+            host="127.0.0.1" if processes else None,
             dashboard_address=None,
             memory_limit=memory_bytes,
             silence_logs=logging.ERROR,

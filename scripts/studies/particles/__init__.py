@@ -1,0 +1,1 @@
+"""The `particles` study: loading and reducing chunked particle data with Dask."""

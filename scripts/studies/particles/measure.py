@@ -1,0 +1,298 @@
+"""Measures one cell of the particles study once: loads or reduces the chunks of a snapshot, again and again.
+
+Started by scripts.step with the interpreter of the library under test; see scripts.lib.window for the conversation.
+"""
+
+import argparse
+import math
+import pickle
+import statistics
+import time
+import zlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scripts import drivers
+from scripts.lib import cache, dask_workers, host, memory, sizes, slowed, software
+from scripts.lib.program import Problem, read_json, run
+from scripts.lib.window import Step, run_measurement
+from scripts.stores import store as stores
+from scripts.studies.particles import methods, reading, snapshots
+
+_SAME = 1e-9  # relative difference of sums that were added up in another order
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure what the step says on standard input."""
+    argparse.ArgumentParser(description=__doc__).parse_args(argv)
+    return run_measurement(measure)
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of the record."""
+    dask_workers.begin()
+    settings, manifest = step.job["settings"], read_json(step.job["manifest"])
+    cell = settings["cell"]
+    threads, limit = int(cell["threads"]), _memory_bytes(cell["memory"])
+    workers = int(cell["workers"])
+    processes = cell["pool"] == "processes"
+    # The cluster is there for all methods, as in the published study, also for those that do without it.
+    with dask_workers.cluster(workers, threads, processes, limit // workers) as (cluster, cluster_start):
+        measured = _Measured(step.job, manifest, cluster)
+        facts = cluster.each(drivers.of(cell["driver"]).versions)
+        with dask_workers.losses(f"at most {cell['memory']} together" if limit else ""):
+            measured.prepare()
+            step.open_window(sets_cache=True)
+            for number in range(1, settings["iterations"] + 1):
+                measured.iterate(number)
+            step.close_window()
+            empty = measured.empty()
+        files = {name: file for some in cluster.each(software.loaded) for name, file in some.items()}
+        if replaced := cluster.replaced():
+            raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
+    return measured.record(facts, files, cluster_start, empty)
+
+
+@dataclass
+class _Iteration:
+    """What came of one iteration."""
+
+    number: int
+    seconds: float
+    accounts: list[dict]
+    right: bool
+    moved: int
+    state: dict
+
+
+class _Measured:
+    """One method, its task, and what came of its iterations."""
+
+    def __init__(self, job: dict, manifest: dict, cluster: dask_workers.Workers) -> None:
+        settings = job["settings"]
+        self._cell, self._cluster = settings["cell"], cluster
+        cell, layout = self._cell, manifest["layout"]
+        self._rereads, self._store = int(cell["rereads"]), settings["store"]
+        self._method = methods.METHODS[cell["method"]]
+        if cell["selection"] not in manifest["expected"]:
+            raise Problem(f"{job['manifest']}: the files have no Coordinates or no BoxSize; take the selection all")
+        self._expected = manifest["expected"][cell["selection"]]
+        buffer = drivers.page_buffer_bytes(cell["page_buffer"])
+        self._access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
+        region, control = self._expected["region"], cell.get("control", "")
+        source = reading.Source(
+            self._access, layout["group"], layout["field"], tuple(region) if region else None, control
+        )
+        names = [entry["name"] for entry in manifest["files"]]
+        pieces = list(snapshots.chunks([entry["particles"] for entry in manifest["files"]], int(cell["chunk"])))
+        self._distinct, self._stored = len(pieces), layout["stored_bytes"]
+        chunks = [
+            reading.Chunk(
+                number, 0 if self._method.pure else turn, drivers.address_of(job["location"], names[file]), *of
+            )
+            for turn in range(self._rereads)
+            for number, (file, *of) in enumerate(pieces)
+        ]
+        edges = self._expected["edges"] if cell["operation"] == "histogram" else ()
+        self._task = methods.Task(source, chunks, cell["operation"], edges, cluster.client)
+        self._files = list(map(Path, job["local_files"]))
+        self._iterations: list[_Iteration] = []
+
+    def prepare(self) -> None:
+        """Let all processes import what they need, and find out what tasks are as Dask sends them."""
+        task = (self._task.source, self._task.chunks[0], self._task.operation, self._task.edges)
+        self._task_bytes = len(pickle.dumps(task)) if self._method.dask else 0
+        self._method.run(
+            replace(self._task, source=replace(self._task.source, empty=True), chunks=self._task.chunks[:1])
+        )
+        self._accounts()
+        memory.forget_peak()
+        self._cluster.each(memory.forget_peak)
+
+    def iterate(self, number: int) -> None:
+        """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
+        state = cache.prepare(self._cell["cache"], self._files) if self._files else {}
+        moved = self._moved()
+        began = time.perf_counter()
+        result = self._method.run(self._task)
+        seconds = time.perf_counter() - began
+        moved = self._moved() - moved
+        if state:
+            state["resident_after"] = cache.resident(self._files)
+        right = self._is_right(result)
+        del result
+        self._iterations.append(_Iteration(number, seconds, self._accounts(), right, moved, state))
+
+    def empty(self) -> float:
+        """Return the seconds of an iteration that reads nothing: what Dask and the account of reads cost."""
+        began = time.perf_counter()
+        source = replace(self._task.source, empty=True, region=(0.0, 0.0), control="")
+        self._method.run(replace(self._task, source=source))
+        seconds = time.perf_counter() - began
+        self._accounts()
+        return seconds
+
+    def record(self, facts: list[dict], files: dict, cluster_start: float, empty: float) -> dict:
+        """Return the program's part of the record; the total is that of the iterations after the first, or of it."""
+        later = self._iterations[1:] or self._iterations
+        accounts = [account for one in self._iterations for account in one.accounts]
+        return {
+            "samples": [row | self._alike(empty) for one in self._iterations for row in _samples(one)],
+            "seconds": {
+                "total": sum(one.seconds for one in later),
+                "first": self._iterations[0].seconds,
+                "chunk": statistics.median(row["seconds"] / len(row["chunks"]) for row in accounts if row["chunks"]),
+                "null": self._null() * len(later),
+                "cluster_start": cluster_start,
+            },
+            "work": self._work(later),
+            "effective": self._effective(facts, accounts),
+            "verified": "after every iteration",
+            "cache": self._cache(),
+            "files": files,
+        }
+
+    def _alike(self, empty: float) -> dict:
+        """Return what all samples of the record have: the chunks that were listed, and the seconds without reading."""
+        return {"listed": len(self._task.chunks), "empty_s": empty}
+
+    def _accounts(self) -> list[dict]:
+        """Return what each process has read since it was last asked, this one last; threads share this one's."""
+        own = self._cell["pool"] == "processes"
+        return [*(self._cluster.each(reading.taken) if own else ()), reading.taken()]
+
+    def _moved(self) -> int:
+        """Return the bytes that workers have sent to other processes so far."""
+        return sum(self._cluster.each(_sent))
+
+    def _null(self) -> float:
+        """Return the seconds that the account of an iteration's reads takes, one after the other (METHOD 13)."""
+        nothing = slowed.Waits("")
+        began = time.perf_counter()
+        for chunk in self._task.chunks:
+            reading.account([chunk.number], 0.0, 0, nothing)
+        seconds = time.perf_counter() - began
+        reading.taken()
+        return seconds
+
+    def _is_right(self, result: Any) -> bool:
+        """Return whether a result is that of the manifest, as often as the chunks are listed (METHOD 9)."""
+        expected, times = self._expected, self._rereads
+        close = {"rel_tol": _SAME}
+        match self._cell["operation"]:
+            case "load":
+                count = expected["count"]
+                parts = (result[turn * count : (turn + 1) * count] for turn in range(times))
+                return len(result) == times * count and all(
+                    f"{zlib.crc32(values):08x}" == expected["crc32"] for values in parts
+                )
+            case "sum":
+                return math.isclose(result, times * expected["sum"], **close)
+            case "moments":
+                mean, variance = map(float, result)
+                return math.isclose(mean, expected["mean"], **close) and math.isclose(
+                    variance, expected["variance"], **close
+                )
+            case _:
+                return list(map(int, result)) == [times * count for count in expected["histogram"]]
+
+    def _work(self, later: list[_Iteration]) -> dict:
+        """Return what was asked and what was done, counted by the processes that did it (METHOD 9).
+
+        A method whose equal tasks run once is asked for its distinct chunks; how many were listed stands beside it.
+        """
+        often = len(self._iterations)
+        counted = [Counter(number for row in one.accounts for number in row["chunks"]) for one in self._iterations]
+        turns = 1 if self._method.pure else self._rereads
+        as_asked = all(count == dict.fromkeys(range(self._distinct), turns) for count in counted)
+        read = {one.number: sum(row["bytes"] for row in one.accounts) for one in self._iterations}
+        each = 8 if not self._task.source.region else 20
+        return {
+            "tasks_asked": often * turns * self._distinct,
+            "tasks_done": sum(sum(count.values()) for count in counted),
+            "chunks_listed": often * len(self._task.chunks),
+            "chunks_twice": 0 if as_asked else sum(1 for count in counted for many in count.values() if many != turns),
+            "logical_bytes_asked": often * each * self._task.particles * turns // self._rereads,
+            "logical_bytes": sum(read.values()),
+            "stored_bytes": self._stored * sum(sum(count.values()) for count in counted) // self._distinct,
+            "timed_bytes": sum(read[one.number] for one in later),
+            "checksum_asked": self._expected["crc32"],
+            "checksum": self._expected["crc32"] if all(one.right for one in self._iterations) else "wrong",
+            **slowed.waited(
+                self._cell.get("control", ""), sum(max(row["waited"] for row in one.accounts) for one in later)
+            ),
+        }
+
+    def _effective(self, facts: list[dict], accounts: list[dict]) -> dict:
+        """Return the library of all workers, and the settings that held (METHOD 10, 12)."""
+        if any(fact != facts[0] for fact in facts):
+            raise Problem("workers run different libraries")
+        opened = [row["effective"] for row in accounts if row["effective"]]
+        if any(one != opened[0] for one in opened):
+            raise Problem("files were not opened alike in all processes")
+        client = accounts[-1]
+        others = [row for row in accounts if row["pid"] != client["pid"]]
+        readers = {row["pid"] for row in accounts if row["chunks"]}
+        count = int(self._cell["workers"])
+        own = self._cell["pool"] == "processes" and self._method.dask
+        return {
+            **facts[0],
+            **(opened[0] if opened else {}),
+            "rdcc_nbytes_asked": self._access.rdcc_nbytes,
+            "workers_asked": count,
+            "workers": len(self._cluster.addresses),
+            "threads": min(self._cluster.threads),
+            "readers": len(readers),
+            "idle_workers": count - len(readers) if own else 0,
+            "usable_cores": host.usable_cores(),
+            "oversubscribed": count * int(self._cell["threads"]) > host.usable_cores(),
+            "chunks": len(self._task.chunks),
+            "distinct_chunks": self._distinct,
+            "task_bytes": self._task_bytes,
+            "moved_bytes": statistics.median(one.moved for one in self._iterations),
+            "client_peak_bytes": client["peak_bytes"],
+            "worker_peak_bytes": max((row["peak_bytes"] for row in others), default=client["peak_bytes"]),
+        }
+
+    def _cache(self) -> dict:
+        """Return the state of the page cache that was furthest from the one asked for, of all iterations."""
+        wanted = self._cell["cache"]
+        before, after = (
+            [one.state[key] for one in self._iterations if one.state.get(key) is not None]
+            for key in ("resident_before", "resident_after")
+        )
+        worst = cache.furthest(wanted, before)
+        seen = "elsewhere" if stores.of(self._store).elsewhere else cache.verified_state(worst)
+        state = {"asked": wanted, "state": seen, "resident_before": worst}
+        return state | {"resident_after": statistics.fmean(after) if after else None}
+
+
+def _samples(one: _Iteration) -> list[dict]:
+    """Return a row for each process that read in an iteration, whose seconds all of them have."""
+    return [
+        {
+            "iteration": one.number,
+            "number": number,
+            "iteration_s": one.seconds,
+            "chunks": len(row["chunks"]),
+            "read_s": row["seconds"],
+            "longest_s": row["longest"],
+            "bytes": row["bytes"],
+            "worker-pid": row["pid"],
+        }
+        for number, row in enumerate((row for row in one.accounts if row["chunks"]), 1)
+    ]
+
+
+def _sent(dask_worker: Any) -> int:
+    return dask_worker.transfer_outgoing_bytes_total
+
+
+def _memory_bytes(level: str) -> int:
+    return 0 if level == "none" else sizes.in_bytes(level)
+
+
+if __name__ == "__main__":
+    run(main)

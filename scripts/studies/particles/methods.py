@@ -1,0 +1,213 @@
+"""The ways to load and to reduce chunks of particles, each by its level of the factor `method`, and the operations.
+
+The published spelling of a method is that of its function there: `PUBLISHED`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scripts.studies.particles.reading import Chunk, Source, read
+
+if TYPE_CHECKING:
+    import numpy as np
+    from distributed import Client
+
+# What the published study calls a method, by (operation, method).
+PUBLISHED = {
+    ("load", "serial"): "serial_read_concat",
+    ("load", "delayed"): "delay_then_concat",
+    ("load", "futures-pure"): "in_mem_from_dask_futures",
+    ("load", "array"): "read_delayed_array",
+    ("sum", "serial"): "serial_read_concat.sum",
+    ("sum", "chunkwise"): "manual_sum_by_chunk",
+    ("sum", "array"): "read_delayed_array.sum",
+    ("sum", "futures-pure"): "sum_of_futures",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method is to do.
+
+    Attributes:
+        source: how chunks are read.
+        chunks: all of them, in order; what is listed again is there again.
+        operation: what becomes of the values, a key of `OPERATIONS`.
+        edges: of the histogram's bins.
+        client: of the Dask cluster that is there.
+    """
+
+    source: Source
+    chunks: Sequence[Chunk]
+    operation: str
+    edges: Sequence[float]
+    client: "Client | None" = None
+
+    @property
+    def particles(self) -> int:
+        """The number of particles in all chunks."""
+        return sum(chunk.end - chunk.start for chunk in self.chunks)
+
+    def together(self, parts: Sequence[Any]) -> Any:
+        """Return what the operation makes of what it made of each chunk."""
+        return OPERATIONS[self.operation].together(parts)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What becomes of values: of those of one chunk, of what came out of several, and of a Dask array's.
+
+    `of_chunk` gets the values and the edges of bins; `together` what that returned for each chunk, in order.
+    """
+
+    of_chunk: Callable[["np.ndarray", Sequence[float]], Any]
+    together: Callable[[Sequence[Any]], Any]
+    of_array: Callable[[Any, Sequence[float]], Any]
+
+
+def _joined(parts: Sequence["np.ndarray"]) -> "np.ndarray":
+    import numpy as np
+
+    return np.concatenate(parts)
+
+
+def _moments(values: "np.ndarray", _edges: Sequence[float]) -> tuple[int, float, float]:
+    if not len(values):
+        return 0, 0.0, 0.0
+    mean = float(values.mean())
+    return len(values), mean, float(((values - mean) ** 2).sum())
+
+
+def _merged(parts: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+    """Mean and variance of all of several sets (Chan, Golub and LeVeque, 1979)."""
+    count, mean, squares = 0, 0.0, 0.0
+    for more, other, others in parts:
+        if more:
+            apart, both = other - mean, count + more
+            squares += others + apart * apart * count * more / both
+            mean, count = mean + apart * more / both, both
+    return mean, squares / count if count else math.nan
+
+
+def _histogram(values: "np.ndarray", edges: Sequence[float]) -> "np.ndarray":
+    import numpy as np
+
+    return np.histogram(values, edges)[0]
+
+
+def _of_array(function: Callable[[Any, Any, Sequence[float]], Any]) -> Callable[[Any, Sequence[float]], Any]:
+    """Return what lets Dask compute a function of its module `dask.array`, an array and edges."""
+
+    def compute(array: Any, edges: Sequence[float]) -> Any:
+        import dask
+        import dask.array
+
+        (result,) = dask.compute(function(dask.array, array, edges))
+        return result
+
+    return compute
+
+
+OPERATIONS = {
+    "load": Operation(lambda values, _: values, _joined, _of_array(lambda _, array, __: array)),
+    "sum": Operation(lambda values, _: float(values.sum()), sum, _of_array(lambda _, array, __: array.sum())),
+    "moments": Operation(_moments, _merged, _of_array(lambda _, array, __: (array.mean(), array.var()))),
+    "histogram": Operation(_histogram, sum, _of_array(lambda da, array, edges: da.histogram(array, bins=edges)[0])),
+}
+
+
+def part(source: Source, chunk: Chunk, operation: str, edges: Sequence[float]) -> Any:
+    """Read a chunk and return what an operation makes of it: the task of a reduction."""
+    return OPERATIONS[operation].of_chunk(read(source, chunk), edges)
+
+
+def _serial(task: Task) -> Any:
+    values = _joined([read(task.source, chunk) for chunk in task.chunks])
+    return task.together([OPERATIONS[task.operation].of_chunk(values, task.edges)])
+
+
+def _preallocated(task: Task) -> "np.ndarray":
+    import numpy as np
+
+    values, place = np.empty(task.particles), 0
+    for chunk in task.chunks:
+        read_now = read(task.source, chunk)
+        values[place : place + len(read_now)] = read_now
+        place += len(read_now)
+    return values[:place]
+
+
+def _chunkwise(task: Task) -> Any:
+    return task.together([part(task.source, chunk, task.operation, task.edges) for chunk in task.chunks])
+
+
+def _delayed(task: Task) -> Any:
+    import dask
+
+    lazy = dask.delayed(part, pure=False)
+    parts = [lazy(task.source, chunk, task.operation, task.edges) for chunk in task.chunks]
+    return task.together(dask.compute(*parts))
+
+
+def _futures(task: Task, pure: bool = False) -> Any:
+    submit = task.client.submit
+    futures = [
+        submit(part, task.source, chunk, task.operation, task.edges, pure=pure, retries=0) for chunk in task.chunks
+    ]
+    return task.together(task.client.gather(futures))
+
+
+def _array(task: Task) -> Any:
+    import dask
+    import dask.array
+    import numpy as np
+
+    lazy = dask.delayed(read, pure=False)
+    # How many particles of a chunk are selected is not known before it is read.
+    known = not task.source.region
+    parts = [
+        dask.array.from_delayed(
+            lazy(task.source, chunk), (chunk.end - chunk.start if known else np.nan,), dtype="float64"
+        )
+        for chunk in task.chunks
+    ]
+    return OPERATIONS[task.operation].of_array(dask.array.concatenate(parts), task.edges)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to load or reduce.
+
+    Attributes:
+        run: does it.
+        loads, reduces: whether it does.
+        dask: whether the cluster's workers do the reading.
+        pure: whether Dask takes tasks that read the same for one, as it does unless it is told otherwise.
+        selects: whether it can read the particles of a region alone.
+        described: what it does, for pages.
+    """
+
+    run: Callable[[Task], Any]
+    described: str
+    loads: bool = True
+    reduces: bool = True
+    dask: bool = True
+    pure: bool = False
+    selects: bool = True
+
+
+METHODS = {
+    "serial": Method(_serial, "one loop reads chunk after chunk, then all is joined", dask=False),
+    "preallocated": Method(_preallocated, "one loop reads chunk after chunk into one array", reduces=False, dask=False),
+    "chunkwise": Method(_chunkwise, "one loop reduces chunk after chunk", loads=False, dask=False),
+    "delayed": Method(_delayed, "a delayed task per chunk; what they return is put together in the client"),
+    "futures": Method(_futures, "a future per chunk, each a task of its own; what they return is put together"),
+    "futures-pure": Method(
+        lambda task: _futures(task, pure=True),
+        "a future per chunk as Dask submits it by default: tasks that read the same run once",
+        pure=True,
+    ),
+    "array": Method(_array, "a Dask array of delayed chunks, computed"),
+}

@@ -1,0 +1,112 @@
+"""What a process reads of a snapshot, and its account of that: what was read, not what was asked (METHOD 9)."""
+
+import contextlib
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scripts import drivers
+from scripts.lib import memory
+from scripts.lib.slowed import Waits
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Particles that one task reads: some of one file.
+
+    Attributes:
+        number: its place among the chunks of the snapshot, from 0.
+        turn: how often they were listed before; where tasks are told apart by what they read, it is always 0.
+        address: the file's path or URL.
+        start, end: the first particle, and the one behind the last.
+    """
+
+    number: int
+    turn: int
+    address: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """How chunks are read.
+
+    Attributes:
+        access: how files are opened.
+        group, field: what is read of each particle.
+        region: low and high end, in each dimension, of what is selected; None for everything.
+        control: the cell's level of it: a slowed control waits after each read.
+        empty: read nothing at all: what is left is what Dask and this account cost.
+    """
+
+    access: drivers.Access
+    group: str
+    field: str
+    region: tuple[float, float] | None = None
+    control: str = ""
+    empty: bool = False
+
+
+class _Account:
+    """What this process has read since it was last asked; threads share it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        self.chunks: list[int] = []
+        self.seconds, self.longest, self.bytes, self.waited = 0.0, 0.0, 0, 0.0
+
+
+_account = _Account()
+_effective: dict = {}
+
+
+def read(source: Source, chunk: Chunk) -> "np.ndarray":
+    """Return the values of a chunk's particles as float64: all, or of those that are selected."""
+    # Here, as the process that starts the workers imports this module, too.
+    import numpy as np
+
+    waits, began, count = Waits(source.control), time.perf_counter(), 0
+    values = np.empty(0)
+    if not source.empty:
+        file = drivers.of(source.access.driver).open(chunk.address, source.access)
+        with contextlib.closing(file):
+            rows = slice(chunk.start, chunk.end)
+            values = file.read(f"{source.group}/{source.field}", rows).astype("float64")
+            count = values.nbytes
+            if source.region:
+                places = file.read(f"{source.group}/Coordinates", rows)
+                low, high = source.region
+                values = values[((places >= low) & (places < high)).all(axis=1)]
+                count += places.nbytes
+            if not _effective:
+                _effective.update(file.effective())
+    account([chunk.number], time.perf_counter() - began, count, waits)
+    return values
+
+
+def account(chunks: list[int], seconds: float, count: int, waits: Waits) -> None:
+    """Note that chunks were read in so many seconds: `count` bytes in memory; a slowed control waits for its share."""
+    waits.after(seconds)
+    with _account.lock:
+        _account.chunks += chunks
+        _account.seconds += seconds + waits.seconds
+        _account.longest = max(_account.longest, seconds)
+        _account.bytes += count
+        _account.waited += waits.seconds
+
+
+def taken() -> dict:
+    """Return and forget what this process has read: numbers of chunks, seconds of all and of the longest, bytes."""
+    with _account.lock:
+        answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
+        _account.forget()
+    return answer | {"pid": os.getpid(), "peak_bytes": memory.peak(), "effective": dict(_effective)}

@@ -1,0 +1,144 @@
+"""What the report of the study `particles` shows and says."""
+
+import pandas as pd
+
+from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
+from scripts.report.listings import numbers
+from scripts.report.names import Names
+from scripts.report.prose import number
+from scripts.statistics import stats
+from scripts.studies.particles.methods import PUBLISHED
+from scripts.studies.particles.snapshots import PRESETS
+
+MILLION = 1e6
+OPERATIONS = {
+    "load": "loading into one array",
+    "sum": "summing",
+    "moments": "mean and variance",
+    "histogram": "a histogram",
+}
+_OF_PRESETS = {str(particles): name for name, (particles, *_) in PRESETS.items()}
+
+
+def counted(level: str, _facts: dict | None = None) -> str:
+    """Return "1.94 million particles (A)" of a number of particles."""
+    if not level.isdigit():
+        return "the particles"
+    preset = f" ({_OF_PRESETS[level]})" if level in _OF_PRESETS else ""
+    return f"{int(level) / MILLION:.3g} million particles{preset}"
+
+
+def called(operation: str, method: str) -> str:
+    """Return a method's name, with its published spelling where it has one."""
+    return method + (f" ({PUBLISHED[operation, method]})" if (operation, method) in PUBLISHED else "")
+
+
+def _rate(records: pd.DataFrame) -> stats.Estimate:
+    """Particles divided by time, totals by totals (METHOD 16); below six records there is no interval."""
+    rate = stats.total_over_total(records["done"] / MILLION, records["total_s"])
+    return rate if rate.n >= stats.MIN_BLOCKS else rate._replace(low=float("nan"), high=float("nan"))
+
+
+def _group(cell: dict) -> str:
+    return OPERATIONS[cell["operation"]]
+
+
+def _arm(levels: dict, _names: Names) -> str:
+    return levels["method"]
+
+
+def _mib(name: str):
+    return lambda _, cells: numbers(cells, name) / 2**20
+
+
+REPORT = Report(
+    study="particles",
+    title="Chunks of particles",
+    headline="method",
+    factors=(
+        Factor("library", within="in {}"),
+        Factor("store", place=True, within="from {}"),
+        Factor("driver", place=True),
+        Factor(
+            "page_buffer",
+            subject="a {} page buffer",
+            names={"0": "no page buffer", "unset": "the default page buffer"},
+            size=True,
+        ),
+        Factor("particles", known_as=counted, within="of {}", axis="Particles", given=True),
+        Factor("chunk", subject="chunks of at most {} particles", plural=True, axis="Particles in a chunk"),
+        Factor("rereads", names={"1": "each chunk once"}, subject="each chunk {} times", within="reading {}"),
+        Factor("operation", names=OPERATIONS, within="{}", given=True),
+        Factor("selection", names={"all": "all particles", "region": "those of a region"}, within="of {}", given=True),
+        Factor("method"),
+        Factor("workers", unit="worker", axis="Number of Dask workers"),
+        Factor("threads", unit="thread", axis="Threads of a worker"),
+        Factor("pool", names={"processes": "workers as processes", "threads": "workers as threads"}, plural=True),
+        Factor("memory", names={"none": "no memory limit"}, subject="at most {} of memory", size=True),
+        Factor("cache", place=True),
+    ),
+    metrics=(
+        Metric("total", "time of the iterations after the first"),
+        Metric("first", "time of the first iteration", "do it for the first time"),
+        Metric("chunk", "time of a chunk", "read a chunk"),
+    ),
+    values=(
+        Value(
+            "rate",
+            "Particles",
+            "million/s",
+            means="Particles of all chunks divided by the time of the iterations after the first (of a single one, of "
+            "that); higher is better.",
+            summary=_rate,
+        ),
+        Value(
+            "iteration_s",
+            "Time of an iteration",
+            "s",
+            means="Median of a record's iterations after the first; lower is better.",
+        ),
+        Value(
+            "overhead_ms",
+            "Cost of a task without reading",
+            "ms",
+            means="An iteration that reads nothing, divided by the number of chunks: what Dask, or the loop, costs.",
+        ),
+        Value(
+            "spread",
+            "Busiest worker against the mean",
+            axis="Seconds of reading: busiest worker / mean of the workers",
+            ratio=True,
+            means="Seconds in which the busiest worker read, divided by the workers' mean.",
+        ),
+    ),
+    panels=("operation", "selection", "store", "cache"),
+    contest=Contest(("method",), "was fastest", _group, _arm),
+    scaling=Scaling("workers"),
+    harness=(
+        Column("start of workers / s", "cluster_start_s", number),
+        Column("account of reads / s", "null_s", number),
+    ),
+    effective=(
+        Column("HDF5", "hdf5"),
+        Column("processes that read", "readers", "{:.0f}".format),
+        Column("bytes of a task", "task_bytes", "{:.0f}".format),
+        Column("moved between processes / MiB", _mib("moved_bytes"), number),
+        Column("client's peak / MiB", _mib("client_peak_bytes"), number),
+        Column("workers' peak / MiB", _mib("worker_peak_bytes"), number),
+        Column(
+            "idle workers",
+            "idle_workers",
+            over=lambda idle, _: ~idle.astype(str).isin(["0", "0.0", "nan"]),
+            meaning="workers without work",
+        ),
+    ),
+    along="particles",
+)
+METHOD = (
+    "A record starts the Dask cluster, which is there for all methods, also for those without it, and does the same "
+    "again and again. The clock runs from the call of the method until its result is in the client: building the graph "
+    "is in it, starting the cluster is not.",
+    "Each process counts the chunks that it reads. After each iteration, outside the time, every chunk must have been "
+    "read as often as it is listed, and the result is compared with the manifest's: the checksum of a loaded array, "
+    "sums within 1e-9, the counts of a histogram.",
+)

@@ -1,0 +1,92 @@
+"""A cell of `particles`, measured: what a record says, and faults that are planted and seen."""
+
+from collections.abc import Callable
+
+import h5py
+import pytest
+from cells import ROS3, Place
+
+
+@pytest.fixture
+def cell(shots_cell: Callable[..., Place]) -> Callable[..., Place]:
+    """Return a function that makes a place to measure a cell of `particles` in."""
+    return lambda **levels: shots_cell(study="particles", **levels)
+
+
+@pytest.mark.rule(9, 10, 13, 14)
+@pytest.mark.parametrize("method", ["serial", "delayed", "futures", "array"])
+def test_a_record_says_what_was_read_by_whom_and_that_the_result_is_right(cell, method):
+    record = cell(method=method, operation="load").measure()
+    assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])
+    work, seconds, effective = record["work"], record["seconds"], record["effective"]
+    assert work["tasks_done"] == work["tasks_asked"] == work["chunks_listed"] == 2 * effective["chunks"]
+    assert work["logical_bytes"] == work["logical_bytes_asked"] == 2 * 8 * 20000
+    assert sum(row["chunks"] for row in record["samples"]) == work["tasks_done"]
+    assert {row["iteration"] for row in record["samples"]} == {1, 2}
+    assert seconds["total"] == max(row["iteration_s"] for row in record["samples"] if row["iteration"] == 2)
+    assert seconds["null"] < 0.1 * seconds["total"]
+    assert effective["workers"] == 2
+    assert effective["readers"] == (1 if method == "serial" else 2)
+    assert effective["moved_bytes"] >= (0 if method == "serial" else 8 * 20000)
+
+
+@pytest.mark.rule(9)
+def test_tasks_that_dask_takes_for_one_are_told_and_what_runs_twice_without_being_listed_is_invalid(cell):
+    record = cell(method="futures-pure", rereads=3).measure()
+    assert record["valid"], record["reasons"]
+    assert record["work"]["chunks_listed"] == 3 * record["work"]["tasks_done"]
+    here = cell(method="futures", rereads=3, within="again")
+    # The published mistake: nobody says that tasks which read the same are several.
+    here.pretend(
+        "import distributed\nsubmit = distributed.Client.submit\n"
+        "def alike(self, function, source, chunk, *more, **options):\n"
+        "    from dataclasses import replace\n"
+        "    return submit(self, function, source, replace(chunk, turn=0), *more, **options | {'pure': True})\n"
+        "distributed.Client.submit = alike"
+    )
+    record = here.measure()
+    assert record["status"] == "done"
+    assert not record["valid"]
+    assert any("tasks were done" in reason for reason in record["reasons"])
+
+
+@pytest.mark.rule(9)
+def test_a_wrong_value_is_an_invalid_record(cell):
+    here = cell()
+    [store] = {path for path in here.data.glob("snapshot.*.hdf5") if path.name == "snapshot.0.hdf5"}
+    with h5py.File(store, "r+") as file:
+        file["PartType0/Density"][17] = 1e6
+    record = here.measure()
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+
+
+def test_files_elsewhere_are_read_through_the_same_drivers_and_their_requests_counted(cell):
+    record = cell(**ROS3, operation="moments").measure()
+    assert record["valid"], record["reasons"]
+    assert record["effective"]["driver"] == "ros3"
+    assert record["requests"]["GET"]["bytes_offered"] >= record["work"]["stored_bytes"]
+
+
+def test_workers_may_be_threads_and_regions_selected(cell):
+    record = cell(method="array", operation="histogram", selection="region", pool="threads", threads=2).measure()
+    assert record["valid"], record["reasons"]
+    assert record["effective"]["readers"] == 1
+
+
+@pytest.mark.rule(15)
+def test_a_worker_that_its_memory_limit_ends_is_told_with_the_limit_and_not_tried_again(cell):
+    levels = {"particles": 8_000_000, "chunk": 8_000_000, "rereads": 30, "operation": "moments", "time_limit_s": 60}
+    here = cell(method="futures", memory="384MiB", data={"per_file": 8_000_000}, **levels)
+    record = here.measure()
+    assert record["status"] == "failed"
+    lost = "a Dask worker was lost before its task was done; workers may take at most 384MiB together"
+    assert [lost in reason for reason in record["reasons"]] == [True]
+
+
+@pytest.mark.rule(6)
+def test_a_slowed_control_waits_and_says_for_how_long(cell):
+    here = cell(method="chunkwise", control_cells=1)
+    slowed = next(one for one in here.cells if one.levels["control"] == "slow10")
+    record = here.measure(cell=slowed)
+    assert record["valid"], record["reasons"]
+    assert record["work"]["waited_s"] > 0

@@ -1,0 +1,193 @@
+"""Snapshots, their chunks, and each way to load and reduce them."""
+
+import json
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, artefact
+
+from scripts import drivers
+from scripts.frame import config as configuration
+from scripts.frame import matrix
+from scripts.lib.program import Problem
+from scripts.studies.particles import make, methods, reading, snapshots
+
+PARTICLES, FILES, AT_MOST = 5000, 3, 1000
+FIELD = f"{snapshots.TYPE}/{snapshots.FIELD}"
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("snapshot")
+    return make.make({"particles": str(PARTICLES), "per_file": 2000, "seed": 3}, folder / "manifest.json")
+
+
+@pytest.fixture(scope="module")
+def facts(snapshot: list[Path]) -> dict:
+    return snapshots.describe(snapshot)
+
+
+@pytest.fixture(scope="module")
+def values(snapshot: list[Path]) -> np.ndarray:
+    parts = []
+    for path in snapshot:
+        with h5py.File(path) as file:
+            parts.append(file[FIELD][()].astype("float64"))
+    return np.concatenate(parts)
+
+
+@pytest.fixture(scope="module")
+def outcomes(snapshot: list[Path], wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """Return what each method made of the snapshot in a library under test, by method, operation, selection, turns."""
+    manifest = tmp_path_factory.mktemp("outcomes") / "manifest.json"
+    manifest.write_text(json.dumps(snapshots.describe(snapshot)), encoding="utf-8")
+    command = [artefact(wheel)["python"], "-m", "tests.particle_methods", manifest, snapshot[0].parent, str(AT_MOST)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {tuple(key): value for key, value in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("preset, published", [("A", (1_941_226, 8, 12)), ("B", (6_381_559, 16, 32))])
+def test_presets_have_the_published_particles_files_and_chunks(preset, published):
+    held = snapshots.numbers(*make.planned({"particles": preset}))
+    assert (sum(held), len(held), len(list(snapshots.chunks(held, snapshots.AT_MOST)))) == published
+
+
+def test_chunks_are_all_particles_once_in_order_and_none_is_larger_than_asked():
+    assert list(snapshots.chunks([5, 3, 4], 4)) == [(0, 0, 4), (0, 4, 5), (1, 0, 3), (2, 0, 4)]
+
+
+def test_a_snapshot_has_the_headers_of_gadget_and_the_same_values_for_the_same_seed(snapshot, tmp_path):
+    again = make.make({"particles": str(PARTICLES), "per_file": 2000, "seed": 3}, tmp_path / "manifest.json")
+    other = make.make({"particles": str(PARTICLES), "per_file": 2000, "seed": 4}, tmp_path / "other/manifest.json")
+    with h5py.File(snapshot[1]) as one, h5py.File(again[1]) as two, h5py.File(other[1]) as three:
+        assert one["Header"].attrs["NumFilesPerSnapshot"] == FILES
+        assert one["Header"].attrs["NumPart_ThisFile"][0] == len(one[FIELD])
+        assert one["Header"].attrs["NumPart_Total"][0] == PARTICLES
+        assert np.array_equal(one[FIELD], two[FIELD])
+        assert not np.array_equal(one[FIELD], three[FIELD])
+
+
+def test_what_a_manifest_expects_is_what_numpy_finds(snapshot, facts, values):
+    everything, region = facts["expected"]["all"], facts["expected"]["region"]
+    assert everything["count"] == len(values) == facts["layout"]["particles"] == PARTICLES
+    assert everything["sum"] == pytest.approx(values.sum(), rel=1e-12)
+    assert everything["variance"] == pytest.approx(values.var(), rel=1e-9)
+    assert everything["histogram"] == np.histogram(values, everything["edges"])[0].tolist()
+    assert everything["crc32"] == f"{zlib.crc32(values):08x}"
+    assert 0 < region["count"] < len(values) / 4
+    assert facts["layout"]["stored_bytes"] == 4 * PARTICLES
+
+
+@pytest.mark.parametrize("selection", ["all", "region"])
+@pytest.mark.parametrize("operation", methods.OPERATIONS)
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_each_method_gives_what_the_manifest_expects(outcomes, facts, name, operation, selection):
+    method = methods.METHODS[name]
+    if not (method.loads if operation == "load" else method.reduces):
+        assert (name, operation, selection, 1) not in outcomes
+        return
+    expected, result = facts["expected"][selection], outcomes[name, operation, selection, 1]["result"]
+    if operation == "load":
+        assert result == [expected["count"], expected["crc32"]]
+    elif operation == "sum":
+        assert result == pytest.approx(expected["sum"], rel=1e-12)
+    elif operation == "moments":
+        assert result == pytest.approx([expected["mean"], expected["variance"]], rel=1e-9)
+    else:
+        assert result == expected["histogram"]
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_what_is_listed_twice_is_read_twice_but_where_dask_takes_equal_tasks_for_one(outcomes, facts, name):
+    method = methods.METHODS[name]
+    outcome = outcomes[name, "load" if method.loads else "sum", "all", 2]
+    pieces = len(list(snapshots.chunks([file["particles"] for file in facts["files"]], AT_MOST)))
+    assert outcome["read"] == [1 if method.pure else 2] * pieces
+    if method.loads:
+        assert outcome["result"][0] == 2 * PARTICLES, "the result alone does not say that anything was read once"
+
+
+def test_an_account_has_the_bytes_and_seconds_of_what_was_read_and_forgets_them(snapshot):
+    source = reading.Source(drivers.Access("sec2", drivers.UNSET, 2**20), snapshots.TYPE, snapshots.FIELD)
+    reading.read(source, reading.Chunk(0, 0, str(snapshot[0]), 10, 110))
+    account = reading.taken()
+    assert account["bytes"] == 8 * 100
+    assert account["seconds"] >= account["longest"] > 0
+    assert account["effective"]["driver"] == "sec2"
+    assert reading.taken()["chunks"] == []
+
+
+@pytest.fixture
+def spoiled(snapshot: list[Path], tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copy(path, tmp_path)) for path in snapshot]
+
+
+def test_a_truncated_file_is_named(spoiled):
+    with open(spoiled[1], "r+b") as file:
+        file.truncate(spoiled[1].stat().st_size // 2)
+    with pytest.raises(Problem, match=r"snapshot\.1\.hdf5 cannot be read as HDF5: .*truncated"):
+        snapshots.describe(spoiled)
+
+
+def test_a_field_that_is_not_there_is_named(spoiled):
+    with pytest.raises(Problem, match=r"snapshot\.0\.hdf5 has no PartType0/Pressure; correct group or field"):
+        snapshots.describe(spoiled, snapshots.TYPE, "Pressure")
+
+
+def test_a_file_with_other_particles_than_its_header_says_is_named(spoiled):
+    with h5py.File(spoiled[2], "r+") as file:
+        file["Header"].attrs["NumPart_ThisFile"] = np.array([7, 0, 0, 0, 0, 0])
+    with pytest.raises(Problem, match=r"snapshot\.2\.hdf5: its header says 7 particles, Density has \d+"):
+        snapshots.describe(spoiled)
+
+
+def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
+    for number in (10, 2, 0, 1):
+        (tmp_path / f"snap_033.{number}.hdf5").touch()
+    assert [path.name.split(".")[1] for path in make.of_source(tmp_path)] == ["0", "1", "2", "10"]
+    with pytest.raises(Problem, match=r"no \.hdf5 or \.h5 file is there; correct studies\.particles\.data\.files"):
+        make.of_source(tmp_path / "none")
+
+
+def expanded(**levels: object) -> tuple[list, list]:
+    config = configuration.load(ROOT / "config/smoke.yaml")
+    section = config["studies"]["particles"]
+    section |= {"control_cells": 0, "compare": []}
+    # As configured, but for what is asked for.
+    given = section["matrix"][0] if isinstance(section["matrix"], list) else section["matrix"]
+    section["matrix"] = given | {
+        factor: level if isinstance(level, list) else [level] for factor, level in levels.items()
+    }
+    return matrix.expand(config, "particles")
+
+
+@pytest.mark.parametrize(
+    "levels, reason",
+    [
+        ({"operation": "load", "method": ["serial", "chunkwise"]}, "chunkwise does not load"),
+        ({"operation": "sum", "method": ["serial", "preallocated"]}, "preallocated does not reduce"),
+        ({"operation": ["sum", "load"], "method": "array", "memory": "1GiB"}, "a load holds all values in memory"),
+        ({"operation": "sum", "method": ["serial", "array"], "memory": "1GiB"}, "no memory limit of Dask's concerns"),
+        ({"operation": "sum", "method": "array", "memory": ["1GiB", "256MiB"]}, "needs 192 MiB for itself"),
+        ({"operation": "sum", "method": ["futures", "futures-pure"]}, "where chunks are listed again"),
+        ({"operation": "sum", "method": "futures", "driver": ["sec2", "ros3"]}, "ros3 does not read a posix store"),
+    ],
+)
+def test_what_cannot_be_measured_is_left_out_with_the_reason(levels, reason):
+    cells, omitted = expanded(**levels)
+    assert len(cells) == 1
+    assert [reason in one.reason for one in omitted] == [True]
+
+
+def test_own_files_and_made_snapshots_are_not_mixed(tmp_path):
+    config = configuration.load(ROOT / "config/smoke.yaml")
+    config["studies"] = {"particles": config["studies"]["particles"] | {"data": {"files": str(tmp_path)}}}
+    with pytest.raises(Problem, match=r"data\.files are your own; write particles: \[own\]"):
+        configuration.resolve(config, [])
