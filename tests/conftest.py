@@ -100,10 +100,10 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 @pytest.fixture(scope="session")
 def synthetic(once: Callable) -> Callable[[str], Path]:
     """Return a function study -> folder of the tables of its synthetic run."""
-    from tests import blobs_tables, report_tables, volumes_tables
+    from tests import blobs_tables, particles_tables, report_tables, volumes_tables
 
-    builders = {"shots": report_tables.build, "blobs": blobs_tables.build, "volumes": volumes_tables.build}
-    return lambda study: once(f"tables-{study}", builders[study])
+    tables = {"blobs": blobs_tables, "particles": particles_tables, "shots": report_tables, "volumes": volumes_tables}
+    return lambda study: once(f"tables-{study}", tables[study].build)
 
 
 @pytest.fixture(scope="session")

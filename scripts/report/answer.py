@@ -142,7 +142,7 @@ def best(results: Results) -> Table:
     varies = [name for name in report.names if cells[name].nunique() > 1]
     side = [name for name in varies if name not in keys and report.factor(name).apart][:1]
     fastest = cells.loc[cells.groupby([*keys, *side], sort=False)["total_s"].idxmin()]
-    fastest = fastest.sort_values([*keys, "total_s"], kind="stable").reset_index(drop=True)
+    fastest = results.names.sort(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
     frame = pd.DataFrame({"": [prose.capital(results.names.place(row)) for row in fastest.to_dict("records")]})
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:

@@ -99,7 +99,7 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold) 
         levels = list(dict.fromkeys(column))
         if factor != "cache" and levels != [""] and levels != [results.usual.get(factor)]:
             conditions.append(named.within(factor, levels))
-    where = ", ".join(filter(None, [lead.group, *conditions]))
+    where = ", ".join(dict.fromkeys(filter(None, [lead.group, *conditions])))
 
     def called(arm: Arm) -> str:
         return report.contest.name(dict(zip(report.contest.arm, arm, strict=True)), named)

@@ -269,20 +269,20 @@ class _Measured:
         return state | {"resident_after": statistics.fmean(after) if after else None}
 
 
-def _samples(one: _Iteration) -> list[dict]:
+def _samples(iteration: _Iteration) -> list[dict]:
     """Return a row for each process that read in an iteration, whose seconds all of them have."""
     return [
         {
-            "iteration": one.number,
+            "iteration": iteration.number,
             "number": number,
-            "iteration_s": one.seconds,
+            "iteration_s": iteration.seconds,
             "chunks": len(row["chunks"]),
             "read_s": row["seconds"],
             "longest_s": row["longest"],
             "bytes": row["bytes"],
             "worker-pid": row["pid"],
         }
-        for number, row in enumerate((row for row in one.accounts if row["chunks"]), 1)
+        for number, row in enumerate((row for row in iteration.accounts if row["chunks"]), 1)
     ]
 
 

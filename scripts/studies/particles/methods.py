@@ -166,10 +166,10 @@ def _array(task: Task) -> Any:
 
     lazy = dask.delayed(read, pure=False)
     # How many particles of a chunk are selected is not known before it is read.
-    known = not task.source.region
+    counted = not task.source.region
     parts = [
         dask.array.from_delayed(
-            lazy(task.source, chunk), (chunk.end - chunk.start if known else np.nan,), dtype="float64"
+            lazy(task.source, chunk), (chunk.end - chunk.start if counted else np.nan,), dtype="float64"
         )
         for chunk in task.chunks
     ]

@@ -1,9 +1,10 @@
 """The particles study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scripts import drivers
+from scripts.frame.records import Kept
 from scripts.frame.study import Study, idle, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
 from scripts.lib.program import Problem
@@ -15,6 +16,7 @@ CONTEXT = (
     *("library", "store", "driver", "page_buffer", "particles", "chunk", "rereads", "operation", "selection"),
     *("workers", "threads", "pool", "memory", "cache"),
 )
+_OF_RECORD = ("repeat", "effective")  # what its report reads in a record
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
 _START_S, _TASK_S = 2.5, 0.001
 # A worker that is always near its limit pauses and does nothing more; the interpreter and libraries take 100 MB of it.
@@ -103,6 +105,11 @@ class Particles(Study):
             reasons.append(f"{work['chunks_twice']} chunks were read more or less often than they were listed")
         reasons += [line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])
         return reasons + unaccounted(record, work["stored_bytes"])
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+        """Return what the report says of the processes of each record."""
+        records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
+        return {"readers": [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]}
 
     def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
-from scripts.report.listings import numbers
+from scripts.report.listings import WHOLE, of_readers
 from scripts.report.names import Names
 from scripts.report.prose import number
 from scripts.statistics import stats
@@ -48,7 +48,8 @@ def _arm(levels: dict, _names: Names) -> str:
 
 
 def _mib(name: str):
-    return lambda _, cells: numbers(cells, name) / 2**20
+    """What makes a column of the median MiB of a fact of the records."""
+    return of_readers(f"effective.{name}", "median", lambda size: size / 2**20)
 
 
 REPORT = Report(
@@ -120,8 +121,8 @@ REPORT = Report(
     ),
     effective=(
         Column("HDF5", "hdf5"),
-        Column("processes that read", "readers", "{:.0f}".format),
-        Column("bytes of a task", "task_bytes", "{:.0f}".format),
+        Column("processes that read", of_readers("effective.readers", "median"), WHOLE),
+        Column("bytes of a task", of_readers("effective.task_bytes", "median"), WHOLE),
         Column("moved between processes / MiB", _mib("moved_bytes"), number),
         Column("client's peak / MiB", _mib("client_peak_bytes"), number),
         Column("workers' peak / MiB", _mib("worker_peak_bytes"), number),

@@ -61,8 +61,8 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     records = groups[["valid", "control", *FACTORS, "listed", "empty_s"]].first()
     records["iterations"], records["total_s"] = groups.size(), later["seconds"].sum()
     records["iteration_s"] = later["seconds"].median()
-    asked = pd.to_numeric(records["particles"], errors="coerce") * pd.to_numeric(records["rereads"], errors="coerce")
-    records["done"] = asked * later.size()
+    listed = pd.to_numeric(records["particles"], errors="coerce") * pd.to_numeric(records["rereads"], errors="coerce")
+    records["done"] = listed * later.size()
     records["rate"] = records["done"] / MILLION / records["total_s"]
     records["overhead_ms"] = 1000 * records["empty_s"] / records["listed"]
     with_dask = records["method"].map(lambda name: METHODS[name].dask if name in METHODS else False)
