@@ -99,6 +99,12 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(smoke):
         assert (clone / "reports/smoke" / name).exists()
     verdicts = (clone / "results/smoke/shots/verdicts.csv").read_text(encoding="utf-8")
     assert "too few repeats" in verdicts
+    loads = records(clone, "smoke", "particles")
+    assert [record["reasons"] for record in loads.values() if not record["valid"]] == []
+    pure = re.search(
+        r"(\d+) chunks were listed and (\d+) read", (clone / "reports/smoke/particles.md").read_text("utf-8")
+    )
+    assert int(pure[1]) == 2 * int(pure[2]), "what Dask took for one is on the page"
     until(lambda: processes_of(str(clone)) == [])
 
 
@@ -117,8 +123,8 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
         left = artefact(path)
         sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {left['headline']}")
         answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
-    assert len(answers) == 6
-    assert [line.partition(" ")[2] for line in said[-7:-1]] == answers
+    assert len(answers) == 8
+    assert [line.partition(" ")[2] for line in said[-9:-1]] == answers
     again = launch(smoke / "clone", *SMOKE)
     assert again.returncode == 0, again.stderr
     assert "Nothing to be done" in again.stderr

@@ -91,8 +91,8 @@ def products(contexts: list[Context]) -> Iterator[list[Context]]:
         yield from products([context for context in contexts if context[fewest] == level])
 
 
-def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold) -> tuple[str, str]:
-    """Return where a lead holds and what it is, with values and intervals."""
+def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False) -> tuple[str, str]:
+    """Return where a lead holds and what it is, with values and, unless it is to be `brief`, their intervals."""
     report, named, cells = results.report, results.names, _cells(lead, results)
     conditions = [named.place({"state": " | ".join(dict.fromkeys(results.states(cells)))})]
     for factor, column in zip(context_of(results), zip(*lead.contexts, strict=True), strict=True):
@@ -106,7 +106,7 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold) 
 
     of_arm = {arm: cells[cells["arm"] == arm] for arm in lead.arms}
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
-    texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results)})" for arm in arms[:NAMED]]
+    texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
     at = stretch(lead.levels, lead.of, results)
     if lead.kind in UNJUDGED:
@@ -126,19 +126,22 @@ def advice(leads: list[Lead], results: Results) -> list[str]:
 
 
 def headline(leads: list[Lead], results: Results) -> str:
-    """Return who leads in one bold sentence, of each group of arms."""
-    texts = [f"{where}, {text.rstrip('.')}" for where, text in (in_words(lead, results, str) for lead in _first(leads))]
-    if texts:
-        return bold(f"{prose.capital('; '.join(texts))}.")
+    """Return who leads along all levels in a bold sentence for each group of arms."""
+    places: dict[str, list[str]] = {}
+    for where, text in (in_words(lead, results, str, brief=True) for lead in _first(leads)):
+        places.setdefault(where, []).append(text.rstrip("."))
+    if places:
+        return bold(" ".join(f"{prose.capital(where)}, {'; '.join(texts)}." for where, texts in places.items()))
     where, text = in_words(leads[0], results)
     nothing = ABSENT["verdicts"] if results.verdicts.empty else "No arm was shown to be the fastest."
     return f"{bold(nothing)} {prose.capital(where)}, {text}"
 
 
 def _first(leads: list[Lead]) -> list[Lead]:
-    """The leads that the headline tells: the first that was decided of each group."""
-    groups = {lead.group: lead for lead in reversed(leads) if lead.kind in ("one", "same")}
-    return [lead for lead in leads if groups.get(lead.group) is lead]
+    """The leads that the headline tells: of each group the first that was decided, and those in the same contexts."""
+    decided = [lead for lead in leads if lead.kind in ("one", "same")]
+    contexts = {lead.group: lead.contexts for lead in reversed(decided)}
+    return [lead for lead in decided if lead.contexts == contexts[lead.group]]
 
 
 def _along(cells: pd.DataFrame, edges: Edges, results: Results) -> list[Lead]:
@@ -196,13 +199,13 @@ def _cells(lead: Lead, results: Results) -> pd.DataFrame:
     return cells.assign(arm=list(cells[list(results.report.contest.arm)].itertuples(index=False, name=None)))
 
 
-def _values(cells: pd.DataFrame, lead: Lead, results: Results) -> str:
+def _values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
     """The value at the smallest and at the largest level; of several contexts their range."""
     value, along = results.report.values[0], results.report.along
     if len(lead.contexts) > 1:
         return f"{prose.span(cells[value.column], names.rate)} {value.unit}"
     ends = cells[[value.column, f"{value.column}_low", f"{value.column}_high"]].itertuples(index=False, name=None)
-    texts = [f"{names.with_interval(*row)} {value.unit}" for row in ends]
+    texts = [f"{names.rate(row[0]) if brief else names.with_interval(*row)} {value.unit}" for row in ends]
     if len(texts) == 1:
         return texts[0]
     first, last = (results.names.level(along, cells[along].iloc[place]) for place in (0, -1))
