@@ -124,11 +124,11 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
         sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {left['headline']}")
         answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
     assert len(answers) == 8
-    assert [line.partition(" ")[2] for line in said[-9:-1]] == answers
+    assert [line.partition(" ")[2] for line in said[-1 - len(answers) : -1]] == answers
     again = launch(smoke / "clone", *SMOKE)
     assert again.returncode == 0, again.stderr
     assert "Nothing to be done" in again.stderr
-    end = [line.partition(" ")[2] for line in again.stderr.splitlines()[-7:]]
+    end = [line.partition(" ")[2] for line in again.stderr.splitlines()[-1 - len(answers) :]]
     assert end == [*answers, "report: reports/smoke/index.html"]
 
 
