@@ -148,6 +148,26 @@ def test_a_file_with_other_particles_than_its_header_says_is_named(spoiled):
         snapshots.describe(spoiled)
 
 
+def test_a_file_that_is_missing_is_told(spoiled):
+    with pytest.raises(Problem, match=r"has 2 files, the headers say 3; name all of a snapshot"):
+        snapshots.describe([spoiled[0], spoiled[2]])
+
+
+@pytest.mark.parametrize("field", ["Coordinates", "Names"])
+def test_a_field_that_is_not_one_number_for_each_particle_is_told(spoiled, field):
+    with h5py.File(spoiled[0], "r+") as file:
+        file[snapshots.TYPE]["Names"] = ["a"] * len(file[FIELD])
+    with pytest.raises(Problem, match=rf"snapshot\.0\.hdf5: PartType0/{field} is not one number for each particle"):
+        snapshots.describe(spoiled, snapshots.TYPE, field)
+
+
+def test_values_that_are_not_finite_are_told(spoiled):
+    with h5py.File(spoiled[1], "r+") as file:
+        file[FIELD][3] = np.nan
+    with pytest.raises(Problem, match=r"PartType0/Density has values that are not finite"):
+        snapshots.describe(spoiled)
+
+
 def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
     for number in (10, 2, 0, 1):
         (tmp_path / f"snap_033.{number}.hdf5").touch()

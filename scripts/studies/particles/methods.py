@@ -184,8 +184,7 @@ class Method:
         run: does it.
         loads, reduces: whether it does.
         dask: whether the cluster's workers do the reading.
-        pure: whether Dask takes tasks that read the same for one, as it does unless it is told otherwise.
-        selects: whether it can read the particles of a region alone.
+        pure: whether equal tasks run once, which is Dask's default.
         described: what it does, for pages.
     """
 
@@ -195,7 +194,6 @@ class Method:
     reduces: bool = True
     dask: bool = True
     pure: bool = False
-    selects: bool = True
 
 
 METHODS = {

@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from scripts.lib.slowed import Waits
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+# Where the particles of a group are, (n, 3).
+PLACES = "Coordinates"
 
 
 @dataclass(frozen=True)
@@ -83,14 +88,19 @@ def read(source: Source, chunk: Chunk) -> "np.ndarray":
             values = file.read(f"{source.group}/{source.field}", rows).astype("float64")
             count = values.nbytes
             if source.region:
-                places = file.read(f"{source.group}/Coordinates", rows)
-                low, high = source.region
-                values = values[((places >= low) & (places < high)).all(axis=1)]
+                places = file.read(f"{source.group}/{PLACES}", rows)
+                values = values[within(places, source.region)]
                 count += places.nbytes
             if not _effective:
                 _effective.update(file.effective())
     account([chunk.number], time.perf_counter() - began, count, waits)
     return values
+
+
+def within(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
+    """Return which of the places, (n, 3), lie in the region: from its low end up to its high one in each dimension."""
+    low, high = region
+    return ((places >= low) & (places < high)).all(axis=1)
 
 
 def account(chunks: list[int], seconds: float, count: int, waits: Waits) -> None:

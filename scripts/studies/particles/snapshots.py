@@ -3,14 +3,16 @@
 import contextlib
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from scripts.lib.program import Problem, file_digest
+from scripts.studies.particles.reading import PLACES, within
 
-TYPE, FIELD, PLACES = "PartType0", "Density", "Coordinates"
+TYPE, FIELD = "PartType0", "Density"
 # So many particles of a file yt reads at a time, and so do we by default: 64³.
 AT_MOST = 262_144
 # Particles, files and chunks of the published snapshots, whose headers are not published.
@@ -21,7 +23,6 @@ UNEVEN = 0.1543
 REGION = (0.25, 0.75)
 BOX = 25.0
 BINS = 64
-MARK = "synthetic, by make_particles"
 
 
 def numbers(particles: int, files: int) -> list[int]:
@@ -45,7 +46,7 @@ def write(path: Path, number: int, held: list[int], seed: int) -> None:
         header["MassTable"] = np.zeros(6)
         header["NumFilesPerSnapshot"] = np.int32(len(held))
         header.update({"Time": 1.0, "Redshift": 0.0, "BoxSize": BOX, "Omega0": 0.238, "OmegaLambda": 0.762})
-        header.update({"HubbleParam": 0.73, "Flag_Cooling": 1, "Flag_Sfr": 1, "Flag_Feedback": 1, "source": MARK})
+        header.update({"HubbleParam": 0.73, "Flag_Cooling": 1, "Flag_Sfr": 1, "Flag_Feedback": 1})
         group = file.create_group(TYPE)
         thin = random.random(count, np.float32)
         fields = {
@@ -68,13 +69,18 @@ def describe(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> di
     variance, histogram, its edges, and the crc32 of the values as float64 in the order of the files.
 
     Raises:
-        Problem: a file is truncated or not HDF5, lacks the field, or has other particles than its header says.
+        Problem: a file is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
+            or the field is not of finite numbers, one for each particle.
     """
     paths = list(paths)
     files = [looked_at(path, group, field) for path in paths]
     of_all = [(path, file["particles"]) for path, file in zip(paths, files, strict=True)]
     if not (total := sum(file["particles"] for file in files)):
         raise Problem(f"{paths[0].parent} has no particles of {group}; correct studies.particles.data")
+    if wrong := {file.pop("of") for file in files} - {None, len(files)}:
+        raise Problem(
+            f"{paths[0].parent} has {len(files)} files, the headers say {wrong.pop()}; name all of a snapshot"
+        )
     boxes, stored = {file.pop("box") for file in files}, sum(file.pop("stored") for file in files)
     box = boxes.pop() if len(boxes) == 1 else None
     chosen = {"all": None} | ({"region": [edge * box for edge in REGION]} if box else {})
@@ -91,7 +97,9 @@ def chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, i
 
 
 def looked_at(path: Path, group: str, field: str) -> dict:
-    """Return a file's name, bytes, hash, particles, the bytes that hold the field, and the box if places are there.
+    """Return a file's name, bytes, hash, particles, the files of its snapshot, stored bytes of the field, and the box.
+
+    The files are None where the header does not say, the box where it does not or there are no places.
 
     Raises:
         Problem: it is truncated or not HDF5, lacks the field, or has other particles than its header says.
@@ -99,6 +107,8 @@ def looked_at(path: Path, group: str, field: str) -> dict:
     with _read(path) as file:
         if not isinstance(dataset := file.get(f"{group}/{field}"), h5py.Dataset):
             raise Problem(f"{path} has no {group}/{field}; correct group or field of studies.particles.data")
+        if dataset.ndim != 1 or dataset.dtype.kind not in "fiu":
+            raise Problem(f"{path}: {group}/{field} is not one number for each particle; choose another field")
         header = dict(file["Header"].attrs) if "Header" in file else {}
         count, stored, said = len(dataset), dataset.id.get_storage_size(), header.get("NumPart_ThisFile")
         kind = group.removeprefix("PartType")
@@ -111,19 +121,22 @@ def looked_at(path: Path, group: str, field: str) -> dict:
         "bytes": path.stat().st_size,
         "sha256": file_digest(path),
         "particles": count,
+        "of": int(header["NumFilesPerSnapshot"]) if "NumFilesPerSnapshot" in header else None,
         "box": box,
         "stored": stored,
     }
 
 
 def _expected(files: list[tuple[Path, int]], group: str, field: str, region: list[float] | None) -> dict:
-    blocks = lambda: _blocks(files, group, field, region)  # noqa: E731
+    blocks = partial(_blocks, files, group, field, region)
     count, total, crc, low, high = 0, 0.0, 0, np.inf, -np.inf
     for values in blocks():
         count, total, crc = count + len(values), total + float(values.sum()), zlib.crc32(values, crc)
         low, high = min(low, values.min(initial=low)), max(high, values.max(initial=high))
     if not count:
         raise Problem(f"{files[0][0].parent} has no particles in the region; take the selection all")
+    if not np.isfinite(total):
+        raise Problem(f"{files[0][0].parent}: {group}/{field} has values that are not finite; choose another field")
     edges, mean = np.linspace(low, high, BINS + 1), total / count
     squares, histogram = 0.0, np.zeros(BINS, int)
     for values in blocks():
@@ -140,12 +153,6 @@ def _blocks(files: list[tuple[Path, int]], group: str, field: str, region: list[
         with _read(files[number][0]) as file:
             values = file[f"{group}/{field}"][start:end].astype("float64")
             yield values if region is None else values[within(file[f"{group}/{PLACES}"][start:end], region)]
-
-
-def within(places: np.ndarray, region: Iterable[float]) -> np.ndarray:
-    """Return which of the places, (n, 3), lie in the region: from its low end up to its high one in each dimension."""
-    low, high = region
-    return ((places >= low) & (places < high)).all(axis=1)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ _LEAST_MEMORY = 192 * 2**20
 class Particles(Study):
     """Loading and reducing chunked particle data with Dask."""
 
-    # The longest of chunks, and the seconds of one.
+    # The seconds of one chunk.
     of_tasks = ("chunk",)
 
     def mistakes(self, config: dict) -> Iterator[str]:
@@ -117,7 +117,7 @@ class Particles(Study):
 
 
 def _particles(data: dict) -> int:
-    """Return the particles of a snapshot: of a user's own, as many as four bytes of its files."""
+    """Return the particles of a snapshot; of a user's own an estimate, by the bytes of its files."""
     # What makes snapshots reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
     from scripts.studies.particles.make import of_source, planned
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import prose, results
+from scripts.report.markup import code
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
 from scripts.studies.particles.methods import METHODS
@@ -107,6 +108,12 @@ def taken_for_one(run: Results) -> list[str]:
             "tasks that read the same for one. Its time is not that of reading what was listed."
         )
     return lines
+
+
+def in_words(run: Results) -> list[str]:
+    """Return a sentence for each method of the run."""
+    there = set(run.cells["method"])
+    return [f"{code(name)}: {method.described}." for name, method in METHODS.items() if name in there]
 
 
 def limits(run: Results) -> list[str]:
