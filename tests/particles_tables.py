@@ -20,6 +20,7 @@ USUAL = {
     **{"selection": ("all",), "method": ("serial", "futures", "array"), "workers": ("4",), "threads": ("2",)},
     **{"pool": ("processes",), "memory": ("none",), "cache": ("warm",)},
 }
+OWN = 300_000  # particles of the user's own files
 # Seconds of a chunk in a loop, of a task, and of what else Dask does; a load brings its bytes to the client.
 CHUNK, TASK, START, BRING = 0.0024, 0.0004, 0.006, 0.0009
 
@@ -80,6 +81,8 @@ def facts() -> dict:
 
 def particles_of(row: dict) -> int:
     """Return the particles of a cell's snapshot."""
+    if row["particles"] == "own":
+        return OWN
     return PRESETS[row["particles"]][0] if row["particles"] in PRESETS else int(row["particles"])
 
 
@@ -119,7 +122,12 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         {
             **{"iteration": iteration, "number": number, "iteration_s": float(time), "chunks": share},
             **{"read_s": CHUNK * share * block, "longest_s": 1.2 * CHUNK, "bytes": 8 * AT_MOST * share},
-            **{"worker-pid": 100 + number, "listed": listed, "empty_s": START * dask + TASK * listed * dask + 1e-5},
+            **{
+                "worker-pid": 100 + number,
+                "listed": listed,
+                "particles_listed": particles_of(row) * int(row["rereads"]),
+                "empty_s": START * dask + TASK * listed * dask + 1e-5,
+            },
         }
         for iteration, time in enumerate(times, 1)
         for number, share in enumerate(filter(None, shares), 1)

@@ -15,7 +15,9 @@ from scripts import drivers
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
+from scripts.report import leaders
 from scripts.studies.particles import make, methods, reading, snapshots
+from tests import particles_tables
 
 PARTICLES, FILES, AT_MOST = 5000, 3, 1000
 FIELD = f"{snapshots.TYPE}/{snapshots.FIELD}"
@@ -211,3 +213,11 @@ def test_own_files_and_made_snapshots_are_not_mixed(tmp_path):
     config["studies"] = {"particles": config["studies"]["particles"] | {"data": {"files": str(tmp_path)}}}
     with pytest.raises(Problem, match=r"data\.files are your own; write particles: \[own\]"):
         configuration.resolve(config, [])
+
+
+def test_a_page_counts_the_particles_of_own_files(tmp_path):
+    rows = particles_tables.cells(particles=("own",), operation=("sum",), method=("serial", "futures"))
+    run = particles_tables.load(particles_tables.build(tmp_path, rows))
+    assert set(run.cells["particles"]) == {str(particles_tables.OWN)}
+    assert run.measured["rate"].notna().all()
+    assert "at 0.3 million particles, serial" in leaders.headline(leaders.find(run), run)

@@ -155,8 +155,8 @@ class _Measured:
         }
 
     def _alike(self, empty: float) -> dict:
-        """Return what all samples of the record have: the chunks that were listed, and the seconds without reading."""
-        return {"listed": len(self._task.chunks), "empty_s": empty}
+        """Return what all samples have: the chunks and particles that were listed, and the seconds without reading."""
+        return {"listed": len(self._task.chunks), "particles_listed": self._task.particles, "empty_s": empty}
 
     def _accounts(self) -> list[dict]:
         """Return what each process has read since it was last asked, this one last; threads share this one's."""

@@ -73,18 +73,15 @@ def describe(paths: Iterable[Path], group: str = TYPE, field: str = FIELD) -> di
             or the field is not of finite numbers, one for each particle.
     """
     paths = list(paths)
-    files = [looked_at(path, group, field) for path in paths]
+    files = looked_at(paths, group, field)
     of_all = [(path, file["particles"]) for path, file in zip(paths, files, strict=True)]
-    if not (total := sum(file["particles"] for file in files)):
-        raise Problem(f"{paths[0].parent} has no particles of {group}; correct studies.particles.data")
-    if wrong := {file.pop("of") for file in files} - {None, len(files)}:
-        raise Problem(
-            f"{paths[0].parent} has {len(files)} files, the headers say {wrong.pop()}; name all of a snapshot"
-        )
+    total = sum(file["particles"] for file in files)
     boxes, stored = {file.pop("box") for file in files}, sum(file.pop("stored") for file in files)
     box = boxes.pop() if len(boxes) == 1 else None
     chosen = {"all": None} | ({"region": [edge * box for edge in REGION]} if box else {})
     expected = {name: _expected(of_all, group, field, region) for name, region in chosen.items()}
+    for path, file in zip(paths, files, strict=True):
+        file["sha256"] = file_digest(path)
     layout = {"files": len(files), "particles": total, "group": group, "field": field, "stored_bytes": stored}
     return {"files": files, "layout": layout, "expected": expected}
 
@@ -96,14 +93,26 @@ def chunks(particles: Iterable[int], at_most: int) -> Iterator[tuple[int, int, i
             yield file, start, min(start + at_most, count)
 
 
-def looked_at(path: Path, group: str, field: str) -> dict:
-    """Return a file's name, bytes, hash, particles, the files of its snapshot, stored bytes of the field, and the box.
+def looked_at(paths: list[Path], group: str, field: str) -> list[dict]:
+    """Return of each file of a snapshot its name, bytes, particles, stored bytes of the field, and the box.
 
-    The files are None where the header does not say, the box where it does not or there are no places.
+    The box is None where the header does not say it or there are no places.
 
     Raises:
-        Problem: it is truncated or not HDF5, lacks the field, or has other particles than its header says.
+        Problem: one is missing, truncated or not HDF5, lacks the field, or has other particles than its header says;
+            the field is not one number for each particle, or there are no particles.
     """
+    files = [_file(path, group, field) for path in paths]
+    if wrong := {file.pop("of") for file in files} - {None, len(files)}:
+        raise Problem(
+            f"{paths[0].parent} has {len(files)} files, the headers say {wrong.pop()}; name all of a snapshot"
+        )
+    if not any(file["particles"] for file in files):
+        raise Problem(f"{paths[0].parent} has no particles of {group}; correct studies.particles.data")
+    return files
+
+
+def _file(path: Path, group: str, field: str) -> dict:
     with _read(path) as file:
         if not isinstance(dataset := file.get(f"{group}/{field}"), h5py.Dataset):
             raise Problem(f"{path} has no {group}/{field}; correct group or field of studies.particles.data")
@@ -119,7 +128,6 @@ def looked_at(path: Path, group: str, field: str) -> dict:
     return {
         "name": path.name,
         "bytes": path.stat().st_size,
-        "sha256": file_digest(path),
         "particles": count,
         "of": int(header["NumFilesPerSnapshot"]) if "NumFilesPerSnapshot" in header else None,
         "box": box,

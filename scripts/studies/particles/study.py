@@ -7,7 +7,6 @@ from scripts import drivers
 from scripts.frame.records import Kept
 from scripts.frame.study import Study, idle, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
-from scripts.lib.program import Problem
 from scripts.stores import network as networks
 from scripts.studies.particles.methods import METHODS
 
@@ -131,10 +130,8 @@ def _own_files(data: dict) -> str:
     from scripts.studies.particles import make, snapshots
 
     paths = make.of_source(Path(data["files"]))
-    files = [snapshots.looked_at(path, data["group"], data["field"]) for path in paths]
+    files = snapshots.looked_at(paths, data["group"], data["field"])
     total = sum(file["particles"] for file in files)
-    if not total:
-        raise Problem(f"{data['files']} has no particles of {data['group']}; correct studies.particles.data")
     size = sizes.text(sum(file["bytes"] for file in files))
     return f"{len(files)} files, {size}, {total} values of {data['group']}/{data['field']}"
 

@@ -14,11 +14,12 @@ from scripts.studies.particles.report import MILLION, REPORT, called, counted
 from scripts.studies.particles.snapshots import PRESETS
 
 FACTORS = REPORT.names
-NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", *FACTORS)
+ALIKE = ("listed", "particles_listed", "empty_s")  # what all samples of a record have
+NEEDED = ("cell", "repeat", "iteration", "iteration_s", "chunks", "particles_listed", *FACTORS)
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what `tables` holds; snapshots by name are numbers of particles.
+    """Return what `tables` holds; snapshots by name are numbers of particles, as are a user's own that were measured.
 
     Args:
         tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
@@ -30,6 +31,9 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     folder, run_facts = Path(tables), read_facts(facts)
     frames = results.read_tables(folder, REPORT, (), NEEDED)
     amounts = {name: str(particles) for name, (particles, *_) in PRESETS.items()}
+    samples = frames["samples"]
+    if len(samples) and len(own := samples[samples["particles"] == "own"]):
+        amounts["own"] = str(int(own["particles_listed"].iloc[0]) // int(own["rereads"].iloc[0]))
     for name in ("samples", "cells", "verdicts", "matrix"):
         if "particles" in frames[name]:
             frames[name]["particles"] = frames[name]["particles"].replace(amounts)
@@ -54,16 +58,15 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     samples = samples.assign(control=samples.get("control", ""))
     iterations = samples.groupby([*keys, "iteration"], sort=False).agg(
         **{"seconds": ("iteration_s", "first"), "most": ("read_s", "max"), "mean": ("read_s", "mean")},
-        **{column: (column, "first") for column in ("valid", "control", *FACTORS, "empty_s", "listed")},
+        **{column: (column, "first") for column in ("valid", "control", *FACTORS, *ALIKE)},
     )
     iterations = iterations.reset_index().sort_values([*keys, "iteration"], kind="stable")
     groups = iterations.groupby(keys, sort=False)
     later = iterations[(groups.cumcount() > 0) | (groups["iteration"].transform("size") == 1)].groupby(keys, sort=False)
-    records = groups[["valid", "control", *FACTORS, "listed", "empty_s"]].first()
+    records = groups[["valid", "control", *FACTORS, *ALIKE]].first()
     records["iterations"], records["total_s"] = groups.size(), later["seconds"].sum()
     records["iteration_s"] = later["seconds"].median()
-    listed = pd.to_numeric(records["particles"], errors="coerce") * pd.to_numeric(records["rereads"], errors="coerce")
-    records["done"] = listed * later.size()
+    records["done"] = records["particles_listed"] * later.size()
     records["rate"] = records["done"] / MILLION / records["total_s"]
     records["overhead_ms"] = 1000 * records["empty_s"] / records["listed"]
     with_dask = records["method"].map(lambda name: METHODS[name].dask if name in METHODS else False)
