@@ -1,5 +1,6 @@
 """What every program of the workflow shares: one line for a user's mistake, and files that are whole or absent."""
 
+import argparse
 import contextlib
 import errno
 import hashlib
@@ -141,6 +142,18 @@ def read_yaml(path: Path | str) -> dict:
 def _refuse_constant(constant: str) -> None:
     # Python's reader takes NaN and Infinity for numbers.
     raise ValueError(f"{constant} is no number of JSON")
+
+
+def dataset_options(argv: list[str] | None, description: str, settings: str) -> argparse.Namespace:
+    """Return what a program that makes a dataset is told: `dataset`, its name, `out`, its manifest, and `settings`.
+
+    `description` is the program's, `settings` says in words what the JSON object of them may hold.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
+    parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
+    parser.add_argument("--settings", required=True, type=json_object, help=settings)
+    return parser.parse_args(argv)
 
 
 def json_object(text: str, name: str = "", remedy: str = "") -> dict:

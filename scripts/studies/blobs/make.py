@@ -3,14 +3,12 @@
 Their bytes do not compress, and any block of them can be made again (`scripts.lib.objects`), so no copy lies here.
 """
 
-import argparse
 import hashlib
-from pathlib import Path
 
 import numpy as np
 
 from scripts.lib import objects, sizes
-from scripts.lib.program import Problem, json_object, run, write_json
+from scripts.lib.program import Problem, dataset_options, run, write_json
 
 GENERATOR = "make_blobs"
 VERSION = 1
@@ -19,16 +17,11 @@ _SETTINGS = {"size", "objects", "seed"}
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
-    parser.add_argument("--out", required=True, type=Path, help="the manifest to write")
-    parser.add_argument(
-        "--settings",
-        required=True,
-        type=json_object,
-        help='JSON as {"size": "16MiB", "objects": 4, "seed": 1}; "part_size" is passed on to the stores',
+    options = dataset_options(
+        argv,
+        __doc__.splitlines()[0],
+        'JSON as {"size": "16MiB", "objects": 4, "seed": 1}; "part_size" is passed on to the stores',
     )
-    options = parser.parse_args(argv)
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
     manifest = make(settings)

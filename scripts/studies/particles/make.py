@@ -1,13 +1,12 @@
 """Make a Gadget-style snapshot and its manifest, or the manifest of HDF5 files with particles that exist already."""
 
-import argparse
 import hashlib
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from scripts.lib.program import Problem, json_object, run, sync, write_json
+from scripts.lib.program import Problem, dataset_options, run, sync, write_json
 from scripts.studies.particles import snapshots
 
 GENERATOR = {"name": "make_particles", "version": 1}
@@ -15,17 +14,12 @@ GENERATOR = {"name": "make_particles", "version": 1}
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
-    parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
-    parser.add_argument(
-        "--settings",
-        required=True,
-        type=json_object,
-        help='JSON as {"particles": "A", "per_file": 400000, "seed": 1}: A, B or a number; or {"files": "folder", '
+    options = dataset_options(
+        argv,
+        __doc__,
+        'JSON as {"particles": "A", "per_file": 400000, "seed": 1}: A, B or a number; or {"files": "folder", '
         '"group": "PartType0", "field": "Density"}: describe existing files; "part_size" is passed on to the stores',
     )
-    options = parser.parse_args(argv)
     settings = options.settings
     own = "files" in settings
     paths = of_source(Path(settings["files"])) if own else make(settings, options.out)

@@ -1,6 +1,5 @@
 """Make the files of synthetic tokamak shots and their manifest, or the manifest of shot files that exist already."""
 
-import argparse
 import hashlib
 import json
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from scripts.lib.program import Problem, json_object, run, sync, write_json
+from scripts.lib.program import Problem, dataset_options, run, sync, write_json
 from scripts.studies.shots.files import SMALL, describe, extents, of_source, reason
 from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table
@@ -26,18 +25,13 @@ HEAP_BYTES = 4096  # HDF5 puts the collections that hold references to scales am
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; return its status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
-    parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
-    parser.add_argument(
-        "--settings",
-        required=True,
-        type=json_object,
-        help='make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
+    options = dataset_options(
+        argv,
+        __doc__,
+        'make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
         '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
         'or {"files": "folder"}: describe one\'s own files; "part_size" is passed on to the stores',
     )
-    options = parser.parse_args(argv)
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
     contents = existing(Path(settings["files"])) if "files" in settings else make(Settings(**settings), options.out)
