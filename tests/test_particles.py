@@ -220,4 +220,4 @@ def test_a_page_counts_the_particles_of_own_files(tmp_path):
     run = particles_tables.load(particles_tables.build(tmp_path, rows))
     assert set(run.cells["particles"]) == {str(particles_tables.OWN)}
     assert run.measured["rate"].notna().all()
-    assert "at 0.3 million particles, serial" in leaders.headline(leaders.find(run), run)
+    assert "at 0.3 million, serial" in leaders.headline(leaders.find(run), run)

@@ -180,7 +180,7 @@ def index(page: Page, paths: list[str]) -> None:
     page.text(" · ".join(link(study["title"], f"{study['page']}.html") for study in studies))
     # A study of one library says no more of the machine than one of several.
     sources = dict.fromkeys(study["source"] for study in studies)
-    page.text(*(one for one in sources if not any(one != other and other.startswith(one) for other in sources)))
+    page.text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
     for path, study in zip(paths, studies, strict=True):
         name, title, picture = study["page"], study["title"], study["picture"]
         page.text(heading(2, title), study.get("caution", ""), study["headline"])

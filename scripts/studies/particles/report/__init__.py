@@ -21,11 +21,11 @@ _OF_PRESETS = {str(particles): name for name, (particles, *_) in PRESETS.items()
 
 
 def counted(level: str, _facts: dict | None = None) -> str:
-    """Return "1.94 million particles (A)" of a number of particles."""
+    """Return "1.94 million (A)" of a number of particles."""
     if not level.isdigit():
-        return "the particles"
+        return "own"
     preset = f" ({_OF_PRESETS[level]})" if level in _OF_PRESETS else ""
-    return f"{int(level) / MILLION:.3g} million particles{preset}"
+    return f"{int(level) / MILLION:.3g} million{preset}"
 
 
 def called(operation: str, method: str) -> str:
@@ -66,7 +66,7 @@ REPORT = Report(
             names={"0": "no page buffer", "unset": "the default page buffer"},
             size=True,
         ),
-        Factor("particles", known_as=counted, within="of {}", axis="Particles", given=True),
+        Factor("particles", known_as=counted, within="of {} particles", axis="Particles", given=True),
         Factor("chunk", subject="chunks of at most {} particles", plural=True, axis="Particles in a chunk"),
         Factor("rereads", names={"1": "each chunk once"}, subject="each chunk {} times", within="reading {}"),
         Factor("operation", names=OPERATIONS, within="{}", given=True),
@@ -86,9 +86,9 @@ REPORT = Report(
     values=(
         Value(
             "rate",
-            "Particles",
-            "million/s",
-            means="Particles of all chunks divided by the time of the iterations after the first (of a single one, of "
+            "Rate",
+            "million particles/s",
+            means="Rate: particles of all chunks divided by the time of the iterations after the first (of a single one, of "
             "that); higher is better.",
             summary=_rate,
         ),

@@ -105,7 +105,7 @@ def taken_for_one(run: Results) -> list[str]:
             run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])[name]
             for name in ("listed", "chunks")
         )
-        what = f"{called(cell['operation'], cell['method'])}, {counted(cell['particles'])}"
+        what = f"{called(cell['operation'], cell['method'])}, {counted(cell['particles'])} particles"
         lines.append(
             f"{what}: {listed.first().max():,.0f} chunks were listed and {read.sum().max():,.0f} read: Dask takes "
             "tasks that read the same for one. Its time is not that of reading what was listed."
