@@ -88,8 +88,8 @@ REPORT = Report(
             "rate",
             "Rate",
             "million particles/s",
-            means="Rate: particles of all chunks divided by the time of the iterations after the first (of a single one, "
-            "of that); higher is better.",
+            means="Rate: particles of all chunks divided by the time of the iterations after the first (of a single "
+            "one, of that); higher is better.",
             summary=_rate,
         ),
         Value(
