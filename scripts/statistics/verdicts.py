@@ -184,6 +184,7 @@ class _Family:
     def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
         self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
         self._blocks = by_block.blocks
+        self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.differences: dict[str, np.ndarray] = {}
 
     def judge(self, name: str, beside: np.ndarray | None = None) -> list[dict]:
@@ -249,9 +250,11 @@ class _Family:
             yield [*([differing] if differing else []), *([harness] if most > HARNESS else [])]
 
     def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
-        """A column of the runs for all baselines and for all contenders, each by block and comparison."""
-        table = self._by_block[column]
-        return tuple(table.reindex(columns=[pair[arm]["cell"] for pair in self._pairs]).to_numpy() for arm in (0, 1))
+        """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
+        if column not in self._columns:
+            names = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
+            self._columns[column] = tuple(self._by_block[column].reindex(columns=some).to_numpy() for some in names)
+        return self._columns[column]
 
     @cached_property
     def _apart(self) -> dict[str, np.ndarray]:
