@@ -19,6 +19,7 @@ CONFIG = {
     "libraries": {
         "hdf5-1.14.6": {"kind": "source", "hdf5": "1.14.6"},
         "hdf5-2.0.0": {"kind": "source", "hdf5": "2.0.0"},
+        "yt": {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/yt.lock"},
     },
     "stores": {"disk": {"kind": "posix"}, "s3": {"kind": "s3", "bucket": "test", "server": "embedded"}},
     "studies": {

@@ -146,15 +146,15 @@ def _build(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def wheel(once: Callable) -> Path:
-    """Return the artefact of HDF5 2.0.0 from h5py's wheel."""
+def with_yt(once: Callable) -> Path:
+    """Return a folder with the artefact of a library with yt, yt.json: HDF5 2.0.0 from h5py's wheel."""
 
     def build(folder: Path) -> None:
-        spec = ("--library", "wheel", "--spec", '{"kind": "wheel", "hdf5": "2.0.0"}')
-        done = program("build_library", *spec, "--out", folder / "wheel.json")
+        spec = json.dumps({"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/yt.lock"})
+        done = program("build_library", "--library", "yt", "--spec", spec, "--out", folder / "yt.json")
         assert done.returncode == 0, done.stderr
 
-    return once("wheel", build) / "wheel.json"
+    return once("with-yt", build)
 
 
 def copy_project(copy: Path) -> Path:

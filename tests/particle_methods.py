@@ -4,6 +4,7 @@ import json
 import sys
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import numpy as np
 from distributed import Client
 
 from scripts import drivers
-from scripts.studies.particles import methods, reading, snapshots
+from scripts.studies.particles import copies, methods, reading, snapshots, through_yt
 
 
 def main() -> None:
-    """Print a list of [[method, operation, selection, turns], {"result", "read"}], as JSON."""
+    """Print a list of [[method, operation, selection, turns], {"result", "read"}], as JSON; "copy": that in Parquet."""
     manifest, folder, at_most = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), sys.argv[2], int(sys.argv[3])
-    outcomes = []
+    outcomes, scratch = [], Path(sys.argv[4])
+    through_yt.open_snapshot(str(Path(folder, manifest["files"][0]["name"])), scratch / "index", "")
     # The workers are threads of this process, whose account has all that was read.
     with Client(processes=False, dashboard_address=None, n_workers=1, threads_per_worker=2) as client:
         for name, method in methods.METHODS.items():
@@ -25,12 +27,30 @@ def main() -> None:
                 if not (method.loads if operation == "load" else method.reduces):
                     continue
                 for selection, turns in (("all", 1), ("region", 1), ("all", 2)):
+                    if method.yt and (selection, turns) != ("all", 1):
+                        continue
                     task = task_of(manifest, folder, at_most, operation, selection, turns, method.pure, client)
-                    result = plain(operation, method.run(task))
-                    counted = Counter(reading.taken()["chunks"])
-                    read = [counted[number] for number in sorted(counted)]
-                    outcomes.append([[name, operation, selection, turns], {"result": result, "read": read}])
+                    outcomes.append([[name, operation, selection, turns], outcome(method.run(task), operation)])
+        for operation in methods.OPERATIONS:
+            task = copied(task_of(manifest, folder, at_most, operation, "all", 1, False, client), scratch)
+            outcomes.append([["copy", operation, "all", 1], outcome(methods.METHODS["futures"].run(task), operation)])
     print(json.dumps(outcomes))
+
+
+def outcome(result: Any, operation: str) -> dict:
+    """Return a result, and how often each chunk was read since this was last asked."""
+    counted = Counter(reading.taken()["chunks"])
+    return {"result": plain(operation, result), "read": [counted[number] for number in sorted(counted)]}
+
+
+def copied(task: methods.Task, folder: Path) -> methods.Task:
+    """Return a task that reads a copy of its files in Parquet."""
+    source = task.source
+    copies_of = copies.converted(task.chunks, f"{source.group}/{source.field}", source.access, folder)
+    addresses = dict(zip(dict.fromkeys(chunk.address for chunk in task.chunks), map(str, copies_of), strict=True))
+    chunks = [replace(chunk, address=addresses[chunk.address]) for chunk in task.chunks]
+    access = replace(source.access, driver="parquet")
+    return replace(task, source=replace(source, access=access), chunks=chunks)
 
 
 def task_of(

@@ -73,6 +73,29 @@ def test_workers_may_be_threads_and_regions_selected(cell):
     assert record["effective"]["readers"] == 1
 
 
+@pytest.mark.rule(9, 10)
+@pytest.mark.parametrize("method", ["yt-serial", "yt-delayed"])
+def test_what_yt_reads_is_a_record_like_any_other_and_its_index_lies_elsewhere(tmp_path, with_yt, method):
+    here = Place(tmp_path, with_yt, study="particles", library="yt", chunk=262144, method=method).make()
+    record = here.measure()
+    assert record["valid"], record["reasons"]
+    assert record["work"]["tasks_done"] == record["work"]["tasks_asked"] == 2
+    assert record["effective"]["driver"] == "sec2"
+    assert record["seconds"]["prepare"] > 0
+    assert (record["effective"]["task_bytes"] > 500) == (method == "yt-delayed")
+    assert {path.suffix for path in here.data.iterdir()} == {".hdf5", ".json"}
+
+
+@pytest.mark.rule(7)
+def test_a_copy_in_parquet_is_made_outside_the_time_and_has_its_time_and_size(cell):
+    record = cell(driver="parquet", cache="warm", operation="load").measure()
+    assert record["status"] == "done", record["reasons"]
+    assert record["effective"]["driver"] == "parquet"
+    assert record["seconds"]["prepare"] > 0
+    assert record["effective"]["read_bytes"] != 4 * 20000, "the size of the copy, not that of the field"
+    assert record["cache"]["resident_before"] > 0
+
+
 @pytest.mark.rule(15)
 def test_a_worker_that_its_memory_limit_ends_is_told_with_the_limit_and_not_tried_again(cell):
     levels = {"particles": 8_000_000, "chunk": 8_000_000, "rereads": 30, "operation": "moments", "time_limit_s": 60}

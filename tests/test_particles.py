@@ -1,6 +1,7 @@
 """Snapshots, their chunks, and each way to load and reduce them."""
 
 import json
+import os
 import shutil
 import subprocess
 import zlib
@@ -19,14 +20,15 @@ from scripts.report import leaders
 from scripts.studies.particles import make, methods, reading, snapshots
 from tests import particles_tables
 
-PARTICLES, FILES, AT_MOST = 5000, 3, 1000
+# As many files and chunks as it takes to tell them apart; chunks are cut as yt cuts them.
+PARTICLES, FILES, AT_MOST = 700_000, 3, snapshots.AT_MOST
 FIELD = f"{snapshots.TYPE}/{snapshots.FIELD}"
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("snapshot")
-    return make.make({"particles": str(PARTICLES), "per_file": 2000, "seed": 3}, folder / "manifest.json")
+    return make.make({"particles": str(PARTICLES), "per_file": 240_000, "seed": 3}, folder / "manifest.json")
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +46,15 @@ def values(snapshot: list[Path]) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def outcomes(snapshot: list[Path], wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Return what each method made of the snapshot in a library under test, by method, operation, selection, turns."""
-    manifest = tmp_path_factory.mktemp("outcomes") / "manifest.json"
+def outcomes(snapshot: list[Path], with_yt: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """Return what each method made of the snapshot in a library with yt, by method, operation, selection, turns."""
+    scratch = tmp_path_factory.mktemp("outcomes")
+    manifest = scratch / "manifest.json"
     manifest.write_text(json.dumps(snapshots.describe(snapshot)), encoding="utf-8")
-    command = [artefact(wheel)["python"], "-m", "tests.particle_methods", manifest, snapshot[0].parent, str(AT_MOST)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    arguments = [manifest, snapshot[0].parent, str(AT_MOST), scratch]
+    command = [artefact(with_yt / "yt.json")["python"], ROOT / "tests/particle_methods.py", *arguments]
+    ours = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=ours, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {tuple(key): value for key, value in json.loads(done.stdout)}
 
@@ -65,8 +70,8 @@ def test_chunks_are_all_particles_once_in_order_and_none_is_larger_than_asked():
 
 
 def test_a_snapshot_has_the_headers_of_gadget_and_the_same_values_for_the_same_seed(snapshot, tmp_path):
-    again = make.make({"particles": str(PARTICLES), "per_file": 2000, "seed": 3}, tmp_path / "manifest.json")
-    other = make.make({"particles": str(PARTICLES), "per_file": 2000, "seed": 4}, tmp_path / "other/manifest.json")
+    again = make.make({"particles": str(PARTICLES), "per_file": 240_000, "seed": 3}, tmp_path / "manifest.json")
+    other = make.make({"particles": str(PARTICLES), "per_file": 240_000, "seed": 4}, tmp_path / "other/manifest.json")
     with h5py.File(snapshot[1]) as one, h5py.File(again[1]) as two, h5py.File(other[1]) as three:
         assert one["Header"].attrs["NumFilesPerSnapshot"] == FILES
         assert one["Header"].attrs["NumPart_ThisFile"][0] == len(one[FIELD])
@@ -88,10 +93,11 @@ def test_what_a_manifest_expects_is_what_numpy_finds(snapshot, facts, values):
 
 @pytest.mark.parametrize("selection", ["all", "region"])
 @pytest.mark.parametrize("operation", methods.OPERATIONS)
-@pytest.mark.parametrize("name", methods.METHODS)
+@pytest.mark.parametrize("name", [*methods.METHODS, "copy"])
 def test_each_method_gives_what_the_manifest_expects(outcomes, facts, name, operation, selection):
-    method = methods.METHODS[name]
-    if not (method.loads if operation == "load" else method.reduces):
+    method = methods.METHODS.get(name, methods.METHODS["futures"])
+    alone = name == "copy" or method.yt
+    if not (method.loads if operation == "load" else method.reduces) or (alone and selection == "region"):
         assert (name, operation, selection, 1) not in outcomes
         return
     expected, result = facts["expected"][selection], outcomes[name, operation, selection, 1]["result"]
@@ -106,7 +112,28 @@ def test_each_method_gives_what_the_manifest_expects(outcomes, facts, name, oper
 
 
 @pytest.mark.rule(9)
-@pytest.mark.parametrize("name", methods.METHODS)
+@pytest.mark.parametrize("name", [*(name for name, method in methods.METHODS.items() if method.yt), "copy"])
+def test_what_yt_and_pyarrow_read_is_counted_chunk_by_chunk(outcomes, name):
+    assert {tuple(outcomes[name, operation, "all", 1]["read"]) for operation in methods.OPERATIONS} == {(1, 1, 1, 1)}
+
+
+def test_yt_takes_the_files_for_a_snapshot_and_lists_the_chunks_that_the_headers_give(snapshot, with_yt, facts):
+    code = (
+        "import json, sys, yt\n"
+        "dataset = yt.load(sys.argv[1])\n"
+        "dataset.index_filename = sys.argv[2]\n"
+        "pieces = [[piece.filename, piece.start, int(piece.end)] for piece in dataset.index.data_files]\n"
+        "print(json.dumps([type(dataset).__name__, pieces]))"
+    )
+    command = [artefact(with_yt / "yt.json")["python"], "-c", code, snapshot[0], snapshot[0].with_suffix(".index")]
+    kind, pieces = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert kind == "GadgetHDF5Dataset"
+    counts = [file["particles"] for file in facts["files"]]
+    assert pieces == [[str(snapshot[file]), *ends] for file, *ends in snapshots.chunks(counts, AT_MOST)]
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("name", [name for name, method in methods.METHODS.items() if not method.yt])
 def test_what_is_listed_twice_is_read_twice_but_where_dask_takes_equal_tasks_for_one(outcomes, facts, name):
     method = methods.METHODS[name]
     outcome = outcomes[name, "load" if method.loads else "sum", "all", 2]
@@ -178,8 +205,13 @@ def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
         make.of_source(tmp_path / "none")
 
 
+SUM = {"operation": "sum", "method": "serial"}
+YT = {"operation": "sum", "library": "yt"}
+
+
 def expanded(**levels: object) -> tuple[list, list]:
     config = configuration.load(ROOT / "config/smoke.yaml")
+    config["libraries"]["yt"] = {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/yt.lock"}
     section = config["studies"]["particles"]
     section |= {"control_cells": 0, "compare": []}
     # As configured, but for what is asked for.
@@ -200,6 +232,20 @@ def expanded(**levels: object) -> tuple[list, list]:
         ({"operation": "sum", "method": "array", "memory": ["1GiB", "256MiB"]}, "needs 192 MiB for itself"),
         ({"operation": "sum", "method": ["futures", "futures-pure"]}, "where chunks are listed again"),
         ({"operation": "sum", "method": "futures", "driver": ["sec2", "ros3"]}, "ros3 does not read a posix store"),
+        ({"driver": "parquet", "selection": ["all", "region"], **SUM}, "a Parquet copy holds the field alone"),
+        ({"driver": "parquet", "page_buffer": ["unset", "1MiB"], **SUM}, "a Parquet copy has no page buffer"),
+        (
+            {**SUM, "chunk": AT_MOST, "method": ["serial", "yt-serial"]},
+            "hdf5-2.0.0 lacks yt, which method yt-serial needs",
+        ),
+        (
+            {"chunk": [262144, 20000], **YT, "method": "yt-delayed"},
+            "yt opens and cuts files by itself: take driver sec2",
+        ),
+        (
+            {"rereads": [1, 2], **YT, "chunk": AT_MOST, "method": "yt-serial"},
+            "yt reads all data once, however often chunks are listed",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_left_out_with_the_reason(levels, reason):

@@ -155,7 +155,11 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
             text = Path(pattern.format(levels[factor])).read_text(encoding="utf-8")
             settings[factor] = {"name": levels[factor], "text": text}
     settings = studies.of(study).complete(settings, config)
-    readable = "_".join(_short(level, factors.get(factor, {})) for factor, level in levels.items() if level)
+    readable = "_".join(
+        _short(level, factors.get(factor, {}))
+        for factor, level in levels.items()
+        if level and [level] != [*map(str, factors.get(factor, {}).get("default", []))]
+    )
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
 
 

@@ -23,7 +23,8 @@ class Cell:
     """One combination of levels and all that it takes to measure it.
 
     Attributes:
-        name: the readable levels and 10 hexadecimal digits of the resolved settings; the cell's folder.
+        name: the readable levels, without those that the schema has as defaults, and 10 hexadecimal digits of the
+            resolved settings; the cell's folder.
         study: the study's name.
         levels: factor -> level, as text, in the order of the schema; `control` is "", "twin", or that
             of a slowed control (`scripts.lib.slowed`).
@@ -164,7 +165,7 @@ def of(name: str) -> Study:
 def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a library cannot read HDF5 files of a store through a driver."""
     # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
-    from scripts.building.sources import pinned, pins
+    from scripts.building.sources import pinned
 
     driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
     library = config["libraries"][levels["library"]]
@@ -176,10 +177,18 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     of_h5py = library["kind"] == "wheel" and "lock" not in library
     if driver.optional and of_h5py and not pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"]):
         yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
+    yield from lacking(levels, config, driver.needs, f"driver {levels['driver']}")
+
+
+def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: str) -> Iterator[str]:
+    """Yield that a library's locks do not pin a distribution that `what` needs."""
+    from scripts.building.sources import pins
+
+    library = config["libraries"][levels["library"]]
     # What conda brings beside its locked packages is not known before it is made.
-    lacking = [name for name in driver.needs if library["kind"] != "conda" and name not in pins(library)]
-    if lacking:
-        yield f"library {levels['library']} lacks {', '.join(lacking)}, which driver {levels['driver']} needs"
+    missing = [name for name in needs if library["kind"] != "conda" and name not in pins(library)]
+    if missing:
+        yield f"library {levels['library']} lacks {', '.join(missing)}, which {what} needs"
 
 
 def idle(effective: dict) -> list[str]:

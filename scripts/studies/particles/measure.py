@@ -11,6 +11,7 @@ import time
 import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from scripts.lib import cache, dask_workers, host, memory, sizes, slowed, softwa
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
-from scripts.studies.particles import methods, reading, snapshots
+from scripts.studies.particles import copies, methods, reading, snapshots, through_yt
 
 _SAME = 1e-9  # relative difference of sums that were added up in another order
 
@@ -81,6 +82,7 @@ class _Measured:
         self._expected = manifest["expected"][cell["selection"]]
         buffer = drivers.page_buffer_bytes(cell["page_buffer"])
         self._access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
+        self._scratch = Path(job["scratch"])
         region, control = self._expected["region"], cell.get("control", "")
         source = reading.Source(
             self._access, layout["group"], layout["field"], tuple(region) if region else None, control
@@ -101,15 +103,40 @@ class _Measured:
         self._iterations: list[_Iteration] = []
 
     def prepare(self) -> None:
-        """Let all processes import what they need, and find out what tasks are as Dask sends them."""
-        task = (self._task.source, self._task.chunks[0], self._task.operation, self._task.edges)
-        self._task_bytes = len(pickle.dumps(task)) if self._method.dask else 0
+        """Make the copy or yt's index, let all processes import what they need, and find out how large tasks are."""
+        began, self._prepared = time.perf_counter(), 0.0
+        for needed, prepare in ((self._cell["driver"] == "parquet", self._convert), (self._method.yt, self._open_yt)):
+            if needed:
+                prepare()
+                self._prepared = time.perf_counter() - began
+        self._task_bytes = len(pickle.dumps(self._method.arguments(self._task)[0])) if self._method.dask else 0
         self._method.run(
             replace(self._task, source=replace(self._task.source, empty=True), chunks=self._task.chunks[:1])
         )
         self._accounts()
         memory.forget_peak()
         self._cluster.each(memory.forget_peak)
+
+    def _convert(self) -> None:
+        """Copy the files to Parquet, each chunk once, and read the copies from now on."""
+        source, chunks = self._task.source, self._task.chunks
+        access = replace(self._access, driver="sec2")
+        once = chunks[: self._distinct]
+        self._files = copies.converted(once, f"{source.group}/{source.field}", access, self._scratch)
+        self._stored = sum(copy.stat().st_size for copy in self._files)
+        copy_of = dict(zip(dict.fromkeys(chunk.address for chunk in once), map(str, self._files), strict=True))
+        chunks = [replace(chunk, address=copy_of[chunk.address]) for chunk in chunks]
+        self._task = replace(self._task, chunks=chunks)
+
+    def _open_yt(self) -> None:
+        """Let this process and all workers open the snapshot through yt, whose chunks have to be those listed."""
+        chunks = self._task.chunks[: self._distinct]
+        open_it = partial(
+            through_yt.open_snapshot, chunks[0].address, str(self._scratch / "index"), self._task.source.control
+        )
+        open_it()
+        through_yt.see_alike(through_yt.dataset_of(chunks[0].address), chunks)
+        self._cluster.each(open_it)
 
     def iterate(self, number: int) -> None:
         """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
@@ -145,6 +172,7 @@ class _Measured:
                 "first": self._iterations[0].seconds,
                 "chunk": statistics.median(row["seconds"] / len(row["chunks"]) for row in accounts if row["chunks"]),
                 "null": self._null() * len(later),
+                **({"prepare": self._prepared} if self._prepared else {}),
                 "cluster_start": cluster_start,
             },
             "work": self._work(later),
@@ -251,6 +279,7 @@ class _Measured:
             "chunks": len(self._task.chunks),
             "distinct_chunks": self._distinct,
             "task_bytes": self._task_bytes,
+            "read_bytes": self._stored,
             "moved_bytes": statistics.median(one.moved for one in self._iterations),
             "client_peak_bytes": client["peak_bytes"],
             "worker_peak_bytes": max((row["peak_bytes"] for row in others), default=client["peak_bytes"]),

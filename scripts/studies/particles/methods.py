@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scripts.studies.particles.reading import Chunk, Source, read
+from scripts.lib.slowed import Waits
+from scripts.studies.particles import through_yt
+from scripts.studies.particles.reading import Chunk, Source, account, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,19 +145,44 @@ def _chunkwise(task: Task) -> Any:
     return task.together([part(task.source, chunk, task.operation, task.edges) for chunk in task.chunks])
 
 
-def _delayed(task: Task) -> Any:
+def _yt_part(piece: Any, source: Source, operation: str, edges: Sequence[float]) -> Any:
+    """The same of a chunk of yt's, which has yt's dataset and reader with it."""
+    import numpy as np
+
+    if source.empty:
+        account([through_yt.number_of(piece)], 0.0, 0, Waits(""))
+        values = np.empty(0)
+    else:
+        values = through_yt.of_piece(piece, source)
+    return OPERATIONS[operation].of_chunk(values, edges)
+
+
+def _own_arguments(task: Task) -> list[tuple]:
+    return [(task.source, chunk, task.operation, task.edges) for chunk in task.chunks]
+
+
+def _yt_arguments(task: Task) -> list[tuple]:
+    pieces = through_yt.pieces(through_yt.dataset_of(task.chunks[0].address))
+    return [(pieces[chunk.number], task.source, task.operation, task.edges) for chunk in task.chunks]
+
+
+def _yt_serial(task: Task) -> Any:
+    if task.source.empty:
+        return _serial(task)
+    values = through_yt.all_data(through_yt.dataset_of(task.chunks[0].address), task.source)
+    return task.together([OPERATIONS[task.operation].of_chunk(values, task.edges)])
+
+
+def _delayed(task: Task, function: Callable = part, arguments: Callable = _own_arguments) -> Any:
     import dask
 
-    lazy = dask.delayed(part, pure=False)
-    parts = [lazy(task.source, chunk, task.operation, task.edges) for chunk in task.chunks]
-    return task.together(dask.compute(*parts))
+    lazy = dask.delayed(function, pure=False)
+    return task.together(dask.compute(*(lazy(*each) for each in arguments(task))))
 
 
 def _futures(task: Task, pure: bool = False) -> Any:
     submit = task.client.submit
-    futures = [
-        submit(part, task.source, chunk, task.operation, task.edges, pure=pure, retries=0) for chunk in task.chunks
-    ]
+    futures = [submit(part, *each, pure=pure, retries=0) for each in _own_arguments(task)]
     return task.together(task.client.gather(futures))
 
 
@@ -185,6 +212,8 @@ class Method:
         loads, reduces: whether it does.
         dask: whether the cluster's workers do the reading.
         pure: whether equal tasks run once, which is Dask's default.
+        yt: whether it reads through yt.
+        arguments: what each of its tasks is sent.
         described: what it does, for pages.
     """
 
@@ -194,6 +223,8 @@ class Method:
     reduces: bool = True
     dask: bool = True
     pure: bool = False
+    yt: bool = False
+    arguments: Callable[[Task], list[tuple]] = _own_arguments
 
 
 METHODS = {
@@ -208,4 +239,11 @@ METHODS = {
         pure=True,
     ),
     "array": Method(_array, "a Dask array of delayed chunks, computed"),
+    "yt-serial": Method(_yt_serial, "yt's all_data()[field] in the client", dask=False, yt=True),
+    "yt-delayed": Method(
+        lambda task: _delayed(task, _yt_part, _yt_arguments),
+        "a delayed task per chunk, which is sent yt's chunk with its dataset as yt pickles them",
+        yt=True,
+        arguments=_yt_arguments,
+    ),
 }

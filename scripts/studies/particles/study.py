@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scripts import drivers
 from scripts.frame.records import Kept
-from scripts.frame.study import Study, idle, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
+from scripts.frame.study import Study, idle, lacking, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
 from scripts.stores import network as networks
 from scripts.studies.particles.methods import METHODS
@@ -18,6 +18,8 @@ CONTEXT = (
 _OF_RECORD = ("repeat", "effective")  # what its report reads in a record
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
 _START_S, _TASK_S = 2.5, 0.001
+# How yt itself opens and cuts files; in its regions are particles that reach into them, too.
+_OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
 # A worker that is always near its limit pauses and does nothing more; the interpreter and libraries take 100 MB of it.
 _LEAST_MEMORY = 192 * 2**20
 
@@ -41,7 +43,9 @@ class Particles(Study):
         """Yield why a combination of levels cannot exist."""
         yield from unreadable(levels, config)
         name, method, load = levels["method"], METHODS[levels["method"]], levels["operation"] == "load"
-        limited = levels["memory"] != "none"
+        limited, copied = levels["memory"] != "none", levels["driver"] == "parquet"
+        once = name == "yt-serial" and levels["rereads"] != "1"
+        of_yt = ", ".join(f"{factor} {level}" for factor, level in _OF_YT.items())
         reasons = {
             f"{name} does not load": load and not method.loads,
             f"{name} does not reduce": not load and not method.reduces,
@@ -51,11 +55,16 @@ class Particles(Study):
                 limited and sizes.in_bytes(levels["memory"]) < int(levels["workers"]) * _LEAST_MEMORY
             ),
             "Dask limits the memory of processes, not of threads": limited and levels["pool"] == "threads",
+            "a Parquet copy holds the field alone; take the selection all": copied and levels["selection"] != "all",
+            "a Parquet copy has no page buffer; take unset": copied and levels["page_buffer"] != "unset",
+            f"yt opens and cuts files by itself: take {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
+            "yt reads all data once, however often chunks are listed; take rereads 1": once,
             "tasks that read the same are there where chunks are listed again": (
                 method.pure and levels["rereads"] == "1"
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
+        yield from lacking(levels, config, ("yt",) if method.yt else (), f"method {name}")
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own snapshot, where it is named."""
@@ -84,6 +93,10 @@ class Particles(Study):
     def data_bytes(self, data: dict) -> int:
         """Return the bytes of a snapshot that is made."""
         return 0 if "files" in data else _particles(data) * _PARTICLE_BYTES
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes of a copy in Parquet."""
+        return _particles(settings["data"]) * _FIELD_BYTES if settings["cell"]["driver"] == "parquet" else 0
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""

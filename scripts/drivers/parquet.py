@@ -1,0 +1,64 @@
+"""Copies of HDF5 files in Parquet, read through pyarrow: a column is called by the path of the dataset it copies."""
+
+from typing import TYPE_CHECKING
+
+from scripts.drivers import Access, Driver
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from scripts.stores.store import Store
+
+
+class Parquet(Driver):
+    """Whole row groups of a column; no page buffer and no chunk cache."""
+
+    needs = ("pyarrow",)
+
+    def reads(self, store: "Store") -> bool:
+        """Return whether the store's objects are files."""
+        return store.files
+
+    def open(self, address: str, access: Access) -> "File":
+        """Open a copy."""
+        return File(address)
+
+    def versions(self) -> dict:
+        """Return pyarrow's version beside those of all drivers."""
+        import pyarrow.parquet
+
+        return super().versions() | {"pyarrow": pyarrow.__version__}
+
+
+class File:
+    """A copy that is open for reading."""
+
+    def __init__(self, address: str) -> None:
+        """Open the copy at a path and read its metadata."""
+        from pyarrow import parquet
+
+        self._file = parquet.ParquetFile(address)
+
+    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
+        """Return the values of the column `path`, all or those of some rows; whole row groups are read."""
+        metadata = self._file.metadata
+        start, stop, _ = rows.indices(metadata.num_rows)
+        groups, first, end = [], 0, 0
+        for number in range(metadata.num_row_groups):
+            begin, end = end, end + metadata.row_group(number).num_rows
+            if begin < stop and end > start:
+                groups.append(number)
+            elif not groups:
+                first = end
+        return self._file.read_row_groups(groups, columns=[path])[path].to_numpy()[start - first : stop - first]
+
+    def effective(self) -> dict:
+        """Return that it was this driver."""
+        return {"driver": "parquet"}
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+
+
+DRIVERS = {"parquet": Parquet()}
