@@ -17,7 +17,18 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks import blobs, builds, false_verdicts, fio, instruments, null_cells, project, scale, shots
+from scripts.benchmarks import (
+    blobs,
+    builds,
+    false_verdicts,
+    fio,
+    instruments,
+    null_cells,
+    particles,
+    project,
+    scale,
+    shots,
+)
 from scripts.benchmarks.common import Row
 from scripts.lib import host
 from scripts.lib.program import Problem, run
@@ -49,6 +60,9 @@ BENCHMARKS = {
     "import": Benchmark(scale.importing, {"sizes": (50,)} | _ROUND),
     "blobs": Benchmark(blobs.rows, {"file_size": "64MiB", "patterns": ("sections",)} | _ROUND),
     "large-blobs": Benchmark(blobs.large, {"size": "64MiB"}),
+    "particles": Benchmark(particles.loop, {"particles": 100_000} | _ROUND),
+    "tasks": Benchmark(particles.tasks, {"counts": (200,)}),
+    "memory": Benchmark(particles.memory, {"times": 1}),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

@@ -20,6 +20,7 @@ USUAL = {
     **{"selection": ("all",), "method": ("serial", "futures", "array"), "workers": ("4",), "threads": ("2",)},
     **{"pool": ("processes",), "memory": ("none",), "cache": ("warm",)},
 }
+COMPARE = [{"factor": "method", "baseline": "serial"}, {"factor": "driver", "baseline": "sec2"}]
 OWN = 300_000  # particles of the user's own files
 # Seconds of a chunk in a loop, of a task, and of what else Dask does; a load brings its bytes to the client.
 CHUNK, TASK, START, BRING = 0.0024, 0.0004, 0.006, 0.0009
@@ -34,8 +35,11 @@ def cells(**levels: tuple[str, ...]) -> list[dict]:
 def laptop() -> list[dict]:
     """Return a run of sizes, methods, workers and re-reads, a twin, and what cannot exist."""
     found = cells()
-    found += cells(particles=("B",), operation=("sum",), method=("futures",), workers=("1", "2"))
+    found += cells(particles=("B",), operation=("sum",), method=("futures",), workers=("1", "2"), threads=("1", "2"))
     found += cells(particles=("B",), rereads=("10",), operation=("sum",), method=("serial", "futures", "futures-pure"))
+    found += cells(particles=("B",), operation=("sum",), method=("serial", "futures"), driver=("parquet",))
+    found += cells(particles=("A",), operation=("sum",), method=("delayed", "yt-delayed"))
+    found += cells(particles=("B",), rereads=("10",), operation=("sum",), method=("array",), memory=("1GiB",))
     return [*found, _row({f: found[0][f] for f in FACTORS}, found[0]["cell"])]
 
 
@@ -52,7 +56,7 @@ def build(folder: Path, rows: list[dict] | None = None, repeats: int = 6, iterat
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"method": "chunkwise"})
     left_out |= {"cell": "", "omitted": "chunkwise does not load"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
-    merge(folder, ".", "particles", compare=[{"factor": "method", "baseline": "serial"}])
+    merge(folder, ".", "particles", compare=COMPARE)
     (folder / "facts.json").write_text(json.dumps(facts() | {"readers": readers}), encoding="utf-8")
     return folder
 
@@ -90,6 +94,8 @@ def seconds(row: dict) -> float:
     """Return what an iteration of a cell takes without noise."""
     listed = _listed(row)
     read = _distinct(row) if row["method"] == "futures-pure" else listed
+    read *= 0.7 if row["driver"] == "parquet" else 1
+    listed *= 5 if row["method"] == "yt-delayed" else 1
     bring = BRING * listed if row["operation"] == "load" else 0
     if not METHODS[row["method"]].dask:
         return CHUNK * read + 0.3 * bring
@@ -139,6 +145,7 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "seconds": {
             **{"total": float(times[1:].sum()), "first": float(times[0]), "chunk": CHUNK * block},
             **{"null": 1e-6 * listed, "cluster_start": 1.1},
+            **({"prepare": 0.02 * _distinct(row) * block} if row["driver"] == "parquet" else {}),
         },
         "samples": samples,
         "work": {
@@ -148,9 +155,15 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
         "cache": {"asked": row["cache"], "state": row["cache"], "resident_before": 1.0, "resident_after": 1.0},
         "requests": {},
         "effective": {
-            **{"hdf5": "2.0.0", "driver": "sec2", "workers": int(row["workers"]), "readers": len(shares)},
-            **{"usable_cores": 4, "oversubscribed": True, "idle_workers": shares.count(0), "task_bytes": 400 * dask},
+            **{"hdf5": "2.0.0", "driver": row["driver"], "workers": int(row["workers"]), "readers": len(shares)},
+            **{
+                "usable_cores": 4,
+                "oversubscribed": True,
+                "idle_workers": shares.count(0),
+                "task_bytes": (1200 if row["method"] == "yt-delayed" else 400) * dask,
+            },
             **{"moved_bytes": 8 * AT_MOST * read * dask, "client_peak_bytes": 2**27, "worker_peak_bytes": 2**26},
+            "read_bytes": 4 * particles_of(row) * (0.8 if row["driver"] == "parquet" else 1),
         },
         "host": {"node": "bench", "cpu": "AMD EPYC 7B13"},
         "provenance": {"code_sha256": "a" * 64, "data_sha256": row["particles"], "lock_sha256": "c" * 64},

@@ -111,6 +111,18 @@ def test_each_method_gives_what_the_manifest_expects(outcomes, facts, name, oper
         assert result == expected["histogram"]
 
 
+@pytest.mark.parametrize("operation", ["load", "sum"])
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_the_line_of_code_for_ones_own_files_does_what_the_method_does(outcomes, facts, name, operation):
+    line = methods.METHODS[name].load if operation == "load" else methods.METHODS[name].add
+    assert (("code", operation, name, 1) in outcomes) == bool(line)
+    if line:
+        expected, result = facts["expected"]["all"], outcomes["code", operation, name, 1]["result"]
+        assert result == (
+            [expected["count"], expected["crc32"]] if operation == "load" else pytest.approx(expected["sum"])
+        )
+
+
 @pytest.mark.rule(9)
 @pytest.mark.parametrize("name", [*(name for name, method in methods.METHODS.items() if method.yt), "copy"])
 def test_what_yt_and_pyarrow_read_is_counted_chunk_by_chunk(outcomes, name):

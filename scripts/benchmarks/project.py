@@ -78,11 +78,12 @@ def lines() -> Iterator[Row]:
     yield Row("lines outside tests", f"{total:,}", by_folder, "", f"≤ {_LINES:,}", total <= _LINES)
     for name in studies.names():
         home = Path("scripts/studies", name)
-        own = sum(count for path, count in counts.items() if path.is_relative_to(home))
         report = sum(count for path, count in counts.items() if path.is_relative_to(home / "report"))
         blocks = type(studies.of(name)).tables is studies.Study.tables
         limit = (f"report ≤ {_REPORT_LINES}", report <= _REPORT_LINES) if blocks else ("", None)
-        yield Row(f"  of {name}", f"{own:,}", f"its report: {report:,}", "", *limit)
+        files = Counter({str(path.relative_to(home)): n for path, n in counts.items() if path.is_relative_to(home)})
+        largest = ", ".join(f"{file} {count:,}" for file, count in files.most_common())
+        yield Row(f"  of {name}", f"{files.total():,}", f"its report: {report:,} ({largest})", "", *limit)
 
 
 def _lines(path: Path) -> int:

@@ -137,8 +137,8 @@ class Study:
         """
         return None
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
-        """Return what only this study's report says beside its figures; `plan` is plan.json."""
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+        """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `tables`."""
         return {}
 
     def contest(self, levels: dict[str, str]) -> object:

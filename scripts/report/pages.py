@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -21,13 +21,16 @@ UNDECIDED = 4
 ADVICE = 2  # pieces of advice of a study on the first page; its own page has all
 
 
-def opening(page: Page, run: Results) -> None:
-    """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations."""
+def opening(page: Page, run: Results, why: Sequence[str] = ()) -> None:
+    """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
+
+    `why` are the study's own sentences about the reason.
+    """
     primary, secondary = of_run(run)
     leads = leaders.find(run) if run.report.contest else []
     headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
     advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
-    beside = {"Why": answer.reasons(run, primary), "What to do next": advice}
+    beside = {"Why": [*answer.reasons(run, primary), *why], "What to do next": advice}
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     first_screen(page, run, headline, picture, beside, few)
     if rest.panels:

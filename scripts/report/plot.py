@@ -87,6 +87,15 @@ class Rule:
 SAME_X, SAME_Y = (Rule(1.0, axis=axis, dash="solid") for axis in ("x", "y"))
 
 
+class Note(NamedTuple):
+    """A text in the middle of a place in a panel."""
+
+    x: float
+    y: float
+    text: str
+    colour: str = "#222222"
+
+
 class Event(NamedTuple):
     """A rule of the x axis, the line of text (from the top) that names it, and whether the name stands before it."""
 
@@ -115,6 +124,8 @@ class Panel:
     x_ticks: tuple[float, ...] = ()
     x_tick_texts: tuple[str, ...] = ()
     y_ticks: tuple[float, ...] = ()
+    y_tick_texts: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     x_ends: tuple[float, float] | None = None
     y_ends: tuple[float, float] | None = None
     rules: tuple[Rule, ...] = ()
@@ -137,6 +148,10 @@ class Panel:
     def x_tick_names(self) -> dict[float, str]:
         """Return what stands at each tick of the x axis."""
         return dict(zip(self.x_ticks, self.x_tick_texts or map(tick_text, self.x_ticks), strict=True))
+
+    def y_tick_names(self) -> dict[float, str]:
+        """Return what stands at each tick of the y axis."""
+        return dict(zip(self.y_ticks, self.y_tick_texts or map(tick_text, self.y_ticks), strict=True))
 
     def limits(self) -> list[tuple[Rule, float]]:
         """Return the rules that are named at the right, from below, each with the y of its name: names keep apart."""

@@ -29,7 +29,7 @@ from bokeh.models import (
 from bokeh.resources import Resources
 from holoviews.plotting.bokeh import BokehRenderer
 
-from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, packed, tick_text
+from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, packed
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
@@ -167,7 +167,7 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
     axes = plot.state
     for axis, grid, ticks, texts in (
         (axes.xaxis[0], axes.xgrid[0], panel.x_ticks, panel.x_tick_names()),
-        (axes.yaxis[0], axes.ygrid[0], panel.y_ticks, {tick: tick_text(tick) for tick in panel.y_ticks}),
+        (axes.yaxis[0], axes.ygrid[0], panel.y_ticks, panel.y_tick_names()),
     ):
         if ticks:
             axis.ticker = grid.ticker = FixedTicker(ticks=[float(tick) for tick in ticks])
@@ -184,6 +184,8 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
         axes.ygrid.ticker = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
     for row, name in enumerate(panel.rows):
         _write(axes, name, x=2, x_units="screen", y=ABOVE - row)
+    for note in panel.notes:
+        _write(axes, note.text, note.colour, x=note.x, y=note.y, text_align="center")
     for event in panel.events():
         if event.rule.label:
             side = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}

@@ -136,7 +136,8 @@ def _panel(axes, panel: Panel) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     if panel.y_ticks:
         axes.yaxis.set_major_locator(FixedLocator(panel.y_ticks))
-        axes.yaxis.set_major_formatter(lambda value, _: tick_text(value))
+        texts = panel.y_tick_names()
+        axes.yaxis.set_major_formatter(lambda value, _: texts.get(value, tick_text(value)))
         axes.yaxis.set_minor_locator(NullLocator())
     _rules(axes, panel)
     if panel.rows:
@@ -145,6 +146,8 @@ def _panel(axes, panel: Panel) -> None:
         _bars(axes, bars)
     for marks in panel.marks:
         _marks(axes, marks)
+    for note in panel.notes:
+        axes.text(note.x, note.y, note.text, ha="center", va="center_baseline", color=note.colour)
 
 
 def _rules(axes, panel: Panel) -> None:

@@ -137,7 +137,7 @@ class Blobs(Study):
             reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
         return [*reasons, *unaccounted(record, record["work"].get("fetched_bytes"))]
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return what the report says about the MPI processes of each record."""
         return {"readers": [reader(one.cell, one.record) for one in kept if one.record and "memory" in one.record]}
 

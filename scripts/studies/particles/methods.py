@@ -215,6 +215,8 @@ class Method:
         yt: whether it reads through yt.
         arguments: what each of its tasks is sent.
         described: what it does, for pages.
+        load, add: the line of code with which a user loads, or sums up, what `READ` has prepared; "" where it takes
+            more than a line, or does not do it.
     """
 
     run: Callable[[Task], Any]
@@ -225,21 +227,76 @@ class Method:
     pure: bool = False
     yt: bool = False
     arguments: Callable[[Task], list[tuple]] = _own_arguments
+    load: str = ""
+    add: str = ""
 
 
+# What the lines of code below need, for a list of `files` of one's own.
+READ = """\
+import dask, dask.array, dask.distributed, h5py, numpy as np
+
+def read(file, start, end):
+    with h5py.File(file) as opened:
+        return opened["{group}/{field}"][start:end].astype("float64")
+
+def add(file, start, end):
+    return read(file, start, end).sum()
+
+def count(file):
+    with h5py.File(file) as opened:
+        return len(opened["{group}/{field}"])
+
+chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
+client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})"""
 METHODS = {
-    "serial": Method(_serial, "one loop reads chunk after chunk, then all is joined", dask=False),
+    "serial": Method(
+        _serial,
+        "one loop reads chunk after chunk, then all is joined",
+        dask=False,
+        load="np.concatenate([read(*chunk) for chunk in chunks])",
+        add="np.concatenate([read(*chunk) for chunk in chunks]).sum()",
+    ),
     "preallocated": Method(_preallocated, "one loop reads chunk after chunk into one array", reduces=False, dask=False),
-    "chunkwise": Method(_chunkwise, "one loop reduces chunk after chunk", loads=False, dask=False),
-    "delayed": Method(_delayed, "a delayed task per chunk; what they return is put together in the client"),
-    "futures": Method(_futures, "a future per chunk, each a task of its own; what they return is put together"),
+    "chunkwise": Method(
+        _chunkwise,
+        "one loop reduces chunk after chunk",
+        loads=False,
+        dask=False,
+        add="sum(add(*chunk) for chunk in chunks)",
+    ),
+    "delayed": Method(
+        _delayed,
+        "a delayed task per chunk; what they return is put together in the client",
+        load="np.concatenate(dask.compute(*[dask.delayed(read, pure=False)(*chunk) for chunk in chunks]))",
+        add="sum(dask.compute(*[dask.delayed(add, pure=False)(*chunk) for chunk in chunks]))",
+    ),
+    "futures": Method(
+        _futures,
+        "a future per chunk, each a task of its own; what they return is put together",
+        load="np.concatenate(client.gather([client.submit(read, *chunk, pure=False) for chunk in chunks]))",
+        add="sum(client.gather([client.submit(add, *chunk, pure=False) for chunk in chunks]))",
+    ),
     "futures-pure": Method(
         lambda task: _futures(task, pure=True),
         "a future per chunk as Dask submits it by default: tasks that read the same run once",
         pure=True,
     ),
-    "array": Method(_array, "a Dask array of delayed chunks, computed"),
-    "yt-serial": Method(_yt_serial, "yt's all_data()[field] in the client", dask=False, yt=True),
+    "array": Method(
+        _array,
+        "a Dask array of delayed chunks, computed",
+        load="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
+        " for f, s, e in chunks]).compute()",
+        add="dask.array.concatenate([dask.array.from_delayed(dask.delayed(read, pure=False)(f, s, e), (e - s,), float)"
+        " for f, s, e in chunks]).sum().compute()",
+    ),
+    "yt-serial": Method(
+        _yt_serial,
+        "yt's all_data()[field] in the client",
+        dask=False,
+        yt=True,
+        load='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d',
+        add='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d.sum()',
+    ),
     "yt-delayed": Method(
         lambda task: _delayed(task, _yt_part, _yt_arguments),
         "a delayed task per chunk, which is sent yt's chunk with its dataset as yt pickles them",

@@ -67,9 +67,11 @@ class Particles(Study):
         yield from lacking(levels, config, ("yt",) if method.yt else (), f"method {name}")
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the user's own snapshot, where it is named."""
+        """Yield the user's own snapshot and the published timings, where they are named."""
         if "files" in self.section(config)["data"]:
             yield "data.files", lambda: _own_files(self.section(config)["data"])
+        if "published" in self.section(config):
+            yield "published", lambda: f"{len(self._printed(config))} timings"
 
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings; those of a user's own snapshot have nothing of one that is made, and vice versa."""
@@ -118,10 +120,19 @@ class Particles(Study):
         reasons += [line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])
         return reasons + unaccounted(record, work["stored_bytes"])
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return what the report says of the processes of each record."""
         records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
-        return {"readers": [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]}
+        readers = [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]
+        return {"readers": readers, "printed": self._printed(config)}
+
+    def _printed(self, config: dict) -> list[dict]:
+        """Return the published timings that the configuration names."""
+        # What reads tables is needed by nothing else that is asked of a study.
+        from scripts.studies.particles import printed
+
+        path = self.section(config).get("published")
+        return printed.read(Path(path)) if path else []
 
     def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""

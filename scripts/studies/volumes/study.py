@@ -136,7 +136,7 @@ class Volumes(Study):
         measured = series.read(matrix, kept, imported, config["stores"])
         return tables.build(measured, config | self.section(config))
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict) -> dict:
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return the job files by name, what is said about each battery, and the files that were not imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
         measured = [one.record for one in kept if one.record]

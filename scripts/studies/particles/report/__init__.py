@@ -59,7 +59,11 @@ REPORT = Report(
     factors=(
         Factor("library", within="in {}"),
         Factor("store", place=True, within="from {}"),
-        Factor("driver", place=True),
+        Factor(
+            "driver",
+            names={"sec2": "HDF5 files", "ros3": "HDF5 files through ROS3", "parquet": "a Parquet copy"},
+            within="from {}",
+        ),
         Factor(
             "page_buffer",
             subject="a {} page buffer",
@@ -82,6 +86,7 @@ REPORT = Report(
         Metric("total", "time of the iterations after the first"),
         Metric("first", "time of the first iteration", "do it for the first time"),
         Metric("chunk", "time of a chunk", "read a chunk"),
+        Metric("prepare", "time of making the copy or yt's index", "make the copy or yt's index"),
     ),
     values=(
         Value(
@@ -112,7 +117,7 @@ REPORT = Report(
             means="Seconds in which the busiest worker read, divided by the workers' mean.",
         ),
     ),
-    panels=("operation", "selection", "store", "cache"),
+    panels=("operation", "selection", "store", "driver", "cache"),
     contest=Contest(("method",), "was fastest", _group, _arm),
     scaling=Scaling("workers"),
     harness=(
@@ -121,6 +126,7 @@ REPORT = Report(
     ),
     effective=(
         Column("HDF5", "hdf5"),
+        Column("bytes in files / MiB", _mib("read_bytes"), number),
         Column("processes that read", of_readers("effective.readers", "median"), WHOLE),
         Column("bytes of a task", of_readers("effective.task_bytes", "median"), WHOLE),
         Column("moved between processes / MiB", _mib("moved_bytes"), number),

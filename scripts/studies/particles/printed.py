@@ -1,0 +1,95 @@
+"""Printed timings of the published study, read as they are printed and put beside what was measured."""
+
+import math
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.lib.program import Problem
+from scripts.report import names, prose
+from scripts.report.page import Table
+from scripts.report.results import Results, opened
+from scripts.studies.particles.methods import METHODS, PUBLISHED
+from scripts.studies.particles.report import OPERATIONS
+from scripts.studies.particles.snapshots import PRESETS
+
+COLUMNS = ("stage", "kind", "method", "mean_s", "std_s")
+WORKERS, THREADS = "4", "2"
+_KEYS = ["particles", "rereads", "operation", "method"]
+_CHUNKS = re.compile(r"\((\d+) chunks\)")
+# By the number of chunks that were listed: the snapshot, and how often its chunks were.
+_LISTS = {
+    chunks * times: (str(particles), str(times)) for particles, _, chunks in PRESETS.values() for times in (1, 10, 2000)
+}
+
+
+def read(path: Path) -> list[dict]:
+    """Return the printed timings: chunks, operation, method (as it is called here), mean_s and std_s.
+
+    Raises:
+        Problem: the file cannot be read, lacks a column, or has a row that is no timing of the study's methods.
+    """
+    try:
+        table = pd.read_csv(opened(path))
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as a table: {error}") from error
+    if missing := [column for column in COLUMNS if column not in table]:
+        raise Problem(f"{path} lacks the column {missing[0]}")
+    called = {published: method for method, published in PUBLISHED.items()}
+    rows = []
+    for row in table.to_dict("records"):
+        chunks = _CHUNKS.search(str(row["stage"]))
+        if not chunks or row["method"] not in called:
+            raise Problem(f"{path}: {row['stage']}, {row['method']} is no timing of the published study's")
+        operation, method = called[row["method"]]
+        seconds = {name: None if pd.isna(row[name]) else float(row[name]) for name in ("mean_s", "std_s")}
+        rows.append({"chunks": int(chunks[1]), "operation": operation, "method": method, **seconds})
+    return rows
+
+
+def beside(run: Results) -> Table:
+    """Return the printed timings and, of the same list of chunks, operation and method, what was measured here."""
+    printed = pd.DataFrame(run.facts.get("printed") or [])
+    if printed.empty:
+        return Table("published", "", pd.DataFrame())
+    # Of several cells the one with the published workers and threads.
+    cells = run.measured[run.measured["driver"] == "sec2"]
+    as_published = (cells["workers"] == WORKERS) & (cells["threads"] == THREADS)
+    cells = cells.assign(as_published=as_published).sort_values("as_published", ascending=False, kind="stable")
+    cells = cells.drop_duplicates(_KEYS).set_index(_KEYS)
+    rows = []
+    for row in printed.to_dict("records"):
+        particles, rereads = _LISTS.get(row["chunks"], ("", ""))
+        # Where no chunk is listed twice, tasks that Dask takes for one are those of futures.
+        method = "futures" if METHODS[row["method"]].pure and rereads == "1" else row["method"]
+        own, serial = (_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))
+        alike = printed[(printed["chunks"] == row["chunks"]) & (printed["operation"] == row["operation"])]
+        base = alike.loc[alike["method"] == "serial", "mean_s"]
+        time, *ends = own[["iteration_s", "iteration_s_low", "iteration_s_high"]]
+        rows.append(
+            {
+                "chunks listed": row["chunks"],
+                "operation": OPERATIONS[row["operation"]],
+                "method": PUBLISHED[row["operation"], row["method"]],
+                "published / s": _with_deviation(row["mean_s"], row["std_s"]),
+                "published: × as fast as serial": base.iloc[0] / row["mean_s"] if len(base) else math.nan,
+                "measured / s": "" if pd.isna(time) else names.with_interval(time, *ends, prose.number),
+                "measured: × as fast as serial": serial["iteration_s"] / time,
+                "workers × threads": "" if pd.isna(time) else f"{own['workers']} × {own['threads']}",
+            }
+        )
+    caption = (
+        "The published timings, mean ± standard deviation of 7 runs or one, with 4 workers of 2 threads, and what was "
+        "measured here on the same list of chunks. Published futures that list a chunk again read it once."
+    )
+    digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.ratio)
+    return Table("published", caption, pd.DataFrame(rows), digits)
+
+
+def _cell(cells: pd.DataFrame, *key: str) -> pd.Series:
+    return cells.loc[key] if key in cells.index else pd.Series(math.nan, cells.columns)
+
+
+def _with_deviation(mean: float, deviation: float | None) -> str:
+    return prose.number(mean) + (f" ± {prose.number(deviation)}" if pd.notna(deviation) else "")
