@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -17,7 +18,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
 from scripts.report import leaders
-from scripts.studies.particles import make, methods, reading, snapshots
+from scripts.studies.particles import make, methods, printed, reading, snapshots, through_yt
 from tests import particles_tables
 
 # As many files and chunks as it takes to tell them apart; chunks are cut as yt cuts them.
@@ -219,6 +220,55 @@ def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
 
 SUM = {"operation": "sum", "method": "serial"}
 YT = {"operation": "sum", "library": "yt"}
+
+
+@pytest.mark.parametrize("shift", [-5, 5])
+def test_chunks_of_yt_that_overlap_or_leave_a_gap_are_told(shift):
+    chunks = [
+        reading.Chunk(0, 0, "data/snapshot.0.hdf5", 0, 100),
+        reading.Chunk(1, 0, "data/snapshot.0.hdf5", 100, 150),
+    ]
+
+    def dataset(*starts: int) -> SimpleNamespace:
+        ends = zip(starts, (100, 150), strict=True)
+        pieces = [SimpleNamespace(filename="/elsewhere/snapshot.0.hdf5", start=start, end=end) for start, end in ends]
+        return SimpleNamespace(index=SimpleNamespace(data_files=pieces))
+
+    through_yt.see_alike(dataset(0, 100), chunks)
+    with pytest.raises(Problem, match=r"snapshot\.0\.hdf5: yt reads other chunks \(2\) than are listed \(2\)"):
+        through_yt.see_alike(dataset(0, 100 + shift), chunks)
+
+
+def test_printed_timings_are_read_and_stand_beside_what_was_measured(tmp_path, published):
+    printed_rows = printed.read(published / "dask-loads/timings_from_notebook.csv")
+    assert len(printed_rows) == 27
+    assert printed_rows[2] == {
+        **{"chunks": 12, "operation": "load", "method": "futures-pure", "mean_s": 0.0285, "std_s": 0.00485}
+    }
+    run = particles_tables.load(particles_tables.build(tmp_path))
+    run.facts["printed"] = printed_rows
+    table = printed.beside(run).frame.set_index(["chunks listed", "method"])
+    # 32 chunks are snapshot B, 320 its chunks ten times; where none is listed twice, all futures are alike.
+    assert table.loc[(320, "in_mem_from_dask_futures"), "published: × as fast as serial"] == pytest.approx(
+        6.85, abs=0.01
+    )
+    assert table.loc[(320, "sum_of_futures"), "measured / s"].startswith("0.12")
+    assert table.loc[(32, "sum_of_futures"), "measured: × as fast as serial"] == pytest.approx(2.3, abs=0.2)
+    assert table.loc[(64000, "sum_of_futures"), "measured / s"] == ""
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("stage,method,mean_s,std_s\n", "lacks the column kind"),
+        ("stage,kind,method,mean_s,std_s\nx (12 chunks),load,mine,1,1\n", "mine is no timing of the published study's"),
+    ],
+)
+def test_a_table_of_other_timings_is_told(tmp_path, text, reason):
+    path = tmp_path / "timings.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(Problem, match=reason):
+        printed.read(path)
 
 
 def expanded(**levels: object) -> tuple[list, list]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import prose
-from scripts.report.declaration import Column
+from scripts.report.declaration import Column, Value
 from scripts.report.page import Table
 from scripts.report.results import Results, is_true
 from scripts.statistics import HARNESS
@@ -89,6 +89,27 @@ def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = N
         return cells["cell"].map(facts.groupby(readers["cell"]).agg(how))
 
     return values
+
+
+def against(run: Results, factor: str, base: str, value: Value, called: Callable[[dict], str]) -> Table:
+    """Return each level's time, and how many times as fast it is as the level `base` beside it, its absolute base.
+
+    `value` is a time of the cells, `called` names a cell's level (METHOD 19).
+    """
+    cells, others = run.measured, [name for name in run.report.names if name != factor]
+    bases = cells[cells[factor] == base].set_index(others)[value.column].rename("base")
+    cells = cells.join(bases, on=others)
+    varies = run.varying(cells, others)
+    rows = run.names.sort(cells, [*varies, factor])
+    frame = pd.DataFrame(
+        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies}
+    )
+    own, other, ratio = f"time / {value.unit}", f"{base} / {value.unit}", f"× as fast as {base}"
+    frame[run.report.factor(factor).title] = [called(row) for row in rows.to_dict("records")]
+    frame[own], frame[other] = rows[value.column].to_numpy(), rows["base"].to_numpy()
+    frame[ratio] = frame[other] / frame[own]
+    caption = f"{value.title}, medians. Above 1 it was faster than {base} in the same conditions."
+    return Table(f"against-{base}", caption, frame, {own: prose.number, other: prose.number, ratio: prose.ratio})
 
 
 def odd_state(cells: pd.DataFrame) -> pd.Series:

@@ -167,7 +167,8 @@ class Names:
         """Return where a row's bytes came from, by what was in force: "from memory (page cache)"."""
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
-        driver = f"by {row['driver']}" if row.get("driver") and self._drivers(store) > 1 else ""
+        driver = row.get("driver") if "driver" in self.report.places else ""
+        driver = f"by {driver}" if driver and self._drivers(store) > 1 else ""
         of_state = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
         named = self.within("store", [store]) if store else ""
         if state == "warm" and (not store or _is_files((self.facts.get("stores") or {}).get(store) or {})):

@@ -28,9 +28,10 @@ def counted(level: str, _facts: dict | None = None) -> str:
     return f"{int(level) / MILLION:.3g} million{preset}"
 
 
-def called(operation: str, method: str) -> str:
-    """Return a method's name, with its published spelling where it has one."""
-    return method + (f" ({PUBLISHED[operation, method]})" if (operation, method) in PUBLISHED else "")
+def called(cell: dict) -> str:
+    """Return the name of a cell's method, with its published spelling where it has one."""
+    published = PUBLISHED.get((cell["operation"], cell["method"]))
+    return f"{cell['method']} ({published})" if published else cell["method"]
 
 
 def _rate(records: pd.DataFrame) -> stats.Estimate:

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from scripts.report import leaders, names, prose
-from scripts.report.listings import of_readers
-from scripts.report.markup import bold, code
-from scripts.report.page import Table
+from scripts.report import leaders, listings, names, prose
+from scripts.report.declaration import Column
+from scripts.report.markup import bold, bullets, code, verbatim
+from scripts.report.page import Page, Table
 from scripts.report.results import Results
+from scripts.statistics import JUDGED
 from scripts.studies.particles.methods import METHODS, READ
 from scripts.studies.particles.report import OPERATIONS, counted
 from scripts.studies.particles.snapshots import AT_MOST, FIELD, TYPE
 
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 
 
 def why(run: Results) -> list[str]:
@@ -51,13 +52,15 @@ def converting(run: Results) -> Iterator[str]:
         own, other = (cells.loc[row[f"{side}_cell"]] for side in ("contender", "baseline"))
         copy, files = (f"{prose.number(stored[row[f'{side}_cell']])} MiB" for side in ("contender", "baseline"))
         ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
-        said = f"{row['verdict']}, ratio {ratio}"
+        said = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
         if row["verdict"] == "faster":
             saved = [other["iteration_s"] * (1 - row[name]) for name in ("ratio", "ratio_high", "ratio_low")]
             least, most, fewest = (math.ceil(own["prepare_s"] / seconds) for seconds in saved)
             pays = f"from {least:,} [{fewest:,}, {most:,}] reads on, converting pays"
-        else:
+        elif row["verdict"] in JUDGED:
             pays = "converting was not shown to pay, however often it is read"
+        else:
+            pays = "whether converting pays is not decided"
         made = f"{prose.number(own['prepare_s'])} s to make and {copy} instead of {files}"
         yield (
             f"{_what(row)}, {row['method']}: a copy takes {made}. "
@@ -79,43 +82,47 @@ def in_code(run: Results) -> list[str]:
     return lines
 
 
-def preamble(run: Results) -> str:
-    """Return the lines that those of `in_code` need."""
-    group, field = _field(run)
+def show_code(page: Page, run: Results) -> None:
+    """Show the lines of code, if any method leads, and what they need."""
+    lines, (group, field) = in_code(run), _field(run)
     levels = {name: run.usual.get(name, usual) for name, usual in (("chunk", AT_MOST), ("workers", 4), ("threads", 1))}
-    return READ.format(group=group, field=field, **levels)
+    if lines:
+        page.section("In code", bullets(lines))
+        with page.fold("what these lines need"):
+            page.text(verbatim(READ.format(group=group, field=field, **levels)))
 
 
 def out_of_core(run: Results) -> Table:
     """Return the cells whose workers had a limit of memory: the data, in memory, against it, and what workers took."""
-    cells = run.measured[run.measured["memory"] != "none"]
-    if cells.empty:
-        return Table("out-of-core", "", pd.DataFrame())
-    cells = run.names.sort(cells, ["operation", "particles", "rereads", "memory", "method"])
-    limit, peak = cells["memory"].map(names.amount), _of_cells(run, "worker_peak_bytes")
-    data = cells["cell"].map(run.records.groupby("cell")["particles_listed"].first()) * 8
-    shown = run.varying(cells, [name for name in run.report.names if name not in ("memory", "method")])
-    frame = {run.report.factor(name).title: [run.names.cell(name, level) for level in cells[name]] for name in shown}
-    ends = cells[["iteration_s", "iteration_s_low", "iteration_s_high"]].itertuples(index=False)
-    workers = cells["workers"].astype(int)
-    share = 100 * cells["cell"].map(peak) * workers / limit
-    frame |= {
-        "method": cells["method"].to_list(),
-        "data in memory / GiB": (data / GIB).to_numpy(),
-        "limit of all workers": [run.names.level("memory", level) for level in cells["memory"]],
-        "data / limit": (data / limit).to_numpy(),
-        "time / s": [names.with_interval(*row, prose.number) for row in ends],
-        "largest worker, of its limit / %": share.to_numpy(),
-    }
-    digits = {"data in memory / GiB": prose.number, "data / limit": prose.number}
-    return Table(
-        "out-of-core",
-        "Reductions whose workers together had a limit of memory; data as 8-byte numbers; median [95 % CI].",
-        pd.DataFrame(frame),
-        digits | {"largest worker, of its limit / %": names.whole},
-        {"largest worker, of its limit / %": (share > 100).to_list()},
-        "a worker that took more than its limit",
+
+    def data(run: Results, cells: pd.DataFrame) -> pd.Series:
+        return cells["cell"].map(run.records.groupby("cell")["particles_listed"].first()) * 8
+
+    def limit(cells: pd.DataFrame) -> pd.Series:
+        return cells["memory"].map(names.amount)
+
+    def taken(run: Results, cells: pd.DataFrame) -> pd.Series:
+        peak = cells["cell"].map(_of_cells(run, "worker_peak_bytes"))
+        return 100 * peak * cells["workers"].astype(int) / limit(cells)
+
+    def times(_: Results, cells: pd.DataFrame) -> list[str]:
+        ends = cells[["iteration_s", "iteration_s_low", "iteration_s_high"]].to_numpy()
+        return [names.with_interval(*row, prose.number) for row in ends]
+
+    columns = (
+        Column("data in memory / GiB", lambda run, cells: data(run, cells) / 2**30, prose.number),
+        Column("data / limit", lambda run, cells: data(run, cells) / limit(cells), prose.number),
+        Column("time / s", times),
+        Column(
+            "largest worker, of its limit / %",
+            taken,
+            names.whole,
+            lambda share, _: share > 100,
+            "a worker that took more than its limit",
+        ),
     )
+    caption = "Reductions whose workers together had a limit of memory; data as 8-byte numbers; median [95 % CI]."
+    return listings.table(run, "out-of-core", caption, columns, run.measured[run.measured["memory"] != "none"])
 
 
 def _field(run: Results) -> tuple[str, str]:
@@ -129,4 +136,6 @@ def _what(row: dict) -> str:
 
 def _of_cells(run: Results, name: str) -> pd.Series:
     """The median of what was in force over a cell's valid records, by cell."""
-    return pd.Series(of_readers(f"effective.{name}", "median")(run, run.measured).to_numpy(), run.measured["cell"])
+    return pd.Series(
+        listings.of_readers(f"effective.{name}", "median")(run, run.measured).to_numpy(), run.measured["cell"]
+    )

@@ -7,7 +7,6 @@ import pandas as pd
 
 from scripts.report import prose, results
 from scripts.report.markup import code
-from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
 from scripts.studies.particles.methods import METHODS
 from scripts.studies.particles.report import MILLION, REPORT, called, counted
@@ -74,27 +73,6 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records.replace([np.inf, -np.inf], np.nan).reset_index()
 
 
-def against_serial(run: Results) -> Table:
-    """Return each method's time, and how many times as fast it is as the serial one beside it, its absolute base."""
-    cells = run.measured.assign(time=run.measured["iteration_s"])
-    context = [name for name in FACTORS if name != "method"]
-    base = cells[cells["method"] == "serial"].set_index(context)["time"].rename("base")
-    cells = cells.join(base, on=context)
-    varies = run.varying(cells, [name for name in context if name not in ("library",)])
-    rows = run.names.sort(cells, [*varies, "method"])
-    frame = pd.DataFrame(
-        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies}
-    )
-    frame["method"] = [called(*levels) for levels in rows[["operation", "method"]].itertuples(index=False)]
-    frame["time / s"], frame["serial / s"] = rows["time"].to_numpy(), rows["base"].to_numpy()
-    frame["× as fast as serial"] = frame["serial / s"] / frame["time / s"]
-    digits = {"time / s": prose.number, "serial / s": prose.number, "× as fast as serial": prose.ratio}
-    caption = (
-        "Medians of a cell's iterations. Above 1 the method was faster than the serial loop in the same conditions."
-    )
-    return Table("against-serial", caption, frame, digits)
-
-
 def taken_for_one(run: Results) -> list[str]:
     """Return a sentence for each cell whose equal tasks ran once: what was listed, and what was read."""
     pure = [name for name, method in METHODS.items() if method.pure]
@@ -105,7 +83,7 @@ def taken_for_one(run: Results) -> list[str]:
             run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])[name]
             for name in ("listed", "chunks")
         )
-        what = f"{called(cell['operation'], cell['method'])}, {counted(cell['particles'])} particles"
+        what = f"{called(cell)}, {counted(cell['particles'])} particles"
         lines.append(
             f"{what}: {listed.first().max():,.0f} chunks were listed and {read.sum().max():,.0f} read: Dask takes "
             "tasks that read the same for one. Its time is not that of reading what was listed."
