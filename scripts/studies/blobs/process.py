@@ -105,6 +105,7 @@ class Process:
             "cores": host.usable_cores(set().union(*masks)) if masks else 0,
             "machine": host.facts(file) if masks else None,
             "mpi": _library(),
+            "distributions": software.distributions(),
             "client": f"MPI-IO of {_library()}" if self._plan.kind.mpi_io else self._reader.client,
         }
 
