@@ -109,10 +109,10 @@ def synthetic(once: Callable) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def report_of(once: Callable, synthetic: Callable) -> Callable[[str], Path]:
     """Return a function study -> page of its synthetic run, in a folder of its own; an index lies beside it."""
-    from tests.pages import write, write_index
+    from tests.pages import write_afresh, write_index
 
     def written(folder: Path, study: str) -> None:
-        write_index([write(study, synthetic(study), folder / f"{study}.html")])
+        write_index([write_afresh(study, synthetic(study), folder / f"{study}.html")])
 
     return lambda study: once(f"report-{study}", lambda folder: written(folder, study)) / f"{study}.html"
 

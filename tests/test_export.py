@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from conftest import ROOT, program
 
-from scripts.report import notebook
 from tests import blobs_tables, browser, volumes_records
 from tests.pages import Links
 from tests.records import FEW, at, failed, synthetic_cells, write_synthetic_run
@@ -164,8 +163,9 @@ def start(once, exported) -> Path:
 
     def make(folder: Path) -> None:
         table = exported / "results/synthetic/export/synthetic.parquet"
-        given = ["--notebook", "notebooks/start.ipynb", "--table", str(table), "--out", str(folder / "start.html")]
-        assert notebook.main(given) == 0
+        given = ["--notebook", "notebooks/start.ipynb", "--table", table, "--out", folder / "start.html"]
+        done = program("report", *given)
+        assert done.returncode == 0, done.stderr
 
     return once("start", make) / "start.html"
 

@@ -15,7 +15,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from scripts.report.markup import markdown_line
 from tests import browser
 from tests.browser import Visit
-from tests.pages import Links, write, write_index, write_words
+from tests.pages import Links, write_afresh, write_index, write_words
 
 STUDIES = ("shots", "volumes", "blobs", "particles")
 # Closes all chapters, then follows each link of the contents bar: is its chapter open, and in sight?
@@ -148,7 +148,7 @@ def test_every_figure_has_its_picture_and_its_numbers(study: str, page: Path):
 
 @pytest.mark.rule(22)
 def test_same_tables_give_the_same_bytes(report_of: Callable, synthetic: Callable, tmp_path: Path):
-    again = write("shots", synthetic("shots"), tmp_path / "elsewhere" / "shots.html")
+    again = write_afresh("shots", synthetic("shots"), tmp_path / "elsewhere" / "shots.html")
     first, second = (write_index([page]) for page in (report_of("shots"), again))
     assert first.read_bytes() == second.read_bytes()
     assert differing(report_of("shots"), again) == []

@@ -57,16 +57,29 @@ def test_figures_are_empty_and_not_in_error_where_nothing_can_be_drawn(left: str
     assert left == "no cell" or findings.where_it_stops(run) == []
 
 
-def test_sockets_of_a_kernel_lie_where_no_other_kernel_looks_for_its_own(tmp_path: Path, monkeypatch):
+@pytest.fixture
+def with_cell(tmp_path: Path, monkeypatch) -> Callable[[str], Path]:
+    """Return a function source -> notebook of one cell, in a working directory with nothing but notebooks."""
     (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     monkeypatch.chdir(tmp_path)
-    content = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))
-    parameters = next(cell for cell in content["cells"] if cell["metadata"].get("tags") == ["parameters"])
-    look = parameters | {"metadata": {}, "source": "import os\nprint(sorted(os.listdir()))"}
-    content["cells"] = [parameters, look | {"id": "look"}]
-    Path("look.ipynb").write_text(json.dumps(content), encoding="utf-8")
-    notebook.build(Path("look.ipynb"), {}, tmp_path / "reports/look.html")
-    assert "['look.ipynb', 'notebooks', 'reports']" in Path("reports/look.md").read_text(encoding="utf-8")
+
+    def written(source: str) -> Path:
+        content = json.loads(Path(NOTEBOOK).read_text(encoding="utf-8"))
+        parameters = next(cell for cell in content["cells"] if cell["metadata"].get("tags") == ["parameters"])
+        content["cells"] = [parameters, parameters | {"metadata": {}, "source": source, "id": "look"}]
+        Path("look.ipynb").write_text(json.dumps(content), encoding="utf-8")
+        return Path("look.ipynb")
+
+    return written
+
+
+def test_what_a_cell_prints_and_its_last_value_are_shown_and_nothing_else_is_left(with_cell: Callable):
+    book = with_cell("import os\nprint(sorted(os.listdir()))\nfiles.rpartition('/')[2]")
+    notebook.build(book, {}, Path("reports/look.html").resolve())
+    text = Path("reports/look.md").read_text(encoding="utf-8")
+    assert "['look.ipynb', 'notebooks', 'reports']" in text
+    assert "'look_files'" in text
+    assert sorted(path.name for path in Path().iterdir()) == ["look.ipynb", "notebooks", "reports"]
 
 
 # What goes wrong
@@ -76,6 +89,22 @@ def test_unknown_parameter_is_named(tables: Path, tmp_path: Path):
     with pytest.raises(Problem, match=r"notebooks/shots.ipynb: unknown parameter shot; known: tables, facts"):
         notebook.build(Path(NOTEBOOK), {"tables": str(tables), "shot": "1"}, tmp_path / "shots.html")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "source, error, said",
+    [
+        ("1 / 0", "ZeroDivisionError: division", "----> 1 1 / 0"),
+        ("1 /", "SyntaxError: invalid", "1 /"),
+        ("raise SystemExit(0)", "SystemExit: 0", "SystemExit"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:To exit")
+def test_a_cell_that_fails_is_named_with_its_traceback(source: str, error: str, said: str, with_cell: Callable, capsys):
+    with pytest.raises(Problem, match=f"^look.ipynb: cell 1 failed: {error}"):
+        notebook.build(with_cell(source), {}, Path("look.html").resolve())
+    assert not Path("look.html").exists()
+    assert said in capsys.readouterr().err
 
 
 def test_a_failure_leaves_the_earlier_report(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -1,7 +1,6 @@
 """Executes a notebook on a study's tables and writes one self-contained HTML page and Markdown with SVG."""
 
 import argparse
-import os
 import re
 import shutil
 import sys
@@ -9,6 +8,17 @@ import tempfile
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
+
+import papermill
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from nbconvert import HTMLExporter, MarkdownExporter
+from nbconvert.filters import strip_ansi
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from papermill.engines import Engine, NotebookExecutionManager, papermill_engines
+from traitlets.config import Config
 
 from scripts.lib.program import Problem, write_text
 
@@ -57,53 +67,70 @@ def build(notebook: Path, parameters: dict, out: Path) -> None:
         write_text(out, page)
 
 
-def _execute(notebook: Path, parameters: dict):
-    """Return the executed notebook; its kernel sees no configuration of the user."""
-    if not notebook.is_file():
-        raise Problem(f"{notebook} does not exist; name a notebook of notebooks/")
-    # A folder in the system's own, short place: the names of the kernel's sockets have a limit of 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="report.") as work:
-        return _papermill(notebook, parameters, Path(work))
-
-
-def _papermill(notebook: Path, parameters: dict, work: Path):
-    os.environ |= {
-        "IPYTHONDIR": str(work / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(work / "config"),
-        "JUPYTER_RUNTIME_DIR": str(work / "runtime"),
-        "JUPYTER_NO_CONFIG": "1",
-        "JUPYTER_PLATFORM_DIRS": "1",
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        "PYTHONNOUSERSITE": "1",
-        "BOKEH_SIMPLE_IDS": "yes",
-    }
-    os.environ.pop("PYTHONPATH", None)
-    # Jupyter reads these variables when it is imported.
-    import papermill
-    from nbconvert.filters import strip_ansi
-    from traitlets.config import Config
-
-    declared = papermill.inspect_notebook(str(notebook))
+def _execute(path: Path, parameters: dict):
+    """Return the executed notebook."""
+    if not path.is_file():
+        raise Problem(f"{path} does not exist; name a notebook of notebooks/")
+    declared = papermill.inspect_notebook(str(path))
     if unknown := sorted(parameters.keys() - declared.keys()):
-        raise Problem(f"{notebook}: unknown parameter {unknown[0]}; known: {', '.join(declared)}")
+        raise Problem(f"{path}: unknown parameter {unknown[0]}; known: {', '.join(declared)}")
     try:
         return papermill.execute_notebook(
-            str(notebook),
-            str(work / "executed.ipynb"),
-            parameters,
-            kernel_name="python3",
-            progress_bar=False,
-            cwd=str(Path.cwd()),
-            # Without a name of their own, the sockets of all kernels that start in a folder are kernel-ipc-1 and so on.
-            config=Config(KernelManager={"transport": "ipc", "ip": str(work / "kernel")}),
-            # At its end the kernel is interrupted, which is no error to tell of.
-            extra_arguments=["--log-level=CRITICAL"],
+            str(path), None, parameters, engine_name=InProcess.name, kernel_name="python3", progress_bar=False
         )
-    except papermill.PapermillExecutionError as error:
-        if error.ename == Problem.__name__:
-            raise Problem(error.evalue) from error
-        print(strip_ansi("\n".join(error.traceback)), file=sys.stderr)
-        raise Problem(f"{notebook}: cell {error.cell_index} failed: {error.ename}: {error.evalue}") from error
+    except CellFailed as error:
+        raise Problem(f"{path}: {error}") from error
+
+
+class CellFailed(Exception):
+    """A cell of a notebook, by its number, and what it raised."""
+
+
+class InProcess(Engine):
+    """Lets papermill run cells in this process: a kernel would take seconds to start and to import what is here.
+
+    Cells see no configuration of the user.
+    """
+
+    name = "in-process"
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: NotebookExecutionManager, kernel_name: str, **_: object) -> None:
+        """Run the notebook's cells, one after the other."""
+        cells = [cell for cell in nb_man.nb.cells if "injected-parameters" not in cell.metadata.tags]
+        with tempfile.TemporaryDirectory(prefix="report.") as home:
+            # Under a name of its own, or it takes the place of the program's own module.
+            shell = InteractiveShell.instance(
+                config=Config(HistoryManager={"enabled": False}), ipython_dir=home, user_module=ModuleType("notebook")
+            )
+            try:
+                for cell in nb_man.nb.cells:
+                    if cell.cell_type == "code":
+                        number = cells.index(cell) if cell in cells else 0
+                        cell.outputs = _run(shell, cell.source, f"cell {number}")
+            finally:
+                InteractiveShell.clear_instance()
+
+
+papermill_engines.register(InProcess.name, InProcess)
+
+
+def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]:
+    """Return what a cell shows: what it prints, then what it displays."""
+    with capture_output() as shown:
+        result = shell.run_cell(source)
+    try:
+        result.raise_error()
+    except Problem:
+        raise
+    except (Exception, SystemExit) as error:
+        print(strip_ansi(shown.stdout + shown.stderr), file=sys.stderr)
+        raise CellFailed(f"{where} failed: {type(error).__name__}: {error}") from error
+    printed = {"stdout": shown.stdout, "stderr": shown.stderr}
+    return [
+        *(new_output("stream", name=name, text=text) for name, text in printed.items() if text),
+        *(new_output("display_data", output.data, metadata=output.metadata) for output in shown.outputs),
+    ]
 
 
 def _shown(notebook):
@@ -112,8 +139,6 @@ def _shown(notebook):
 
 
 def _html(notebook, stem: str) -> str:
-    from nbconvert import HTMLExporter
-
     exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
     resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
     text, _ = exporter.from_notebook_node(_shown(notebook), resources)
@@ -127,9 +152,6 @@ def _script_hashes(page: str) -> list[str]:
 
 
 def _markdown(notebook) -> str:
-    from nbconvert import MarkdownExporter
-    from traitlets.config import Config
-
     priority = {"display_data_priority": ["text/markdown", "text/plain"]}
     # A page is about what was found; of a notebook to learn from the code is shown, too.
     exporter = MarkdownExporter(

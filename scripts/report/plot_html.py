@@ -27,12 +27,14 @@ from bokeh.models import (
     Span,
 )
 from bokeh.resources import Resources
+from bokeh.settings import settings
 from holoviews.plotting.bokeh import BokehRenderer
 
 from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, packed
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
+settings.simple_ids = True
 HATCHES = {"": " ", "//": "right_diagonal_line", "..": "dot", "xx": "diagonal_cross"}
 
 
