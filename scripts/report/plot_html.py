@@ -57,11 +57,12 @@ def _embed(figure: Figure, number: int, panel: Panel) -> str:
 
 def embedded(axes, target: str) -> str:
     """Return the HTML in which the page's own script draws a figure of Bokeh's."""
-    for source in axes.select({"type": ColumnDataSource}):
-        source.data = {name: _plain_column(column) for name, column in source.data.items()}
-    for drawn in axes.select({"type": GlyphRenderer}):
+    for model in axes.references():
+        if isinstance(model, ColumnDataSource):
+            model.data = {name: _plain_column(column) for name, column in model.data.items()}
         # HoloViews writes each glyph four times more, for selections that these figures do not have.
-        drawn.selection_glyph = drawn.nonselection_glyph = drawn.hover_glyph = drawn.muted_glyph = None
+        if isinstance(model, GlyphRenderer):
+            model.selection_glyph = model.nonselection_glyph = model.hover_glyph = model.muted_glyph = None
     document = Document()
     document.add_root(axes)
     # What `bokeh.embed.json_item` returns, without walking the figure three times more.
@@ -83,6 +84,7 @@ def _panel(panel: Panel, figure: Figure):
     drawn = hv.Overlay(elements or [hv.Curve([])]).opts(
         backend="bokeh",
         responsive=True,
+        normalize=False,
         title="",
         height=_height(panel) + 24 * -(-len(labels) // columns),
         xlim=tuple(map(float, panel.x_range())),
@@ -161,7 +163,8 @@ def _marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
 
 
 def _styled(element: hv.Element, **style) -> hv.Element:
-    return element.opts(backend="bokeh", **style)
+    """The ends of all axes are given: to look for them in the data would take HoloViews a third of its time."""
+    return element.opts(backend="bokeh", normalize=False, apply_ranges=False, **style)
 
 
 def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
