@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -263,9 +264,14 @@ def _ask(config: dict, costs: dict[str, _Cost], yes: bool) -> None:
     """Ask before something dear.
 
     Raises:
-        Problem: the answer was no, or there is nobody to ask.
+        Problem: the answer was no, or there is nobody to ask; or the disk has no room for the data.
     """
     totals = _totals(costs)
+    if (needed := totals["disk_bytes"]) > (free := shutil.disk_usage(".").free):
+        raise Problem(
+            f"results/ has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB of data are to be generated; free"
+            " some or make the data smaller"
+        )
     sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
     sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
     above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]

@@ -73,6 +73,16 @@ def test_what_is_measured_again_is_counted_and_asked_about_before_a_record_is_mo
     assert records(measured) == before
 
 
+def test_data_that_the_disk_has_no_room_for_is_told_before_anything_is_written(clone):
+    matrix = {"library": ["wheel"], "store": ["disk"], "particles": [10**11], "operation": ["sum"]}
+    matrix |= {"method": ["chunkwise"], "workers": [1], "threads": [1], "cache": ["any"]}
+    written(clone / "config/config.yaml", studies={"particles": {"matrix": matrix}})
+    done = program("launch", "--cores", "1", "--yes", cwd=clone, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert "GiB free, and 4097.8 GiB of data are to be generated; free some or make the data smaller" in done.stderr
+    assert list((clone / "results").glob("*")) == []
+
+
 def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
     def notes(*arguments: str, **changes: object) -> list[str]:
         section = CONFIG["studies"]["shots"] | {"compare": [{"factor": "cache", "baseline": "cold"}]} | changes

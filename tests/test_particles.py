@@ -81,6 +81,14 @@ def test_a_snapshot_has_the_headers_of_gadget_and_the_same_values_for_the_same_s
         assert not np.array_equal(one[FIELD], three[FIELD])
 
 
+def test_totals_of_more_particles_than_32_bits_hold_are_those_of_gadget(tmp_path):
+    snapshots.write(tmp_path / "snapshot.0.hdf5", 0, [10, 2**32], 1)
+    with h5py.File(tmp_path / "snapshot.0.hdf5") as file:
+        header = file["Header"].attrs
+        assert (header["NumPart_Total"][0], header["NumPart_Total_HighWord"][0]) == (10, 1)
+        assert file[f"{snapshots.TYPE}/ParticleIDs"].dtype == np.uint64
+
+
 def test_what_a_manifest_expects_is_what_numpy_finds(snapshot, facts, values):
     everything, region = facts["expected"]["all"], facts["expected"]["region"]
     assert everything["count"] == len(values) == facts["layout"]["particles"] == PARTICLES

@@ -41,8 +41,9 @@ def write(path: Path, number: int, held: list[int], seed: int) -> None:
     with h5py.File(path, "w", libver=("earliest", "v110")) as file:
         header = file.create_group("Header").attrs
         header["NumPart_ThisFile"] = np.array([count, 0, 0, 0, 0, 0], np.int32)
-        header["NumPart_Total"] = np.array([sum(held), 0, 0, 0, 0, 0], np.uint32)
-        header["NumPart_Total_HighWord"] = np.zeros(6, np.uint32)
+        high, low = divmod(sum(held), 2**32)
+        header["NumPart_Total"] = np.array([low, 0, 0, 0, 0, 0], np.uint32)
+        header["NumPart_Total_HighWord"] = np.array([high, 0, 0, 0, 0, 0], np.uint32)
         header["MassTable"] = np.zeros(6)
         header["NumFilesPerSnapshot"] = np.int32(len(held))
         header.update({"Time": 1.0, "Redshift": 0.0, "BoxSize": BOX, "Omega0": 0.238, "OmegaLambda": 0.762})
@@ -56,7 +57,9 @@ def write(path: Path, number: int, held: list[int], seed: int) -> None:
             FIELD: np.float32(1e-3) / (thin * thin + np.float32(1e-4)),
             "InternalEnergy": random.random(count, np.float32),
             "SmoothingLength": np.float32(0.1) * (thin + np.float32(0.01)),
-            "ParticleIDs": np.arange(sum(held[:number]), sum(held[: number + 1]), dtype=np.uint32),
+            "ParticleIDs": np.arange(
+                sum(held[:number]), sum(held[: number + 1]), dtype=np.uint64 if high else np.uint32
+            ),
         }
         for name, values in fields.items():
             group.create_dataset(name, data=values, track_times=False)

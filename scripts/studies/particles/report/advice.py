@@ -32,15 +32,16 @@ def why(run: Results) -> list[str]:
 
 def through_yt(run: Results) -> Iterator[str]:
     """Yield what tasks weigh and take that are sent yt's objects, against those that are sent what to read."""
-    weights = _of_cells(run, "task_bytes")
+    weights, costs = _of_cells(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
     for row in run.contest[run.contest["metric"] == run.report.metrics[0].name].to_dict("records"):
         if (row["baseline"], row["contender"]) != ("delayed", "yt-delayed"):
             continue
         ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
-        sent, usual = (f"{weights[row[f'{side}_cell']]:,.0f} bytes" for side in ("contender", "baseline"))
+        own, other = (row[f"{side}_cell"] for side in ("contender", "baseline"))
         yield (
-            f"{_what(row)}: a task of yt-delayed is sent {sent} (yt's chunk and dataset), one of delayed {usual}; "
-            f"ratio of times {ratio} ({row['verdict']})."
+            f"{_what(row)}: a task of yt-delayed is sent {weights[own]:,.0f} bytes, yt's chunk and dataset, and costs "
+            f"{prose.number(costs[own])} ms without reading; one of delayed {weights[other]:,.0f} bytes and "
+            f"{prose.number(costs[other])} ms. Ratio of times {ratio}: {row['verdict']}."
         )
 
 
