@@ -213,6 +213,7 @@ class Method:
         dask: whether the cluster's workers do the reading.
         pure: whether equal tasks run once, which is Dask's default.
         yt: whether it reads through yt.
+        by_name: whether what it loads is in the order of the files' names and not of their numbers.
         arguments: what each of its tasks is sent.
         described: what it does, for pages.
         load, add: the line of code with which a user loads, or sums up, what `READ` has prepared; "" where it takes
@@ -226,6 +227,7 @@ class Method:
     dask: bool = True
     pure: bool = False
     yt: bool = False
+    by_name: bool = False
     arguments: Callable[[Task], list[tuple]] = _own_arguments
     load: str = ""
     add: str = ""
@@ -294,6 +296,7 @@ METHODS = {
         "yt's all_data()[field] in the client",
         dask=False,
         yt=True,
+        by_name=True,
         load='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d',
         add='yt.load(chunks[0][0]).all_data()["{group}", "{field}"].d.sum()',
     ),

@@ -6,11 +6,14 @@ yt is imported where a snapshot is opened, as only a library whose lock names it
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scripts.lib.program import Problem
 from scripts.lib.slowed import Waits
 from scripts.studies.particles.reading import Chunk, Source, account, opened_with
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # By a snapshot's first file: yt's dataset, which a task finds again when it is unpickled.
 _datasets: dict[str, Any] = {}
@@ -74,6 +77,16 @@ def see_alike(dataset: Any, chunks: Sequence[Chunk]) -> None:
 def all_data(dataset: Any, source: Source) -> Any:
     """Return the values of all particles as float64, which yt reads chunk after chunk."""
     return dataset.all_data()[source.group, source.field].d
+
+
+def in_order_of_files(values: "np.ndarray", chunks: Sequence[Chunk]) -> "np.ndarray":
+    """Return what `all_data` gave in the order of the chunks: yt sorts files by name, in which 10 is before 2."""
+    import numpy as np
+
+    order = sorted(range(len(chunks)), key=lambda at: (chunks[at].address, chunks[at].start))
+    ends = np.cumsum([chunks[at].end - chunks[at].start for at in order])
+    parts = dict(zip(order, np.split(values, ends[:-1]), strict=True))
+    return np.concatenate([parts[at] for at in range(len(chunks))])
 
 
 def of_piece(piece: Any, source: Source) -> Any:
