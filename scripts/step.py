@@ -12,6 +12,7 @@ not measured again in silence (METHOD 15), and the report is built.
 
 import argparse
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     ):
         try:
             if again:
+                shutil.rmtree(measuring.scratch_of(arguments.out), ignore_errors=True)
                 raise Problem(_ENDED)
             # A folder of the step's own, since libraries and tools write temporary files under names that others can
             # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.

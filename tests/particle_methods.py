@@ -1,5 +1,6 @@
 """Runs each method of `particles` in the interpreter that runs this; prints what came out, and what was read."""
 
+import contextlib
 import json
 import sys
 import zlib
@@ -31,27 +32,27 @@ def main() -> None:
                         continue
                     task = task_of(manifest, folder, at_most, operation, selection, turns, method.pure, client)
                     outcomes.append([[name, operation, selection, turns], outcome(method.run(task), operation)])
-        files = [str(Path(folder, file["name"])) for file in manifest["files"]]
         for name, method in methods.METHODS.items():
             for operation, line in (("load", method.load), ("sum", method.add)):
                 if line:
-                    outcomes.append([["code", operation, name, 1], {"result": by_hand(line, operation, files, client)}])
+                    outcomes.append(
+                        [["code", operation, name, 1], {"result": by_hand(line, operation, folder, client)}]
+                    )
         for operation in methods.OPERATIONS:
             task = copied(task_of(manifest, folder, at_most, operation, "all", 1, False, client), scratch)
             outcomes.append([["copy", operation, "all", 1], outcome(methods.METHODS["futures"].run(task), operation)])
     print(json.dumps(outcomes))
 
 
-def by_hand(line: str, operation: str, files: list[str], client: Client) -> Any:
-    """Return the result of a line of code as the page shows it, run after the lines that it needs."""
-    import yt
-
-    field = {"group": snapshots.TYPE, "field": snapshots.FIELD}
-    needed = methods.READ.format(chunk=snapshots.AT_MOST, workers=1, threads=1, **field)
-    own = {"files": files, "yt": yt}
+def by_hand(line: str, operation: str, folder: str, client: Client) -> Any:
+    """Return the result of a line of code in the script that the page shows, run among the files."""
+    field = {"group": snapshots.TYPE, "field": snapshots.FIELD, "chunk": snapshots.AT_MOST}
+    script = methods.script([f"result = {line.format(**field)}"], workers=1, threads=1, **field)
     # A cluster is there, and its workers cannot import what is defined here.
-    exec(needed.replace("dask.distributed.Client(n_workers=1, threads_per_worker=1)", "None"), own)
-    result = plain(operation, eval(line.format(**field), own | {"client": client}))
+    own = {"__name__": "__main__", "there": client}
+    with contextlib.chdir(folder):
+        exec(script.replace("dask.distributed.Client(n_workers=1, threads_per_worker=1)", "there"), own)
+    result = plain(operation, own["result"])
     # What yt read is in the account, too.
     reading.taken()
     return result

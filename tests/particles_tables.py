@@ -21,6 +21,7 @@ USUAL = {
     **{"pool": ("processes",), "memory": ("none",), "cache": ("warm",)},
 }
 COMPARE = [{"factor": "method", "baseline": "serial"}, {"factor": "driver", "baseline": "sec2"}]
+REPEATS = 6
 OWN = 300_000  # particles of the user's own files
 # Seconds of a chunk in a loop, of a task, and of what else Dask does; a load brings its bytes to the client.
 CHUNK, TASK, START, BRING = 0.0024, 0.0004, 0.006, 0.0009
@@ -43,16 +44,19 @@ def laptop() -> list[dict]:
     return [*found, _row({f: found[0][f] for f in FACTORS}, found[0]["cell"])]
 
 
-def build(folder: Path, rows: list[dict] | None = None, repeats: int = 6, iterations: int = 4, seed: int = 1) -> Path:
-    """Write records, gather them into tables, and write facts.json; return the folder of the tables."""
-    rows, random, readers = rows or laptop(), np.random.default_rng(seed), []
-    for repeat, block in enumerate(np.exp(random.normal(0, 0.04, repeats)), 1):
+def build(folder: Path, rows: list[dict] | None = None, iterations: int = 4, broken: bool = False) -> Path:
+    """Write records, all failed if `broken`, gather them into tables, and write facts.json; return the folder."""
+    rows, random, readers = rows or laptop(), np.random.default_rng(1), []
+    for repeat, block in enumerate(np.exp(random.normal(0, 0.04, REPEATS)), 1):
         for row in rows:
             path = folder / "records" / row["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             record = _record(row, repeat, iterations, block, random)
+            if broken:
+                record |= {"status": "failed", "valid": False, "reasons": ["no room"]}
+                del record["samples"], record["seconds"], record["effective"]
             path.write_text(sealed(record), encoding="utf-8")
-            readers.append({"cell": row["cell"], "repeat": repeat, "effective": record["effective"]})
+            readers.append({"cell": row["cell"], "repeat": repeat, "effective": record.get("effective", {})})
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"method": "chunkwise"})
     left_out |= {"cell": "", "omitted": "chunkwise does not load"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)

@@ -1,10 +1,16 @@
 """A cell of `particles`, measured: what a record says, and faults that are planted and seen."""
 
+import json
+import os
 from collections.abc import Callable
 
 import h5py
+import numpy as np
 import pytest
 from cells import ROS3, Place
+from conftest import artefact
+
+from scripts.studies.particles import snapshots
 
 
 @pytest.fixture
@@ -48,6 +54,34 @@ def test_tasks_that_dask_takes_for_one_are_told_and_what_runs_twice_without_bein
     assert record["status"] == "done"
     assert not record["valid"]
     assert any("tasks were done" in reason for reason in record["reasons"])
+
+
+def test_a_file_that_was_changed_since_it_was_described_is_named(cell):
+    here = cell()
+    file = here.data / "snapshot.0.hdf5"
+    with h5py.File(file, "r+") as opened:
+        del opened["PartType0/Density"]
+    reason = here.measure()["reasons"][0]
+    assert f"{file.name} cannot be read: " in reason
+    assert "Density" in reason
+    os.truncate(file, file.stat().st_size - 1)
+    reason = here.measure()["reasons"][0]
+    assert f"{file.name} has " in reason
+    assert f"when it was described: it was changed since; bring it back, or remove {here.manifest}" in reason
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("operation", ["sum", "moments"])
+def test_a_right_value_is_right_where_values_cancel(cell, operation):
+    here = cell(operation=operation, method="chunkwise", chunk=777)
+    for name, values in (("constant", np.full(20000, 0.1)), ("centred", np.linspace(-1, 1, 20000))):
+        with h5py.File(here.data / "snapshot.0.hdf5", "r+") as file:
+            del file["PartType0/Density"]
+            file["PartType0/Density"] = values
+        facts = snapshots.describe([here.data / "snapshot.0.hdf5"])
+        here.manifest.write_text(json.dumps(artefact(here.manifest) | facts), encoding="utf-8")
+        record = here.measure()
+        assert record["valid"], (name, record["reasons"])
 
 
 @pytest.mark.rule(9)

@@ -1,5 +1,6 @@
 """Snapshots, their chunks, and each way to load and reduce them."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from scripts.frame import matrix
 from scripts.lib.program import Problem
 from scripts.report import leaders
 from scripts.studies.particles import make, methods, printed, reading, snapshots, through_yt
+from scripts.studies.particles.report import advice, results
 from tests import particles_tables
 
 # As many files and chunks as it takes to tell them apart; chunks are cut as yt cuts them.
@@ -268,7 +270,9 @@ def test_printed_timings_are_read_and_stand_beside_what_was_measured(tmp_path, p
 @pytest.mark.parametrize(
     "text, reason",
     [
-        ("stage,method,mean_s,std_s\n", "lacks the column kind"),
+        ("stage,method,mean_s,std_s\n", "lacks the column kind; correct studies.particles.published"),
+        ("stage,kind,method,mean_s,std_s\n", "has no timings, or some that are not seconds"),
+        ("stage,kind,method,mean_s,std_s\nx (12 chunks),load,serial_read_concat,abc,1\n", "some that are not seconds"),
         ("stage,kind,method,mean_s,std_s\nx (12 chunks),load,mine,1,1\n", "mine is no timing of the published study's"),
     ],
 )
@@ -277,6 +281,29 @@ def test_a_table_of_other_timings_is_told(tmp_path, text, reason):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(Problem, match=reason):
         printed.read(path)
+
+
+def test_what_a_run_without_any_record_has_to_say_is_said(tmp_path):
+    run = particles_tables.load(particles_tables.build(tmp_path, broken=True))
+    assert run.measured.empty
+    assert advice.why(run) == []
+    assert [*advice.converting(run), *advice.through_yt(run)] == []
+    assert advice.out_of_core(run).frame.empty
+    run.facts["printed"] = [{"chunks": 12, "operation": "sum", "method": "serial", "mean_s": 1.0, "std_s": None}]
+    assert list(printed.beside(run).frame["measured / s"]) == [""]
+    assert results.limits(run)
+
+
+def test_the_code_shown_is_of_who_leads_among_the_same_cells(tmp_path):
+    texts = []
+    page = SimpleNamespace(section=lambda _, text: texts.append(text), fold=contextlib.nullcontext, text=texts.append)
+    advice.show_code(page, particles_tables.load(particles_tables.build(tmp_path)))
+    lines, script = texts
+    # Futures lead with 2 and with 4 workers; what reads copies, or has a limit, or lists chunks again is not shown.
+    assert lines.count("client.gather") == 2
+    assert "Parquet" not in lines
+    assert "values = np.concatenate(client.gather(" in script
+    compile(script.partition("import glob")[2], "script", "exec")
 
 
 def expanded(**levels: object) -> tuple[list, list]:

@@ -162,9 +162,14 @@ def _position(plan: dict, arguments: argparse.Namespace) -> int:
     return (arguments.repeat - 1) * len(names) + in_block.index(arguments.cell)
 
 
+def scratch_of(out: Path) -> Path:
+    """Return the folder for what a measuring program leaves behind; one that was killed leaves it there."""
+    return out.with_name(f".{out.stem}.scratch")
+
+
 def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
     """Return a folder for what the measuring program leaves behind, which is removed with the step."""
-    folder = out.with_name(f".{out.stem}.scratch")
+    folder = scratch_of(out)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     stack.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from scripts.lib import sizes
 from scripts.report import names, prose
-from scripts.report.declaration import Value
+from scripts.report.declaration import Factor, Value
 from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, round_ticks
 from scripts.report.results import Results
 
@@ -142,13 +142,19 @@ def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
         marks=(*beside(marks, places, wide), *_bounds(cells, plot)),
         x_log=wide,
         x_ticks=tuple(ticks),
-        x_tick_texts=tuple(sizes.text(tick) if declared.size else f"{tick:g}" for tick in ticks),
+        x_tick_texts=tuple(_tick(tick, declared, plot) for tick in ticks),
         rules=(SAME_Y,) if value.ratio else (),
     )
     low, high = replace(panel, y_log=True).y_range()
     if high < 2 * WIDE * low and not value.ratio:
         return panel
     return replace(panel, y_log=True, y_ticks=round_ticks(low, high))
+
+
+def _tick(tick: float, declared: Factor, plot: _Plot) -> str:
+    if declared.size:
+        return sizes.text(tick)
+    return declared.known_as(f"{tick:.0f}", plot.run.facts) if declared.known_as else f"{tick:g}"
 
 
 def _base(cell: pd.Series, plot: _Plot) -> str:

@@ -232,13 +232,23 @@ def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") 
 
 def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     """What a median does not show: blocks in which one side took much longer than in the others."""
-    texts = []
-    for who, column in ((new, "slow_contender"), (old, "slow_baseline")):
-        slow = rows[pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0) > 0]
-        if len(slow):
-            times = prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×")
-            texts.append(f"{who} took {times} as long in {slow[column].sum():.0f} of {rows['blocks'].sum():.0f} blocks")
-    return "".join(f"; {text}" for text in texts)
+    counts = {
+        who: pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0)
+        for who, column in ((new, "slow_contender"), (old, "slow_baseline"))
+    }
+    slow = rows[sum(counts.values()) > 0]
+    if slow.empty:
+        return ""
+    times, blocks = (
+        prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×"),
+        f"{rows['blocks'].sum():.0f}",
+    )
+    if all(count.sum() for count in counts.values()):
+        # Their ratio is that of both sides together.
+        either = sum(count.sum() for count in counts.values())
+        return f"; in {either:.0f} of {blocks} blocks one or the other took {times} as long as in the median block"
+    who = next(who for who, count in counts.items() if count.sum())
+    return f"; {who} took {times} as long in {counts[who].sum():.0f} of {blocks} blocks"
 
 
 def _failures(rows: pd.DataFrame, new: str, old: str) -> str:

@@ -18,6 +18,7 @@ MULTIPLE = 1.5
 _STATES = {
     "cold": "cold cache",
     "warm": "served from memory (page cache)",
+    "mixed": "partly from memory (page cache)",
     "unverified": "cache state unverified",
     "elsewhere": "caches of the service unknown",
     "direct": "past the page cache",

@@ -28,7 +28,9 @@ def converted(chunks: Sequence[Chunk], field: str, access: drivers.Access, folde
         file = drivers.of(access.driver).open(address, access)
         with contextlib.closing(file), contextlib.ExitStack() as stack:
             for chunk in pieces:
-                table = pyarrow.table({field: file.read(field, slice(chunk.start, chunk.end))})
+                values = file.read(field, slice(chunk.start, chunk.end))
+                # Parquet has one order of bytes.
+                table = pyarrow.table({field: values.astype(values.dtype.newbyteorder("="), copy=False)})
                 writer = writer or stack.enter_context(parquet.ParquetWriter(copy, table.schema))
                 writer.write_table(table, row_group_size=min(len(table), _MOST_ROWS))
         sync(copy)

@@ -75,6 +75,7 @@ def make(settings: dict, out: Path) -> list[Path]:
         sync(out.parent)
     except (OSError, RuntimeError) as error:
         for path in paths:
+            path.unlink(missing_ok=True)
             path.with_suffix(".part").unlink(missing_ok=True)
         raise Problem(f"{out.parent} cannot be written: {error}; free the disk or make it writable") from error
     return paths

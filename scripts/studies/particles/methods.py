@@ -216,8 +216,8 @@ class Method:
         by_name: whether what it loads is in the order of the files' names and not of their numbers.
         arguments: what each of its tasks is sent.
         described: what it does, for pages.
-        load, add: the line of code with which a user loads, or sums up, what `READ` has prepared; "" where it takes
-            more than a line, or does not do it.
+        load, add: the line of code with which a user loads, or sums up, in `SCRIPT`; "" where it takes more than a
+            line, or does not do it.
     """
 
     run: Callable[[Task], Any]
@@ -233,8 +233,9 @@ class Method:
     add: str = ""
 
 
-# What the lines of code below need, for a list of `files` of one's own.
-READ = """\
+# A script with lines of code as those below, for files of one's own.
+SCRIPT = """\
+import glob
 import dask, dask.array, dask.distributed, h5py, numpy as np
 
 def read(file, start, end):
@@ -248,8 +249,11 @@ def count(file):
     with h5py.File(file) as opened:
         return len(opened["{group}/{field}"])
 
-chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
-client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})"""
+if __name__ == "__main__":
+    client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})
+    files = sorted(glob.glob("snapshot.*.hdf5"), key=lambda file: int(file.split(".")[-2]))
+    chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
+    {lines}"""
 METHODS = {
     "serial": Method(
         _serial,
@@ -307,3 +311,9 @@ METHODS = {
         arguments=_yt_arguments,
     ),
 }
+
+
+def script(lines: Sequence[str], **levels: object) -> str:
+    """Return a whole script with lines of code; `levels`: group, field, chunk, workers and threads."""
+    needed = ["import yt"] if any("yt.load" in line for line in lines) else []
+    return SCRIPT.format(lines="\n    ".join([*needed, *lines]), **levels)

@@ -12,10 +12,13 @@ from scripts.report.page import Table
 from scripts.report.results import Results, opened
 from scripts.studies.particles.methods import METHODS, PUBLISHED
 from scripts.studies.particles.report import OPERATIONS
-from scripts.studies.particles.snapshots import PRESETS
+from scripts.studies.particles.snapshots import AT_MOST, PRESETS
 
 COLUMNS = ("stage", "kind", "method", "mean_s", "std_s")
 WORKERS, THREADS = "4", "2"
+AS_PUBLISHED = {
+    **{"driver": "sec2", "chunk": str(AT_MOST), "selection": "all", "pool": "processes", "memory": "none"},
+}
 _KEYS = ["particles", "rereads", "operation", "method"]
 _CHUNKS = re.compile(r"\((\d+) chunks\)")
 # By the number of chunks that were listed: the snapshot, and how often its chunks were.
@@ -33,15 +36,19 @@ def read(path: Path) -> list[dict]:
     try:
         table = pd.read_csv(opened(path))
     except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as a table: {error}") from error
+        raise Problem(f"{path} cannot be read as a table: {error}; correct studies.particles.published") from error
     if missing := [column for column in COLUMNS if column not in table]:
-        raise Problem(f"{path} lacks the column {missing[0]}")
+        raise Problem(f"{path} lacks the column {missing[0]}; correct studies.particles.published")
+    times = table[["mean_s", "std_s"]] = table[["mean_s", "std_s"]].apply(pd.to_numeric, errors="coerce")
+    if table.empty or not (times["mean_s"] > 0).all():
+        raise Problem(f"{path} has no timings, or some that are not seconds; correct studies.particles.published")
     called = {published: method for method, published in PUBLISHED.items()}
     rows = []
     for row in table.to_dict("records"):
         chunks = _CHUNKS.search(str(row["stage"]))
         if not chunks or row["method"] not in called:
-            raise Problem(f"{path}: {row['stage']}, {row['method']} is no timing of the published study's")
+            what = f"{row['stage']}, {row['method']} is no timing of the published study's"
+            raise Problem(f"{path}: {what}; correct studies.particles.published")
         operation, method = called[row["method"]]
         seconds = {name: None if pd.isna(row[name]) else float(row[name]) for name in ("mean_s", "std_s")}
         rows.append({"chunks": int(chunks[1]), "operation": operation, "method": method, **seconds})
@@ -54,7 +61,8 @@ def beside(run: Results) -> Table:
     if printed.empty:
         return Table("published", "", pd.DataFrame())
     # Of several cells the one with the published workers and threads.
-    cells = run.measured[run.measured["driver"] == "sec2"]
+    cells = run.measured
+    cells = cells[(cells[list(AS_PUBLISHED)] == list(AS_PUBLISHED.values())).all(axis=1)]
     as_published = (cells["workers"] == WORKERS) & (cells["threads"] == THREADS)
     cells = cells.assign(as_published=as_published).sort_values("as_published", ascending=False, kind="stable")
     cells = cells.drop_duplicates(_KEYS).set_index(_KEYS)
@@ -80,8 +88,8 @@ def beside(run: Results) -> Table:
             }
         )
     caption = (
-        "The published timings, mean ± standard deviation of 7 runs or one, with 4 workers of 2 threads, and what was "
-        "measured here on the same list of chunks. Published futures that list a chunk again read it once."
+        "The published timings, mean ± standard deviation, with 4 workers of 2 threads, and what was measured here "
+        "with as many particles, cut and listed alike. Published futures that list a chunk again read it once."
     )
     digits = dict.fromkeys(("published: × as fast as serial", "measured: × as fast as serial"), prose.ratio)
     return Table("published", caption, pd.DataFrame(rows), digits)

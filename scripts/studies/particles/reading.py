@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scripts import drivers
 from scripts.lib import memory
+from scripts.lib.program import Problem
 from scripts.lib.slowed import Waits
 
 if TYPE_CHECKING:
@@ -75,24 +76,31 @@ _effective: dict = {}
 
 
 def read(source: Source, chunk: Chunk) -> "np.ndarray":
-    """Return the values of a chunk's particles as float64: all, or of those that are selected."""
+    """Return the values of a chunk's particles as float64: all, or of those that are selected.
+
+    Raises:
+        Problem: the file cannot be read, or lacks the field.
+    """
     # Here, as the process that starts the workers imports this module, too.
     import numpy as np
 
     waits, began, count = Waits(source.control), time.perf_counter(), 0
     values = np.empty(0)
-    if not source.empty:
-        file = drivers.of(source.access.driver).open(chunk.address, source.access)
-        with contextlib.closing(file):
-            rows = slice(chunk.start, chunk.end)
-            values = file.read(f"{source.group}/{source.field}", rows).astype("float64")
-            count = values.nbytes
-            if source.region:
-                places = file.read(f"{source.group}/{PLACES}", rows)
-                values = values[within(places, source.region)]
-                count += places.nbytes
-            if not _effective:
-                opened_with(file.effective())
+    try:
+        if not source.empty:
+            file = drivers.of(source.access.driver).open(chunk.address, source.access)
+            with contextlib.closing(file):
+                rows = slice(chunk.start, chunk.end)
+                values = file.read(f"{source.group}/{source.field}", rows).astype("float64")
+                count = values.nbytes
+                if source.region:
+                    places = file.read(f"{source.group}/{PLACES}", rows)
+                    values = values[within(places, source.region)]
+                    count += places.nbytes
+                if not _effective:
+                    opened_with(file.effective())
+    except (OSError, KeyError) as error:
+        raise Problem(f"{chunk.address} cannot be read: {' '.join(map(str, error.args))}") from error
     account([chunk.number], time.perf_counter() - began, count, waits)
     return values
 

@@ -153,6 +153,8 @@ def _expected(files: list[tuple[Path, int]], group: str, field: str, region: lis
     for values in blocks():
         squares += float(((values - mean) ** 2).sum())
         histogram += np.histogram(values, edges)[0]
+    if not np.isfinite(squares):
+        raise Problem(f"{files[0][0].parent}: {group}/{field} has values too large to square; choose another field")
     return {
         **{"count": count, "sum": total, "mean": mean, "variance": squares / count, "crc32": f"{crc:08x}"},
         **{"region": region, "edges": edges.tolist(), "histogram": histogram.tolist()},

@@ -7,6 +7,7 @@ from scripts import drivers
 from scripts.frame.records import Kept
 from scripts.frame.study import Study, idle, lacking, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
+from scripts.lib.program import Problem
 from scripts.stores import network as networks
 from scripts.studies.particles.methods import METHODS
 
@@ -124,7 +125,11 @@ class Particles(Study):
         """Return what the report says of the processes of each record."""
         records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
         readers = [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]
-        return {"readers": readers, "printed": self._printed(config)}
+        try:
+            return {"readers": readers, "printed": self._printed(config)}
+        except Problem as problem:
+            # What was measured is shown without them.
+            return {"readers": readers, "printed": [], "not_printed": str(problem)}
 
     def _printed(self, config: dict) -> list[dict]:
         """Return the published timings that the configuration names."""

@@ -10,21 +10,29 @@ from scripts.report.declaration import Column
 from scripts.report.markup import bold, bullets, code, verbatim
 from scripts.report.page import Page, Table
 from scripts.report.results import Results
-from scripts.statistics import JUDGED
-from scripts.studies.particles.methods import METHODS, READ
+from scripts.studies.particles.methods import METHODS, script
 from scripts.studies.particles.report import OPERATIONS, counted
 from scripts.studies.particles.snapshots import AT_MOST, FIELD, TYPE
 
 MIB = 2**20
+# Contexts whose lines of code are shown, by the levels that they have.
+_PLAIN = {
+    **{"driver": ("sec2",), "operation": ("load", "sum"), "selection": ("all",), "rereads": ("1",)},
+    **{"memory": ("none",), "pool": ("processes",)},
+}
+_USUAL = {"chunk": str(AT_MOST), "workers": "4", "threads": "1"}
 
 
 def why(run: Results) -> list[str]:
     """Return what reading a chunk takes, and what a task costs beside it, where a loop and Dask were measured."""
-    cells = run.measured[run.measured["overhead_ms"].notna() & run.measured["chunk_s"].notna()]
+    cells = run.measured
+    if "chunk_s" not in cells:
+        return []
+    cells = cells[cells["overhead_ms"].notna() & cells["chunk_s"].notna()]
     dask = cells["method"].map(lambda name: METHODS[name].dask).astype(bool)
     if dask.all() or not dask.any():
         return []
-    chunk = prose.span(1000 * cells.loc[~dask].groupby("chunk")["chunk_s"].median(), prose.number)
+    chunk = prose.span(1000 * cells.loc[~dask, "chunk_s"], prose.number)
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
     tasks = prose.listing(f"{prose.number(cost)} ms with {method}" for method, cost in costs.items())
     return [f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}."]
@@ -33,9 +41,9 @@ def why(run: Results) -> list[str]:
 def through_yt(run: Results) -> Iterator[str]:
     """Yield what tasks weigh and take that are sent yt's objects, against those that are sent what to read."""
     weights, costs = _of_cells(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
-    for row in run.contest[run.contest["metric"] == run.report.metrics[0].name].to_dict("records"):
-        if (row["baseline"], row["contender"]) != ("delayed", "yt-delayed"):
-            continue
+    rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
+    rows = rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")]
+    for row in _measured(rows, run):
         ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
         own, other = (row[f"{side}_cell"] for side in ("contender", "baseline"))
         yield (
@@ -49,7 +57,7 @@ def converting(run: Results) -> Iterator[str]:
     """Yield what a copy in Parquet takes, and from how many reads on it pays, if reading it is shown to be faster."""
     cells, stored = run.measured.set_index("cell"), _of_cells(run, "read_bytes") / MIB
     rows = run.comparisons()
-    for row in rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")].to_dict("records"):
+    for row in _measured(rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")], run):
         own, other = (cells.loc[row[f"{side}_cell"]] for side in ("contender", "baseline"))
         copy, files = (f"{prose.number(stored[row[f'{side}_cell']])} MiB" for side in ("contender", "baseline"))
         ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
@@ -58,7 +66,7 @@ def converting(run: Results) -> Iterator[str]:
             saved = [other["iteration_s"] * (1 - row[name]) for name in ("ratio", "ratio_high", "ratio_low")]
             least, most, fewest = (math.ceil(own["prepare_s"] / seconds) for seconds in saved)
             pays = f"from {least:,} [{fewest:,}, {most:,}] reads on, converting pays"
-        elif row["verdict"] in JUDGED:
+        elif row["verdict"] in ("same", "slower"):
             pays = "converting was not shown to pay, however often it is read"
         else:
             pays = "whether converting pays is not decided"
@@ -69,28 +77,33 @@ def converting(run: Results) -> Iterator[str]:
         )
 
 
-def in_code(run: Results) -> list[str]:
-    """Return the line of code for the method that leads at the largest size: one to load, and one to sum up."""
-    decided = [lead for lead in leaders.find(run) if lead.kind in ("one", "same")] if run.report.contest else []
-    largest = {lead.group: lead for lead in sorted(decided, key=lambda lead: names.amount(lead.levels[-1]))}
-    lines, (group, field) = [], _field(run)
-    for operation in ("load", "sum"):
-        if lead := largest.get(OPERATIONS[operation]):
-            method = METHODS[lead.arms[0][0]]
-            line = (method.load if operation == "load" else method.add).format(group=group, field=field)
-            size = run.names.level(run.report.along, lead.levels[-1])
-            lines += [f"{prose.capital(OPERATIONS[operation])} at {size}: {code(line)}"] if line else []
-    return lines
-
-
 def show_code(page: Page, run: Results) -> None:
-    """Show the lines of code, if any method leads, and what they need."""
-    lines, (group, field) = in_code(run), _field(run)
-    levels = {name: run.usual.get(name, usual) for name, usual in (("chunk", AT_MOST), ("workers", 4), ("threads", 1))}
-    if lines:
-        page.section("In code", bullets(lines))
-        with page.fold("what these lines need"):
-            page.text(verbatim(READ.format(group=group, field=field, **levels)))
+    """Show the line of code of each method that leads at the largest size, and a script with them."""
+    data = run.facts.get("settings", {}).get("data", {})
+    field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
+    texts, lines = [], []
+    for lead in _leading(run):
+        method, operation = METHODS[lead.arms[0][0]], lead.contexts[0][leaders.context_of(run).index("operation")]
+        if line := (method.load if operation == "load" else method.add).format(**field):
+            where, size = leaders.in_words(lead, run)[0], run.names.level(run.report.along, lead.levels[-1])
+            texts.append(f"{prose.capital(where)}, at {size}: {code(line)}")
+            lines.append(f"{'values' if operation == 'load' else 'total'} = {line}")
+    if texts:
+        levels = {name: run.usual.get(name, usual) for name, usual in _USUAL.items()}
+        page.section("In code", bullets(texts))
+        with page.fold("a script with these lines"):
+            page.text(verbatim(script(lines, **field, **levels)))
+
+
+def _leading(run: Results) -> list[leaders.Lead]:
+    """Who was shown to lead at the largest size of its context, where whole HDF5 files were loaded or summed up."""
+    largest: dict[tuple, leaders.Lead] = {}
+    for lead in leaders.find(run) if run.report.contest else []:
+        levels = dict(zip(leaders.context_of(run), zip(*lead.contexts, strict=True), strict=True))
+        plain = all(set(levels[name]) <= {level, *also} for name, (level, *also) in _PLAIN.items())
+        if plain and lead.levels[-1] == lead.of[-1]:
+            largest[lead.group, lead.contexts] = lead
+    return [lead for lead in largest.values() if lead.kind in ("one", "same")]
 
 
 def out_of_core(run: Results) -> Table:
@@ -126,9 +139,10 @@ def out_of_core(run: Results) -> Table:
     return listings.table(run, "out-of-core", caption, columns, run.measured[run.measured["memory"] != "none"])
 
 
-def _field(run: Results) -> tuple[str, str]:
-    data = run.facts.get("settings", {}).get("data", {})
-    return data.get("group", TYPE), data.get("field", FIELD)
+def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:
+    """The comparisons both of whose cells were measured."""
+    there = set(run.measured["cell"])
+    return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
 
 
 def _what(row: dict) -> str:

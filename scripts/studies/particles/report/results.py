@@ -99,9 +99,12 @@ def in_words(run: Results) -> list[str]:
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    again = run.measured[run.measured["rereads"] != "1"]
+    pure = run.measured["method"].map(lambda name: name in METHODS and METHODS[name].pure).astype(bool)
+    again = run.measured[(run.measured["rereads"] != "1") & ~pure]
     lines = ["All processes ran on one machine: what they send each other does not cross a network."]
     if len(again):
         many = prose.count(len(again), "cell")
         lines.append(f"In {many} chunks were read more than once: after the first time their bytes were warm.")
+    if run.facts.get("not_printed"):
+        lines.append(f"The published timings are not shown: {run.facts['not_printed']}.")
     return lines
