@@ -16,7 +16,7 @@ SCHEMA = Path("config/schema/record.yaml")
 REQUESTS = "requests.csv.gz"
 _SHOWN = 40
 _REMEDY = "remove it and run again"
-_EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"
+EDITED = "its digest does not fit, so it is not what was written: put it back as it was, or remove it and run again"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def faults(record: dict) -> list[str]:
     """Return why a record takes no part in medians and verdicts; nothing where it does."""
     unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
     reasons = [] if record["valid"] else record.get("reasons") or [unknown]
-    return [*reasons, *([_EDITED] if edited(record) else [])]
+    return [*reasons, *([EDITED] if edited(record) else [])]
 
 
 def edited(record: dict) -> bool:
@@ -183,4 +183,16 @@ def of_samples() -> dict[str, dict]:
 def _check() -> Callable[[object], dict]:
     import fastjsonschema
 
-    return fastjsonschema.compile(read_yaml(SCHEMA), use_default=False)
+    schema = read_yaml(SCHEMA)
+    return fastjsonschema.compile(_written_out(schema, schema["definitions"]), use_default=False)
+
+
+def _written_out(part: object, definitions: dict) -> object:
+    """Put definitions where they are referred to: a compiled check works out its place at every reference."""
+    if isinstance(part, list):
+        return [_written_out(one, definitions) for one in part]
+    if not isinstance(part, dict):
+        return part
+    reference = part.get("$ref", "").removeprefix("#/definitions/")
+    own = {key: _written_out(value, definitions) for key, value in part.items() if key != "$ref"}
+    return (definitions[reference] | own) if reference else own

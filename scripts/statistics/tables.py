@@ -218,7 +218,7 @@ def _read_exchanges(cell: str, path: Path) -> Iterator[pd.DataFrame]:
 def _run(record: dict) -> dict:
     done = record["status"] == "done"
     faults = records.faults(record)
-    run = {"status": record["status"], "ok": done and not faults, "edited": records.edited(record), "reasons": faults}
+    run = {"status": record["status"], "ok": done and not faults, "edited": records.EDITED in faults, "reasons": faults}
     run["attempted"] = "cause" not in record
     if limit := record.get("timed_out_s"):
         return {**run, "timed_out": True, "seconds total": float(limit), "session": record.get("session", "")}

@@ -234,7 +234,8 @@ class _Family:
 
     def _attempts(self, number: int) -> tuple[int, ...]:
         """Attempts at the baseline and how many of them failed, then those at the contender."""
-        status = [pd.Series(table[:, number]).dropna() for table in self._arms("status")]
+        status = [table[:, number] for table in self._arms("status")]
+        status = [of_arm[pd.notna(of_arm)] for of_arm in status]
         return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
 
     def _with_harness(self) -> Iterator[list[str]]:
