@@ -22,6 +22,9 @@ from scripts.statistics import stats
 from scripts.stores import network as networks
 from scripts.stores.servers import EXCHANGE
 
+# Tables are read value by value, for which Arrow's strings are slow.
+pd.options.mode.string_storage = "python"
+
 # What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
 OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
 # The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
