@@ -112,8 +112,9 @@ def parts(chosen: pd.DataFrame, among: pd.DataFrame, results: Results) -> list[t
     context = [name for name in results.report.names if name in among and among[name].nunique() > 1]
     for cut in ([], *([name] for name in context), *map(list, itertools.combinations(context, 2))):
         pieces = [rows for _, rows in chosen.groupby(cut, sort=False)] if cut else [chosen]
-        named = [(rows, _conditions(rows, among, context)) for rows in pieces]
-        if all(conditions is not None for _, conditions in named):
+        tried = ((rows, _conditions(rows, among, context)) for rows in pieces)
+        named = list(itertools.takewhile(lambda piece: piece[1] is not None, tried))
+        if len(named) == len(pieces):
             close = [piece for rows, conditions in named for piece in _close(rows, conditions, among, context)]
             return close if len(close) <= MOST_PARTS else [(chosen, None)]
     return [(chosen, None)]
