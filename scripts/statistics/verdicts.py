@@ -156,22 +156,27 @@ def _contests(matrix: pd.DataFrame, contest: Callable[[dict], Hashable | None]) 
 
 
 class _ByBlock:
-    """The columns of the runs as tables of blocks and cells, each made once."""
+    """The columns of the runs by block and cell, each made once."""
 
     def __init__(self, runs: pd.DataFrame) -> None:
         self._runs = runs
-        self._tables: dict[str, pd.DataFrame] = {}
-        self.blocks = np.sort(runs["repeat"].unique())
+        self._arrays: dict[str, np.ndarray] = {}
+        self.blocks, self._block_of = np.unique(runs["repeat"], return_inverse=True)
+        self._cell_of, cells = pd.factorize(runs["cell"])
+        self._places = {cell: place for place, cell in enumerate(cells)}
 
-    def __getitem__(self, column: str) -> pd.DataFrame:
-        """Return a column by block and cell, missing where there is no record, or none that counts."""
-        if column not in self._tables:
+    def of(self, column: str, cells: Iterable[str]) -> np.ndarray:
+        """Return a column by block and some cells, missing where there is no record, or none that counts."""
+        if column not in self._arrays:
             which = "attempted" if column == "status" else "counts" if column in _OF_TIMED_OUT else "ok"
-            rows = self._runs[self._runs[which].astype(bool)]
-            rows = rows if column in rows else rows.assign(**{column: math.nan})
-            table = rows.pivot(index="repeat", columns="cell", values=column)
-            self._tables[column] = table.reindex(self.blocks)
-        return self._tables[column]
+            rows = self._runs[which].to_numpy(dtype=bool)
+            values = self._runs[column].to_numpy()[rows] if column in self._runs else np.nan
+            # The last place is that of cells without a record.
+            shape, kind = (len(self.blocks), len(self._places) + 1), np.asarray(values).dtype.kind
+            array = np.full(shape, np.nan, dtype=float if kind == "f" else object)
+            array[self._block_of[rows], self._cell_of[rows]] = values
+            self._arrays[column] = array
+        return self._arrays[column][:, [self._places.get(cell, -1) for cell in cells]]
 
 
 class _Family:
@@ -253,8 +258,8 @@ class _Family:
     def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
         """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
         if column not in self._columns:
-            names = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
-            self._columns[column] = tuple(self._by_block[column].reindex(columns=some).to_numpy() for some in names)
+            arms = ([pair[arm]["cell"] for pair in self._pairs] for arm in (0, 1))
+            self._columns[column] = tuple(self._by_block.of(column, cells) for cells in arms)
         return self._columns[column]
 
     @cached_property
