@@ -13,7 +13,7 @@ from types import ModuleType
 import papermill
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from nbconvert import HTMLExporter, MarkdownExporter
+from nbconvert import HTMLExporter, MarkdownExporter, TemplateExporter
 from nbconvert.filters import strip_ansi
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
@@ -141,13 +141,14 @@ def _shown(notebook):
 def _html(notebook, stem: str) -> str:
     exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[str(TEMPLATES.resolve())])
     resources = {"metadata": {"name": stem}, "scripts_hashes": _HASHES}
-    text, _ = exporter.from_notebook_node(_shown(notebook), resources)
+    # HTMLExporter's own would read the finished page once more, to name pictures that have no name; ours all have.
+    text, _ = TemplateExporter.from_notebook_node(exporter, _shown(notebook), resources)
     return text.replace(_HASHES, " ".join(_script_hashes(text)) or "'none'")
 
 
 def _script_hashes(page: str) -> list[str]:
     """Return what a content security policy calls the scripts of a page; data in elements of other types are none."""
-    scripts = re.findall(r"<script(?: type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
+    scripts = re.findall(r"<script(?: | type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
     return [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
 
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import ruptures
 from scipy import ndimage
 
 from scripts.statistics import histograms, stats
@@ -75,6 +74,9 @@ def change_points(values: Sequence[float]) -> list[int]:
     noise = max(_NORMAL * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2), _LEAST_NOISE)
     level = ndimage.median_filter(logs, size=_WINDOW, mode="nearest")
     signal = (level + np.clip(logs - level, -_SPIKE * noise, _SPIKE * noise)) / noise
+    # Not at the top: a report, which looks for no changes, would wait a second for it.
+    import ruptures
+
     # The linear kernel's cost is the sum of squares around the mean.
     search = ruptures.KernelCPD(kernel="linear", min_size=MIN_SEGMENT).fit(signal.reshape(-1, 1))
     return [int(place) for place in search.predict(pen=COST)[:-1]]
