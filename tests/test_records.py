@@ -1,4 +1,3 @@
-import copy
 import json
 import shutil
 from collections.abc import Iterator
@@ -222,7 +221,8 @@ def parts(value: object, above: tuple = ()) -> Iterator[tuple]:
 
 def without(record: dict, place: tuple, *instead: object) -> dict:
     """Return a record of which one part is gone, or something else instead."""
-    changed = copy.deepcopy(record)
+    # Faster than a deep copy.
+    changed = json.loads(json.dumps(record))
     inner = changed
     for step in place[:-1]:
         inner = inner[step]
