@@ -18,7 +18,7 @@ from blob_cells import Cell, Store, serving
 from conftest import ROOT, processes_of
 
 from scripts.lib.program import Problem
-from scripts.studies.blobs import measure, mpi
+from scripts.studies.blobs import mpi
 
 KINDS = {"s3": "bucket test at ", "azure-blob": "container test of "}
 
@@ -375,13 +375,13 @@ def test_a_cell_that_hangs_leaves_nothing_behind_when_its_step_ends_it(cell, bad
 @pytest.mark.parametrize(
     "other, difference",
     [
-        ({"mpi": "MPICH 5.0"}, "mpi MPICH 5.0, not MPICH 4.3"),
-        ({"distributions": {"boto3": "1.2"}}, "boto3 1.2, not 1.1"),
-        ({"distributions": {"boto3": "1.1", "mpi4py": "4"}}, "mpi4py 4, not none"),
+        ({"mpi": "MPICH 5.0", "boto3": "1.1"}, "mpi MPICH 5.0, not MPICH 4.3"),
+        ({"mpi": "MPICH 4.3", "boto3": "1.2"}, "boto3 1.2, not 1.1"),
+        ({"mpi": "MPICH 4.3", "boto3": "1.1", "mpi4py": "4"}, "mpi4py 4, not none"),
     ],
 )
 def test_ranks_with_other_software_than_rank_0_are_told(other, difference):
-    rank = {"host": "n1", "mpi": "MPICH 4.3", "client": "boto3 1.1", "distributions": {"boto3": "1.1"}}
-    measure.see_alike([rank, rank])
+    first = {"mpi": "MPICH 4.3", "boto3": "1.1"}
+    mpi.see_alike(["n1", "n1"], [first, dict(first)])
     with pytest.raises(Problem, match=f"rank 1 on n2 runs other software than rank 0: {difference}; install the same"):
-        measure.see_alike([rank, rank | {"host": "n2"} | other])
+        mpi.see_alike(["n1", "n2"], [first, other])

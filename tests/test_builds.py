@@ -131,7 +131,7 @@ def test_a_library_of_conda_has_the_packages_that_all_libraries_have(version):
     lock = (ROOT / "envs/measure.lock").read_text(encoding="utf-8")
     pinned = [entry.replace("dask-core", "dask").replace("=", "==") for entry in entries if entry.count("=")]
     assert pinned[:2] == ["python==3.11", f"hdf5=={version}"]
-    assert len(pinned) == 5
+    assert len(pinned) == 6
     assert [pin for pin in pinned[2:] if f"\n{pin} " not in f"\n{lock}"] == []
 
 

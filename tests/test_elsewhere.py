@@ -44,7 +44,7 @@ def conda(tmp_path: Path, environments: Path) -> Path:
         prefix = Path(artefact(environments / f"hdf5-{version}.json")["python"]).parents[1]
         (h5py,) = prefix.glob("lib/python*/site-packages/h5py")
         links[f"hdf5={version}"] = {str(h5py.relative_to(prefix)): str(h5py)}
-    wheels = {"numpy": "numpy", "dask-core": "dask", "distributed": "distributed"}
+    wheels = {"numpy": "numpy", "dask-core": "dask", "distributed": "distributed", "pyarrow": "pyarrow"}
     (home / "channel.json").write_text(json.dumps({"links": links, "wheels": wheels}))
     (home / "bin/activate").write_text('export CONDA_PREFIX="$1" PATH="$1/bin:$PATH"\n')
     stand_in = shlex.join([sys.executable, str(ROOT / "tests/stand_in_conda.py"), str(home)])

@@ -33,7 +33,6 @@ def measure(step: Step) -> dict:
     with mpi.ranks(settings["mpi"], plan.processes) as ranks:
         ranks.say(step.job)
         facts = ranks.hear()["facts"]
-        see_alike(facts)
         started = ranks.seconds()
         ranks.hear()
         step.open_window(sets_cache=True)
@@ -63,22 +62,6 @@ def measure(step: Step) -> dict:
         "ceiling": bare_requests,
         "modules": sorted({*outcome["modules"], *provenance.package("lib", "stores")}),
     }
-
-
-def see_alike(facts: list[dict]) -> None:
-    """See that all MPI processes run the software of rank 0, by versions (METHOD 14).
-
-    Raises:
-        Problem: one does not.
-    """
-    first, *others = ({"mpi": one["mpi"], "client": one["client"]} | one["distributions"] for one in facts)
-    for rank, other in enumerate(others, 1):
-        if differ := sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name)):
-            name, versions = differ[0], [one.get(differ[0], "none") for one in (other, first)]
-            raise Problem(
-                f"rank {rank} on {facts[rank]['host']} runs other software than rank 0: {name} {versions[0]}, not"
-                f" {versions[1]}; install the same lock on all nodes"
-            )
 
 
 def _faults(outcome: dict) -> list[str]:

@@ -70,7 +70,9 @@ class Ranks:
         """
         for line in self._process.stdout:
             if line.startswith("{"):
-                return json.loads(line)
+                # Half an answer is of processes that were ended in the middle of it: why, they say elsewhere.
+                with contextlib.suppress(json.JSONDecodeError):
+                    return json.loads(line)
             if '{"event": ' in line:
                 raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
             print(line, end="", file=sys.stderr, flush=True)
@@ -208,6 +210,26 @@ def hosts_of(hostfile: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise Problem(f"{hostfile} is not in UTF-8: byte {error.start + 1}; save it as that") from error
     return [words[0] for line in lines if (words := line.partition("#")[0].split())]
+
+
+def see_alike(hosts: list[str], versions_of: list[dict[str, str]]) -> None:
+    """See that all MPI processes run the software of rank 0 (METHOD 14).
+
+    Args:
+        hosts: where each runs, by rank.
+        versions_of: the versions of what each runs, by name.
+
+    Raises:
+        Problem: one runs something else.
+    """
+    first, *others = versions_of
+    for rank, other in enumerate(others, 1):
+        if differ := sorted(name for name in first.keys() | other.keys() if first.get(name) != other.get(name)):
+            name, versions = differ[0], [one.get(differ[0], "none") for one in (other, first)]
+            raise Problem(
+                f"rank {rank} on {hosts[rank]} runs other software than rank 0: {name} {versions[0]}, not"
+                f" {versions[1]}; install the same lock on all nodes"
+            )
 
 
 def span(rows: list[dict]) -> tuple[float, float]:

@@ -25,7 +25,7 @@ from scripts.stores.reading import Access, Changed, Reader
 from scripts.studies.blobs import verify
 from scripts.studies.blobs.ceiling import BareClient, shares
 from scripts.studies.blobs.delivery import DELIVERIES, Check, Independent, patiently
-from scripts.studies.blobs.mpi import span
+from scripts.studies.blobs.mpi import see_alike, span
 from scripts.studies.blobs.patterns import Plan
 
 _FIRST_BROADCAST = 2**20
@@ -53,7 +53,10 @@ def converse(comm: MPI.Comm) -> None:
             " does the launcher belong to the MPI library (library under mpi)?"
         )
     process = Process(comm, job)
-    tell("started", facts=comm.gather(process.facts()))
+    facts, versions_of = comm.gather(process.facts()), comm.gather(process.versions())
+    if parent:
+        see_alike([one["host"] for one in facts], versions_of)
+    tell("started", facts=facts)
     process.prepare()
     tell("ready", wait=True)
     process.measure()
@@ -105,9 +108,12 @@ class Process:
             "cores": host.usable_cores(set().union(*masks)) if masks else 0,
             "machine": host.facts(file) if masks else None,
             "mpi": _library(),
-            "distributions": software.distributions(),
             "client": f"MPI-IO of {_library()}" if self._plan.kind.mpi_io else self._reader.client,
         }
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of MPI, of the store's client, and of all distributions."""
+        return {"mpi": _library(), "client": self._reader.client} | software.distributions()
 
     def prepare(self) -> None:
         """Connect, identify the objects, take the buffer, and measure what costs apart from reading."""
