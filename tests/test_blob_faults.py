@@ -385,3 +385,13 @@ def test_ranks_with_other_software_than_rank_0_are_told(other, difference):
     mpi.see_alike(["n1", "n1"], [first, dict(first)])
     with pytest.raises(Problem, match=f"rank 1 on n2 runs other software than rank 0: {difference}; install the same"):
         mpi.see_alike(["n1", "n2"], [first, other])
+
+
+def test_half_an_answer_of_ranks_that_were_ended_is_followed_by_why(tmp_path):
+    launcher = tmp_path / "launcher"
+    words = f'{mpi.PROBLEM}"rank 1 had no room"'
+    launcher.write_text(f"#!/bin/sh\nprintf '%s' '{{\"event\": \"sta'\necho '{words}' >&2\nexit 1\n", encoding="utf-8")
+    launcher.chmod(0o755)
+    settings = {"launcher": [str(launcher)], "hostfile": None, "library": None}
+    with mpi.ranks(settings, 2) as ranks, pytest.raises(Problem, match="rank 1 had no room"):
+        ranks.hear()
