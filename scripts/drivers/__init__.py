@@ -3,6 +3,7 @@
 No module imports at its top what reads files: plans ask drivers, too.
 """
 
+import functools
 import importlib
 import pkgutil
 import sys
@@ -98,6 +99,7 @@ class Driver(ABC):
         }
 
 
+@functools.cache
 def of(name: str) -> Driver:
     """Return the driver of a level of the factor `driver`."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))

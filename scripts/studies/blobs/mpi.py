@@ -73,7 +73,7 @@ class Ranks:
                 # Half an answer is of processes that were ended in the middle of it: why, they say elsewhere.
                 with contextlib.suppress(json.JSONDecodeError):
                     return json.loads(line)
-            if '{"event": ' in line:
+            elif '{"event": ' in line:
                 raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
             print(line, end="", file=sys.stderr, flush=True)
         status = self._process.wait()
