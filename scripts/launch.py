@@ -190,6 +190,7 @@ def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omit
     for name, data in matrix.datasets(cells).items():
         if not Path("results", config["run"], "data", name, "manifest.json").exists():
             totals["disk_bytes"] += program.data_bytes(data)
+            totals["made_bytes"] += program.made_bytes(data)
     return _Cost(rows, omitted, totals)
 
 
@@ -267,7 +268,8 @@ def _ask(config: dict, costs: dict[str, _Cost], yes: bool) -> None:
         Problem: the answer was no, or there is nobody to ask; or the disk has no room for the data.
     """
     totals = _totals(costs)
-    if (needed := totals["disk_bytes"]) > (free := shutil.disk_usage(".").free):
+    # What is made on its way into a store elsewhere needs no room here.
+    if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
             f"results/ has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB of data are to be generated; free"
             " some or make the data smaller"

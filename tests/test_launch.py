@@ -83,6 +83,17 @@ def test_data_that_the_disk_has_no_room_for_is_told_before_anything_is_written(c
     assert list((clone / "results").glob("*")) == []
 
 
+def test_objects_that_are_made_on_their_way_into_a_store_elsewhere_need_no_room_here(clone):
+    stores = {"cloud": {"kind": "s3", "bucket": "bucket", "endpoint": "http://127.0.0.1:9", "anonymous": False}}
+    levels = OBJECTS | {"store": ["cloud"]}
+    section = {"data": {"objects": 10_000}, "matrix": levels | {"pattern": ["multiple-files"]}}
+    written(clone / "config/config.yaml", stores=stores, studies={"blobs": section})
+    done = program("launch", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
+    assert "above the limits of ask_above" in done.stderr
+    assert "disk_gib" in done.stderr
+    assert "GiB free" not in done.stderr
+
+
 def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
     def notes(*arguments: str, **changes: object) -> list[str]:
         section = CONFIG["studies"]["shots"] | {"compare": [{"factor": "cache", "baseline": "cold"}]} | changes

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import h5py
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from conftest import ROOT, artefact
 
@@ -18,8 +20,8 @@ from scripts import drivers
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.report import leaders
-from scripts.studies.particles import make, methods, printed, reading, snapshots, through_yt
+from scripts.report import leaders, names, tiles
+from scripts.studies.particles import copies, make, methods, printed, reading, snapshots, through_yt
 from scripts.studies.particles.report import advice, results
 from tests import particles_tables
 
@@ -230,6 +232,44 @@ def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
 
 SUM = {"operation": "sum", "method": "serial"}
 YT = {"operation": "sum", "library": "yt"}
+
+
+def test_rows_of_a_copy_are_read_from_the_groups_that_hold_them(tmp_path):
+    values = np.arange(1000.0)
+    pyarrow.parquet.write_table(pyarrow.table({FIELD: values}), tmp_path / "copy", row_group_size=300)
+    file = drivers.of("parquet").open(str(tmp_path / "copy"), drivers.Access("parquet", drivers.UNSET, 0))
+    for start, stop in ((0, 300), (300, 600), (10, 20), (290, 310), (299, 901), (900, 1000), (0, 1000), (999, 1000)):
+        assert np.array_equal(file.read(FIELD, slice(start, stop)), values[start:stop])
+    assert np.array_equal(file.read(FIELD), values)
+    file.close()
+
+
+def test_a_copy_that_cannot_be_written_is_one_line(snapshot, tmp_path):
+    chunks = [reading.Chunk(0, 0, str(snapshot[0]), 0, 100)]
+    with pytest.raises(
+        Problem, match=r"snapshot\.0\.hdf5 cannot be copied to .*none: .*; free the disk or leave parquet"
+    ):
+        copies.converted(chunks, FIELD, drivers.Access("sec2", drivers.UNSET, 2**20), tmp_path / "none")
+
+
+def test_a_heat_map_has_the_value_of_each_pair_of_levels_in_its_place_the_darkest_the_highest(tmp_path):
+    rows = particles_tables.cells(particles=("B",), operation=("sum",), method=("futures",), workers=("1", "4"))
+    rows += particles_tables.cells(
+        particles=("B",), operation=("sum",), method=("futures",), workers=("1", "4"), threads=("1",)
+    )
+    run = particles_tables.load(particles_tables.build(tmp_path, rows))
+    [panel] = tiles.over(run, "workers", "threads").panels
+    assert (panel.x_tick_texts, panel.y_tick_texts) == (("1", "4"), ("1", "2"))
+    rates = run.measured.set_index(["workers", "threads"])["rate"]
+    assert {(note.x, note.y): note.text for note in panel.notes} == {
+        (x, y): names.rate(rates[worker, thread])
+        for x, worker in enumerate(("1", "4"))
+        for y, thread in enumerate(("1", "2"))
+    }
+    darkness = [sum(bytes.fromhex(bar.colour[1:])) for bar in panel.bars]
+    best = panel.notes[darkness.index(min(darkness))]
+    assert best.text == names.rate(rates.max())
+    assert tiles.over(run, "workers", "chunk").panels == ()
 
 
 @pytest.mark.parametrize("shift", [-5, 5])

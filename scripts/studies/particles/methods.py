@@ -251,6 +251,7 @@ def count(file):
 
 if __name__ == "__main__":
     client = dask.distributed.Client(n_workers={workers}, threads_per_worker={threads})
+    # Name your own here, in their order.
     files = sorted(glob.glob("snapshot.*.hdf5"), key=lambda file: int(file.split(".")[-2]))
     chunks = [(f, s, min(s + {chunk}, n)) for f in files for n in [count(f)] for s in range(0, n, {chunk})]
     {lines}"""
