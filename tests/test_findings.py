@@ -56,6 +56,26 @@ def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize(
+    "slow, said",
+    [
+        ((0, 0), ""),
+        ((0, 1), "HDF5 2.0.0 took 3.00× as long in 1 of 6 blocks"),
+        ((2, 0), "1.14.6 took 3.00× as long in 2 of 6 blocks"),
+        ((2, 1), "in 3 of 6 blocks one or the other took 3.00× as long as in the median block"),
+    ],
+)
+def test_blocks_that_took_far_longer_are_told_of_the_side_on_which_they_are(tables, tmp_path, slow, said):
+    def spoiled(rows: pd.DataFrame) -> pd.DataFrame:
+        row = rows[(rows["verdict"] == "slower") & (rows["metric"] == "total")].head(1)
+        return row.assign(slow_baseline=slow[0], slow_contender=slow[1], slow_ratio=3.0)
+
+    [sentence] = told(findings.find(changed(tmp_path, tables, "verdicts.csv", spoiled)))
+    assert said in sentence
+    assert ("median block" in sentence) == all(slow)
+    assert ("took 3.00×" in sentence) == any(slow)
+
+
 @pytest.mark.rule(2)
 @pytest.mark.parametrize(
     "note", ["the measuring code differs in block 1", "blocks 1, 2 measured in different sessions, not used"]
