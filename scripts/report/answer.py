@@ -157,13 +157,15 @@ def advice(results: Results) -> list[str]:
     """Return what to choose for each thing that is read, as far as it was decided."""
     report, rows = results.report, results.comparisons()
     given = [factor.name for factor in report.factors if factor.given]
-    own = (*given, *report.places, report.headline)
-    lines = []
+    # Who leads a contest is told by its leads.
+    own = (*given, *report.places, report.headline, *(report.contest.arm if report.contest else ()))
+    lines, varies = [], results.varying(results.measured, given)
     for levels, group in rows.groupby(given, sort=False) if given and len(rows) else [((), rows)]:
         factors = [factor for factor in group["factor"].unique() if factor not in own]
         texts = [text for factor in factors for text in _choice(factor, group[group["factor"] == factor], results)]
         if texts:
-            named = [results.names.subject(name, level) for name, level in zip(given, levels, strict=True) if level]
+            work = [(name, level) for name, level in zip(given, levels, strict=True) if level and name in varies]
+            named = [results.names.subject(name, level) for name, level in work]
             lines.append(prose.capital(": ".join(filter(None, [", ".join(named), "; ".join(texts)])) + "."))
     return lines
 
@@ -171,7 +173,8 @@ def advice(results: Results) -> list[str]:
 def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
     """What to take of one factor, where all that was decided points to the same side."""
     texts = []
-    for (baseline, contender), pair in rows.groupby(["baseline", "contender"], sort=False):
+    pairs = rows.groupby(["baseline", "contender"], sort=False)
+    for (baseline, contender), pair in pairs:
         decided = pair[pair["verdict"].isin(BEYOND)]
         if decided["verdict"].nunique() > 1:
             texts.append(f"the best {results.report.factor(factor).title} depends on the case")
@@ -179,8 +182,10 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
             faster = decided["verdict"].iloc[0] == "faster"
             gain = prose.span(1 / decided["ratio"] if faster else decided["ratio"], names.times).replace(" to ", "–")
             some = f" in {len(decided)} of {len(pair)} comparisons" if len(decided) < len(pair) else ""
-            winner = results.names.subject(factor, contender if faster else baseline)
-            texts.append(f"use {winner}, {bold(f'{gain}× as fast')}{some}")
+            best_first = (contender, baseline) if faster else (baseline, contender)
+            winner, loser = (results.names.subject(factor, level) for level in best_first)
+            than = f" rather than {loser}" if len(pairs) > 1 else ""
+            texts.append(f"use {winner}{than}, {bold(f'{gain}× as fast')}{some}")
     return texts
 
 

@@ -1,6 +1,6 @@
 """How a run was measured and judged, how the rule did on itself, and what the data cannot say: from its records."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -148,6 +148,12 @@ def method(run: Results, own: Iterable[str]) -> list[str]:
         f"Verdicts use the {title}. The other metrics say where a difference arises.",
         "Every repeat is drawn; none is removed as an outlier. Failed and invalid repeats are shown and in no verdict.",
     ]
+
+
+def explained(run: Results, factor: str, explanations: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each level of a factor in the run that has an explanation."""
+    there = set(run.cells[factor])
+    return [f"{code(level)}: {explanation}." for level, explanation in explanations.items() if level in there]
 
 
 def _order(order: dict) -> list[str]:

@@ -93,7 +93,7 @@ def products(contexts: list[Context]) -> Iterator[list[Context]]:
 
 def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, brief: bool = False) -> tuple[str, str]:
     """Return where a lead holds and what it is, with values and, unless it is to be `brief`, their intervals."""
-    report, named, cells = results.report, results.names, _cells(lead, results)
+    report, named, cells = results.report, results.names, cells_of(lead, results)
     conditions = [named.place({"state": " | ".join(dict.fromkeys(results.states(cells)))})]
     for factor, column in zip(context_of(results), zip(*lead.contexts, strict=True), strict=True):
         levels = list(dict.fromkeys(column))
@@ -190,8 +190,8 @@ def _edges(results: Results) -> Edges:
     return {(row.baseline_cell, row.contender_cell): row.verdict for row in rows.itertuples()}
 
 
-def _cells(lead: Lead, results: Results) -> pd.DataFrame:
-    """The cells that a lead is about, with their `arm`, in the order of the levels."""
+def cells_of(lead: Lead, results: Results) -> pd.DataFrame:
+    """Return the cells that a lead is about, with their `arm`, in the order of the levels."""
     cells, along = results.measured, results.report.along
     cells = cells[cells[along].isin(lead.levels)]
     cells = cells[[tuple(context) in lead.contexts for context in cells[context_of(results)].to_numpy()]]
@@ -200,12 +200,12 @@ def _cells(lead: Lead, results: Results) -> pd.DataFrame:
 
 
 def _values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> str:
-    """The value at the smallest and at the largest level; of several contexts their range."""
+    """The value at the smallest and at the largest level; in `brief` or of several contexts the range of all."""
     value, along = results.report.values[0], results.report.along
-    if len(lead.contexts) > 1:
+    if len(lead.contexts) > 1 or brief:
         return f"{prose.span(cells[value.column], names.rate)} {value.unit}"
     ends = cells[[value.column, f"{value.column}_low", f"{value.column}_high"]].itertuples(index=False, name=None)
-    texts = [f"{names.rate(row[0]) if brief else names.with_interval(*row)} {value.unit}" for row in ends]
+    texts = [f"{names.with_interval(*row)} {value.unit}" for row in ends]
     if len(texts) == 1:
         return texts[0]
     first, last = (results.names.level(along, cells[along].iloc[place]) for place in (0, -1))

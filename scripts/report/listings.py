@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scripts.report import prose
+from scripts.report import names, prose
 from scripts.report.declaration import Column, Value
 from scripts.report.page import Table
 from scripts.report.results import Results, is_true
@@ -51,6 +51,12 @@ CONDITIONS = (
         lambda run, cells: is_true(column(cells, "oversubscribed")).map({True: "yes", False: ""}),
         meaning="more workers or processes than cores",
     ),
+    Column(
+        "idle workers",
+        "idle_workers",
+        over=lambda idle, _: ~idle.astype(str).isin(["0", "0.0", "nan"]),
+        meaning="workers without work",
+    ),
     Column("outlying repeats", "outlying_repeats", meaning="outlying repeats"),
     Column("disturbed repeats", "disturbed_repeats", meaning="repeats disturbed by others on the machine"),
     Column("CPU of readers / s", "cpu_s", prose.number),
@@ -89,6 +95,21 @@ def of_readers(name: str, how: str = "last", of: Callable[[Any], Any] | None = N
         return cells["cell"].map(facts.groupby(readers["cell"]).agg(how))
 
     return values
+
+
+def in_mib(name: str, how: str = "median") -> Callable:
+    """Return what makes a column of a fact in bytes, in MiB."""
+    return of_readers(name, how, lambda size: size / MIB)
+
+
+def estimated(title: str, value: str) -> Column:
+    """Return a column of a value of the cells with its interval."""
+
+    def texts(_: Results, cells: pd.DataFrame) -> list[str]:
+        ends = cells[[value, f"{value}_low", f"{value}_high"]].itertuples(index=False)
+        return [names.with_interval(*row, prose.number) for row in ends]
+
+    return Column(title, texts)
 
 
 def against(run: Results, factor: str, base: str, value: Value, called: Callable[[dict], str]) -> Table:
@@ -299,13 +320,13 @@ def attempts(facts: dict) -> Table:
 def machine(facts: dict) -> Table:
     """Return the facts of the machine; a column each where several measured."""
     hosts = facts.get("machines") or [facts.get("machine") or {}]
-    names = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
+    heads = [f"machine {number}" for number in range(1, len(hosts) + 1)] if len(hosts) > 1 else ["value"]
     keys = dict.fromkeys(key for host in hosts for key in host)
     rows = [
-        {"": prose.plain(key)} | {name: fact(host.get(key), key) for name, host in zip(names, hosts, strict=True)}
+        {"": prose.plain(key)} | {name: fact(host.get(key), key) for name, host in zip(heads, hosts, strict=True)}
         for key in keys
     ]
-    rows = [row for row in rows if any(row[name] for name in names)]
+    rows = [row for row in rows if any(row[name] for name in heads)]
     return Table("machine", "The machine that measured.", pd.DataFrame(rows))
 
 

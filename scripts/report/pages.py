@@ -29,7 +29,7 @@ def opening(page: Page, run: Results, why: Sequence[str] = ()) -> None:
     primary, secondary = of_run(run)
     leads = leaders.find(run) if run.report.contest else []
     headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
-    advice = (leaders.advice(leads, run) if leads else answer.advice(run)) + answer.more_repeats(run)
+    advice = leaders.advice(leads, run) + answer.advice(run) + answer.more_repeats(run)
     beside = {"Why": [*answer.reasons(run, primary), *why], "What to do next": advice}
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     first_screen(page, run, headline, picture, beside, few)

@@ -5,7 +5,7 @@ end here in the same form.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import StringIO
@@ -32,6 +32,7 @@ ABSENT = {
     "verdicts": "There are no verdicts: these data have no repeated blocks, so differences are shown and not judged.",
     "matrix": "There is no table of the matrix: cells that were left out are not known.",
 }
+RECORD = ["cell", "repeat"]
 COUNTS = ("n", "failed", "invalid", "edited")
 
 
@@ -115,8 +116,26 @@ def nothing(folder: Path) -> Problem:
     return Problem(f"{folder} has neither samples.csv nor cells.csv with rows; measure first")
 
 
-def complete(tables: dict, records: pd.DataFrame, facts: dict, report: Report, folder: Path) -> "Results":
+def by_record(rows: pd.DataFrame, report: Report, alike: Iterable[str] = ()) -> tuple[pd.DataFrame, Any, Any]:
+    """Return one row per record of iterations, and the iterations grouped by record: all, and those whose time counts.
+
+    The first iteration opens connections and files: where there are others, its time does not count. A row has the
+    factors, what is `alike` in all iterations of a record, and `iterations`, their number.
+    """
+    rows = rows.assign(control=rows.get("control", "")).sort_values([*RECORD, "iteration"], kind="stable")
+    groups = rows.groupby(RECORD, sort=False)
+    records = groups[["valid", "control", *report.names, *alike]].first()
+    records["iterations"] = groups.size()
+    counts = (groups.cumcount() > 0) | (groups["iteration"].transform("size") == 1)
+    return records, groups, rows[counts].groupby(RECORD, sort=False)
+
+
+def complete(
+    tables: dict, of_samples: Callable[[pd.DataFrame], pd.DataFrame], facts: dict, report: Report, folder: Path
+) -> "Results":
     """Return the results of a run of which `read_tables` gave the tables.
+
+    `of_samples` makes of samples the `records` of `Results`; what it cannot divide is not known.
 
     Raises:
         Problem: there are neither samples nor cells.
@@ -124,6 +143,9 @@ def complete(tables: dict, records: pd.DataFrame, facts: dict, report: Report, f
     if tables["samples"].empty and tables["cells"].empty:
         raise nothing(folder)
     samples = tables["samples"]
+    records = pd.DataFrame(columns=[*RECORD, "valid", "control", *report.names, "total_s"]).astype({"valid": bool})
+    if len(samples):
+        records = of_samples(samples).replace([np.inf, -np.inf], np.nan).reset_index()
     if "session" in samples and len(records):
         sessions = samples.drop_duplicates(["cell", "repeat"]).set_index(["cell", "repeat"])["session"].fillna("")
         records = records.join(sessions, on=["cell", "repeat"])

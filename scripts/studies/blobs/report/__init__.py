@@ -1,12 +1,9 @@
 """What the report of the study `blobs` shows and says."""
 
-import pandas as pd
-
 from scripts.report import prose
-from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
-from scripts.report.listings import WHOLE, fact, of_readers
+from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
+from scripts.report.listings import WHOLE, fact, in_mib, of_readers
 from scripts.report.names import Names
-from scripts.statistics import stats
 from scripts.studies.blobs import patterns
 
 MIB = 2**20
@@ -20,12 +17,6 @@ def _unequal(row: dict) -> bool:
     mixed = row["factor"] == "pattern" and whole["baseline"] != whole["contender"]
     grown = row["factor"] == "processes" and whole["pattern"]
     return mixed or grown or row["factor"] == "size"
-
-
-def _bandwidth(records: pd.DataFrame) -> stats.Estimate:
-    """Totals divided by totals (METHOD 16); below six records there is no interval."""
-    rate = stats.total_over_total(records["bytes"] / MIB, records["total_s"])
-    return rate if rate.n >= stats.MIN_BLOCKS else rate._replace(low=float("nan"), high=float("nan"))
 
 
 def _arm(levels: dict, names: Names) -> str:
@@ -52,7 +43,7 @@ BANDWIDTH = Value(
     "MiB/s",
     means="Bandwidth: all bytes that reached the processes after the first iteration (of a single one, in that one) "
     "divided by the time; higher is better.",
-    summary=_bandwidth,
+    summary=of_totals("bytes", MIB),
     bound="ceiling_mib_s",
     bound_name="bare client",
 )
@@ -66,23 +57,20 @@ LATENCY = Value(
 )
 FIRST = Value(
     "first_ratio",
-    "First iteration against the rest",
-    axis="First iteration / median of the later ones",
+    "First iteration / median of the later ones",
     means="A record's first iteration divided by the median of its later ones; above 1 the first took longer.",
     ratio=True,
 )
 IMBALANCE = Value(
     "imbalance",
-    "Last against first process done",
-    axis="Last process done / first process done",
+    "Last process done / first process done",
     means="When the last process was done, divided by when the first was, from the start of the iteration: median over "
     "its record.",
     ratio=True,
 )
 SHARE = Value(
     "share",
-    "Share of the bare client's bandwidth",
-    axis="Bandwidth / bandwidth of the bare client",
+    "Bandwidth / bandwidth of the bare client",
     means="Bandwidth of a record divided by what the bare client got of the same store in the same record; 1: they got "
     "the same. Patterns in which one process reads for all are left out: what it fetches once counts once for each.",
     ratio=True,
@@ -149,8 +137,8 @@ REPORT = Report(
         ),
         Column("operations", of_readers("effective.operations"), MOST),
         *(Column(title, of_readers(f"effective.{name}", of=fact)) for title, name in READ_BACK.items()),
-        Column("growth allowed / MiB", of_readers("memory.allowed_bytes", "max", lambda size: size / MIB), MOST),
-        Column("growth of a process / MiB", of_readers("memory.growth_bytes", "max", lambda size: size / MIB), MOST),
+        Column("growth allowed / MiB", in_mib("memory.allowed_bytes", "max"), MOST),
+        Column("growth of a process / MiB", in_mib("memory.growth_bytes", "max"), MOST),
     ),
     moved=(
         Column("sent by the clients", of_readers("attempts", "median"), MOST),

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from scripts.report import listings, names, prose, results
+from scripts.report import judgement, listings, names, prose, results
 from scripts.report.declaration import Column
 from scripts.report.listings import WHOLE
-from scripts.report.markup import code
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
 from scripts.studies.blobs import printed
@@ -52,7 +50,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         frames["cells"] = printed.cells(folder, run_facts.get("processes"))
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
-    return results.complete(frames, _records(frames["samples"]), run_facts, REPORT, folder)
+    return results.complete(frames, _records, run_facts, REPORT, folder)
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
@@ -62,34 +60,24 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     first_ratio the first's divided by it, spread the slowest by the fastest of them, imbalance the median of last by
     first process done, share the bandwidth by the ceiling's where each process reads.
     """
-    rows = samples[samples["phase"] == "read"] if len(samples) else samples
-    if rows.empty:
-        columns = ["cell", "repeat", "valid", "control", *FACTORS, "iterations", "first_s", "total_s"]
-        return pd.DataFrame(columns=columns).astype({"valid": bool})
-    keys = ["cell", "repeat"]
+    rows = samples[samples["phase"] == "read"]
     first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
-    rows = rows.assign(control=rows.get("control", ""), imbalance=rows["latency_s"] / first_done)
-    rows = rows.sort_values([*keys, "iteration"], kind="stable")
-    groups = rows.groupby(keys, sort=False)
-    records = groups[["valid", "control", *FACTORS]].first()
-    records["iterations"], records["first_s"] = groups.size(), groups["latency_s"].first()
-    # The first iteration opens connections and files; where there is another, it has figures of its own.
-    alone = groups["iteration"].transform("size") == 1
-    timed = rows[(groups.cumcount() > 0) | alone].groupby(keys, sort=False)
+    records, groups, timed = results.by_record(rows.assign(imbalance=rows["latency_s"] / first_done), REPORT)
+    records["first_s"] = groups["latency_s"].first()
     records[["total_s", "bytes"]] = timed[["latency_s", "bytes"]].sum()
     records["byte_s"] = records["total_s"] / records["bytes"]
     records["mib_s"] = records["bytes"] / MIB / records["total_s"]
-    later = rows[groups.cumcount() > 0].groupby(keys, sort=False)["latency_s"]
-    records["latency_s"] = later.median().reindex(records.index).fillna(records["first_s"])
-    records["spread"] = later.max() / later.min()
-    records["first_ratio"] = (records["first_s"] / records["latency_s"]).where(records["iterations"] > 1)
+    records["latency_s"] = timed["latency_s"].median()
+    several = records["iterations"] > 1
+    records["spread"] = (timed["latency_s"].max() / timed["latency_s"].min()).where(several)
+    records["first_ratio"] = (records["first_s"] / records["latency_s"]).where(several)
     records["imbalance"] = groups["imbalance"].median().where(records["processes"] != "1")
-    rounds = samples[samples["phase"] == "ceiling"].groupby(keys, sort=False)[["bytes", "latency_s"]].sum()
+    rounds = samples[samples["phase"] == "ceiling"].groupby(results.RECORD, sort=False)[["bytes", "latency_s"]].sum()
     # What one process reads for all counts once for each of them, so that the ceiling says nothing of it.
     each_reads = ~records["pattern"].isin(FROM_ONE)
     records["ceiling_mib_s"] = (rounds["bytes"] / MIB / rounds["latency_s"]).where(each_reads)
     records["share"] = records["mib_s"] / records["ceiling_mib_s"]
-    return records.replace([np.inf, -np.inf], np.nan).reset_index()
+    return records
 
 
 def by_size(run: Results) -> Iterator[Table]:
@@ -158,11 +146,9 @@ def iterations(run: Results) -> Table:
 
 def in_words(run: Results) -> list[str]:
     """Return a sentence for each pattern of the run."""
-    there = set(run.cells["pattern"])
-    lines = [f"{code(name)}: {pattern.explained}." for name, pattern in PATTERNS.items() if name in there]
-    if (run.cells["objects"] == "own").any():
-        lines.append("own objects: rank i reads its section of object i, so that no two read the same object.")
-    return lines
+    lines = judgement.explained(run, "pattern", {name: pattern.explained for name, pattern in PATTERNS.items()})
+    own = "own objects: rank i reads its section of object i, so that no two read the same object."
+    return [*lines, own] if (run.cells["objects"] == "own").any() else lines
 
 
 def limits(run: Results) -> list[str]:

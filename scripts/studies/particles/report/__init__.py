@@ -1,12 +1,8 @@
 """What the report of the study `particles` shows and says."""
 
-import pandas as pd
-
-from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value
-from scripts.report.listings import WHOLE, of_readers
-from scripts.report.names import Names
+from scripts.report.declaration import PAGE_BUFFER, Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
+from scripts.report.listings import WHOLE, in_mib, of_readers
 from scripts.report.prose import number
-from scripts.statistics import stats
 from scripts.studies.particles.methods import PUBLISHED
 from scripts.studies.particles.snapshots import PRESETS
 
@@ -34,25 +30,6 @@ def called(cell: dict) -> str:
     return f"{cell['method']} ({published})" if published else cell["method"]
 
 
-def _rate(records: pd.DataFrame) -> stats.Estimate:
-    """Particles divided by time, totals by totals (METHOD 16); below six records there is no interval."""
-    rate = stats.total_over_total(records["done"] / MILLION, records["total_s"])
-    return rate if rate.n >= stats.MIN_BLOCKS else rate._replace(low=float("nan"), high=float("nan"))
-
-
-def _group(cell: dict) -> str:
-    return OPERATIONS[cell["operation"]]
-
-
-def _arm(levels: dict, _names: Names) -> str:
-    return levels["method"]
-
-
-def _mib(name: str):
-    """What makes a column of the median MiB of a fact of the records."""
-    return of_readers(f"effective.{name}", "median", lambda size: size / 2**20)
-
-
 REPORT = Report(
     study="particles",
     title="Chunks of particles",
@@ -65,12 +42,7 @@ REPORT = Report(
             names={"sec2": "HDF5 files", "ros3": "HDF5 files through ROS3", "parquet": "a Parquet copy"},
             within="from {}",
         ),
-        Factor(
-            "page_buffer",
-            subject="a {} page buffer",
-            names={"0": "no page buffer", "unset": "the default page buffer"},
-            size=True,
-        ),
+        PAGE_BUFFER,
         Factor("particles", known_as=counted, within="of {} particles", axis="Particles", given=True),
         Factor("chunk", subject="chunks of at most {} particles", plural=True, axis="Particles in a chunk"),
         Factor("rereads", names={"1": "each chunk once"}, subject="each chunk {} times", within="reading {}"),
@@ -96,7 +68,7 @@ REPORT = Report(
             "million particles/s",
             means="Rate: particles of all chunks divided by the time of the iterations after the first (of a single "
             "one, of that); higher is better.",
-            summary=_rate,
+            summary=of_totals("done", MILLION),
         ),
         Value(
             "iteration_s",
@@ -112,14 +84,13 @@ REPORT = Report(
         ),
         Value(
             "spread",
-            "Busiest worker against the mean",
-            axis="Seconds of reading: busiest worker / mean of the workers",
+            "Reading: busiest worker / mean",
             ratio=True,
             means="Seconds in which the busiest worker read, divided by the workers' mean.",
         ),
     ),
     panels=("operation", "selection", "store", "driver", "cache"),
-    contest=Contest(("method",), "was fastest", _group, _arm),
+    contest=Contest(("method",), "was fastest", lambda cell: OPERATIONS[cell["operation"]]),
     scaling=Scaling("workers"),
     harness=(
         Column("start of workers / s", "cluster_start_s", number),
@@ -127,18 +98,12 @@ REPORT = Report(
     ),
     effective=(
         Column("HDF5", "hdf5"),
-        Column("bytes in files / MiB", _mib("read_bytes"), number),
+        Column("bytes in files / MiB", in_mib("effective.read_bytes"), number),
         Column("processes that read", of_readers("effective.readers", "median"), WHOLE),
         Column("bytes of a task", of_readers("effective.task_bytes", "median"), WHOLE),
-        Column("moved between processes / MiB", _mib("moved_bytes"), number),
-        Column("client's peak / MiB", _mib("client_peak_bytes"), number),
-        Column("workers' peak / MiB", _mib("worker_peak_bytes"), number),
-        Column(
-            "idle workers",
-            "idle_workers",
-            over=lambda idle, _: ~idle.astype(str).isin(["0", "0.0", "nan"]),
-            meaning="workers without work",
-        ),
+        Column("moved between processes / MiB", in_mib("effective.moved_bytes"), number),
+        Column("client's peak / MiB", in_mib("effective.client_peak_bytes"), number),
+        Column("workers' peak / MiB", in_mib("effective.worker_peak_bytes"), number),
     ),
     along="particles",
 )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 
 from scripts.report import leaders, listings, names, prose
@@ -12,15 +13,11 @@ from scripts.report.page import Page, Table
 from scripts.report.results import Results
 from scripts.studies.particles.methods import METHODS, script
 from scripts.studies.particles.report import OPERATIONS, counted
-from scripts.studies.particles.snapshots import AT_MOST, FIELD, TYPE
+from scripts.studies.particles.snapshots import FIELD, TYPE
 
 MIB = 2**20
 # Contexts whose lines of code are shown, by the levels that they have.
-_PLAIN = {
-    **{"driver": ("sec2",), "operation": ("load", "sum"), "selection": ("all",), "rereads": ("1",)},
-    **{"memory": ("none",), "pool": ("processes",)},
-}
-_USUAL = {"chunk": str(AT_MOST), "workers": "4", "threads": "1"}
+_PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
 def why(run: Results) -> list[str]:
@@ -42,107 +39,97 @@ def through_yt(run: Results) -> Iterator[str]:
     """Yield what tasks weigh and take that are sent yt's objects, against those that are sent what to read."""
     weights, costs = _of_cells(run, "task_bytes"), run.measured.set_index("cell")["overhead_ms"]
     rows = run.contest[run.contest["metric"] == run.report.metrics[0].name]
-    rows = rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")]
-    for row in _measured(rows, run):
-        ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
-        own, other = (row[f"{side}_cell"] for side in ("contender", "baseline"))
+    for row in _measured(rows[(rows["baseline"] == "delayed") & (rows["contender"] == "yt-delayed")], run):
+        own, other = (
+            f"{weights[row[f'{side}_cell']]:,.0f} bytes{what} and costs {prose.number(costs[row[f'{side}_cell']])} ms"
+            for side, what in (("contender", ", yt's chunk and dataset,"), ("baseline", ""))
+        )
         yield (
-            f"{_what(row)}: a task of yt-delayed is sent {weights[own]:,.0f} bytes, yt's chunk and dataset, and costs "
-            f"{prose.number(costs[own])} ms without reading; one of delayed {weights[other]:,.0f} bytes and "
-            f"{prose.number(costs[other])} ms. Ratio of times {ratio}: {row['verdict']}."
+            f"{_what(row)}: a task of yt-delayed is sent {own} without reading; one of delayed {other}. Ratio of "
+            f"times {names.ratio_with_interval(*_ratios(row))}: {row['verdict']}."
         )
 
 
 def converting(run: Results) -> Iterator[str]:
     """Yield what a copy in Parquet takes, and from how many reads on it pays, if reading it is shown to be faster."""
-    cells, stored = run.measured.set_index("cell"), _of_cells(run, "read_bytes") / MIB
-    rows = run.comparisons()
+    cells, stored, rows = run.measured.set_index("cell"), _of_cells(run, "read_bytes") / MIB, run.comparisons()
     for row in _measured(rows[(rows["factor"] == "driver") & (rows["contender"] == "parquet")], run):
-        own, other = (cells.loc[row[f"{side}_cell"]] for side in ("contender", "baseline"))
         copy, files = (f"{prose.number(stored[row[f'{side}_cell']])} MiB" for side in ("contender", "baseline"))
-        ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"])
-        said = ", ".join(filter(None, [row["verdict"], ratio and f"ratio {ratio}"]))
+        making, reading = cells["prepare_s"][row["contender_cell"]], cells["iteration_s"][row["baseline_cell"]]
+        ratio = names.ratio_with_interval(*_ratios(row))
+        pays = "whether converting pays is not decided"
         if row["verdict"] == "faster":
-            saved = [other["iteration_s"] * (1 - row[name]) for name in ("ratio", "ratio_high", "ratio_low")]
-            least, most, fewest = (math.ceil(own["prepare_s"] / seconds) for seconds in saved)
-            pays = f"from {least:,} [{fewest:,}, {most:,}] reads on, converting pays"
+            reads, most, fewest = (math.ceil(making / (reading * (1 - ratio))) for ratio in _ratios(row)[[0, 2, 1]])
+            pays = f"from {reads:,} [{fewest:,}, {most:,}] reads on, converting pays"
         elif row["verdict"] in ("same", "slower"):
             pays = "converting was not shown to pay, however often it is read"
-        else:
-            pays = "whether converting pays is not decided"
-        made = f"{prose.number(own['prepare_s'])} s to make and {copy} instead of {files}"
         yield (
-            f"{_what(row)}, {row['method']}: a copy takes {made}. "
-            f"Reading it against the HDF5 files: {said}; {bold(pays)}."
+            f"{_what(row)}, {row['method']}: a copy takes {prose.number(making)} s to make and {copy} instead of "
+            f"{files}. Reading it against the HDF5 files: "
+            f"{', '.join(filter(None, [row['verdict'], ratio and f'ratio {ratio}']))}; {bold(pays)}."
         )
 
 
 def show_code(page: Page, run: Results) -> None:
-    """Show the line of code of each method that leads at the largest size, and a script with them."""
+    """Show, for loading and for summing, the line of code that leads at the largest size, and a script with it."""
     data = run.facts.get("settings", {}).get("data", {})
     field = {"group": data.get("group", TYPE), "field": data.get("field", FIELD)}
-    texts, lines = [], []
-    for lead in _leading(run):
-        method, operation = METHODS[lead.arms[0][0]], lead.contexts[0][leaders.context_of(run).index("operation")]
-        if line := (method.load if operation == "load" else method.add).format(**field):
-            where, size = leaders.in_words(lead, run)[0], run.names.level(run.report.along, lead.levels[-1])
-            texts.append(f"{prose.capital(where)}, at {size}: {code(line)}")
-            lines.append(f"{'values' if operation == 'load' else 'total'} = {line}")
+    texts, scripts = [], {}
+    for lead, cell in _leading(run):
+        method, loads = METHODS[cell["method"]], cell["operation"] == "load"
+        if line := (method.load if loads else method.add).format(**field):
+            levels = {name: cell[name] for name in ("chunk", "workers", "threads")}
+            size, *dask = (run.names.level(name, cell[name]) for name in ("particles", "workers", "threads"))
+            by = f" with {' of '.join(dask)}" if method.dask else ""
+            texts.append(f"{prose.capital(leaders.in_words(lead, run)[0])}, at {size}{by}: {code(line)}")
+            lines = scripts.setdefault(tuple(levels.items()), [])
+            lines.append(f"{'values' if loads else 'total'} = {line}")
     if texts:
-        levels = {name: run.usual.get(name, usual) for name, usual in _USUAL.items()}
         page.section("In code", bullets(texts))
-        with page.fold("a script with these lines"):
-            page.text(verbatim(script(lines, **field, **levels)))
+        with page.fold(f"{'a script' if len(scripts) == 1 else 'scripts'} for your own files"):
+            page.text(*(verbatim(script(lines, **field, **dict(levels))) for levels, lines in scripts.items()))
 
 
-def _leading(run: Results) -> list[leaders.Lead]:
-    """Who was shown to lead at the largest size of its context, where whole HDF5 files were loaded or summed up."""
-    largest: dict[tuple, leaders.Lead] = {}
-    for lead in leaders.find(run) if run.report.contest else []:
-        levels = dict(zip(leaders.context_of(run), zip(*lead.contexts, strict=True), strict=True))
-        plain = all(set(levels[name]) <= {level, *also} for name, (level, *also) in _PLAIN.items())
-        if plain and lead.levels[-1] == lead.of[-1]:
-            largest[lead.group, lead.contexts] = lead
-    return [lead for lead in largest.values() if lead.kind in ("one", "same")]
+def _leading(run: Results) -> Iterator[tuple[leaders.Lead, dict]]:
+    """Who was shown to lead where whole HDF5 files were read, of each operation the largest and fastest, as a cell."""
+    leading: dict[str, list] = {}
+    for lead in leaders.find(run):
+        cells = leaders.cells_of(lead, run)
+        cells = cells[cells["arm"].isin(lead.arms) & (cells["particles"] == lead.levels[-1])]
+        if lead.kind in ("one", "same") and (cells[list(_PLAIN)] == list(_PLAIN.values())).all(axis=None):
+            cell = cells.loc[cells["rate"].idxmax()].to_dict()
+            leading.setdefault(cell["operation"], []).append((lead, cell))
+    for some in leading.values():
+        yield max(some, key=lambda lead: (int(lead[1]["particles"]), lead[1]["rate"]))
 
 
 def out_of_core(run: Results) -> Table:
     """Return the cells whose workers had a limit of memory: the data, in memory, against it, and what workers took."""
-
-    def data(run: Results, cells: pd.DataFrame) -> pd.Series:
-        return cells["cell"].map(run.records.groupby("cell")["particles_listed"].first()) * 8
-
-    def limit(cells: pd.DataFrame) -> pd.Series:
-        return cells["memory"].map(names.amount)
-
-    def taken(run: Results, cells: pd.DataFrame) -> pd.Series:
-        peak = cells["cell"].map(_of_cells(run, "worker_peak_bytes"))
-        return 100 * peak * cells["workers"].astype(int) / limit(cells)
-
-    def times(_: Results, cells: pd.DataFrame) -> list[str]:
-        ends = cells[["iteration_s", "iteration_s_low", "iteration_s_high"]].to_numpy()
-        return [names.with_interval(*row, prose.number) for row in ends]
-
+    cells = run.measured[run.measured["memory"] != "none"]
+    data = 8 * cells["particles"].astype(int) * cells["rereads"].astype(int)
+    limit = cells["memory"].map(names.amount)
+    taken = cells["cell"].map(_of_cells(run, "worker_peak_bytes")) * cells["workers"].astype(int)
+    cells = cells.assign(gib=data / 2**30, times=data / limit, share=100 * taken / limit)
+    above = (lambda share, _: share > 100, "a worker that took more than its limit")
     columns = (
-        Column("data in memory / GiB", lambda run, cells: data(run, cells) / 2**30, prose.number),
-        Column("data / limit", lambda run, cells: data(run, cells) / limit(cells), prose.number),
-        Column("time / s", times),
-        Column(
-            "largest worker, of its limit / %",
-            taken,
-            names.whole,
-            lambda share, _: share > 100,
-            "a worker that took more than its limit",
-        ),
+        Column("data in memory / GiB", "gib", prose.number),
+        Column("data / limit", "times", prose.number),
+        listings.estimated("time / s", "iteration_s"),
+        Column("largest worker, of its limit / %", "share", names.whole, *above),
     )
     caption = "Reductions whose workers together had a limit of memory; data as 8-byte numbers; median [95 % CI]."
-    return listings.table(run, "out-of-core", caption, columns, run.measured[run.measured["memory"] != "none"])
+    return listings.table(run, "out-of-core", caption, columns, cells)
 
 
 def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:
     """The comparisons both of whose cells were measured."""
     there = set(run.measured["cell"])
     return [row for row in rows.to_dict("records") if {row["baseline_cell"], row["contender_cell"]} <= there]
+
+
+def _ratios(row: dict) -> np.ndarray:
+    """The ratio with the ends of its interval."""
+    return np.array([row["ratio"], row["ratio_low"], row["ratio_high"]], dtype=float)
 
 
 def _what(row: dict) -> str:

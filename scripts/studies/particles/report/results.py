@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from scripts.report import prose, results
-from scripts.report.markup import code
 from scripts.report.results import Results, read_facts
 from scripts.studies.particles.methods import METHODS
 from scripts.studies.particles.report import MILLION, REPORT, called, counted
@@ -33,15 +31,11 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     samples = frames["samples"]
     if len(samples) and len(own := samples[samples["particles"] == "own"]):
         amounts["own"] = str(int(own["particles_listed"].iloc[0]) // int(own["rereads"].iloc[0]))
-    for name in ("samples", "cells", "verdicts", "matrix"):
-        if "particles" in frames[name]:
-            frames[name]["particles"] = frames[name]["particles"].replace(amounts)
-    verdicts = frames["verdicts"]
-    of_particles = verdicts.get("factor", pd.Series(dtype=str)) == "particles"
-    for side in ("baseline", "contender"):
-        if of_particles.any():
-            verdicts[side] = verdicts[side].where(~of_particles, verdicts[side].replace(amounts))
-    return results.complete(frames, _records(frames["samples"]), run_facts, REPORT, folder)
+    for table in (frames["samples"], frames["cells"], frames["verdicts"], frames["matrix"]):
+        # Sides of a comparison are levels of any factor: no other has levels of these names.
+        for column in {"particles", "baseline", "contender"} & set(table):
+            table[column] = table[column].replace(amounts)
+    return results.complete(frames, _records, run_facts, REPORT, folder)
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
@@ -50,57 +44,36 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     total_s is that of the iterations after the first (of a single one, of that), done the particles that were asked for
     in it.
     """
-    if samples.empty:
-        columns = ["cell", "repeat", "valid", "control", *FACTORS, "total_s"]
-        return pd.DataFrame(columns=columns).astype({"valid": bool})
-    keys = ["cell", "repeat"]
-    samples = samples.assign(control=samples.get("control", ""))
-    iterations = samples.groupby([*keys, "iteration"], sort=False).agg(
-        **{"seconds": ("iteration_s", "first"), "most": ("read_s", "max"), "mean": ("read_s", "mean")},
-        **{column: (column, "first") for column in ("valid", "control", *FACTORS, *ALIKE)},
-    )
-    iterations = iterations.reset_index().sort_values([*keys, "iteration"], kind="stable")
-    groups = iterations.groupby(keys, sort=False)
-    later = iterations[(groups.cumcount() > 0) | (groups["iteration"].transform("size") == 1)].groupby(keys, sort=False)
-    records = groups[["valid", "control", *FACTORS, *ALIKE]].first()
-    records["iterations"], records["total_s"] = groups.size(), later["seconds"].sum()
-    records["iteration_s"] = later["seconds"].median()
-    records["done"] = records["particles_listed"] * later.size()
+    one = samples.groupby([*results.RECORD, "iteration"], sort=False)
+    iterations = one[["valid", "control", *FACTORS, *ALIKE]].first()
+    iterations["seconds"], iterations["most"] = one["iteration_s"].first(), one["read_s"].max()
+    iterations["mean"] = one["read_s"].mean()
+    records, _, timed = results.by_record(iterations.reset_index(), REPORT, ALIKE)
+    records["total_s"], records["iteration_s"] = timed["seconds"].sum(), timed["seconds"].median()
+    records["done"] = records["particles_listed"] * timed.size()
     records["rate"] = records["done"] / MILLION / records["total_s"]
     records["overhead_ms"] = 1000 * records["empty_s"] / records["listed"]
     with_dask = records["method"].map(lambda name: METHODS[name].dask if name in METHODS else False)
-    records["spread"] = (later["most"].max() / later["mean"].mean()).where(with_dask)
-    return records.replace([np.inf, -np.inf], np.nan).reset_index()
+    records["spread"] = (timed["most"].max() / timed["mean"].mean()).where(with_dask)
+    return records
 
 
 def taken_for_one(run: Results) -> list[str]:
     """Return a sentence for each cell whose equal tasks ran once: what was listed, and what was read."""
-    pure = [name for name, method in METHODS.items() if method.pure]
-    cells = run.measured[run.measured["method"].isin(pure)]
     lines = []
-    for cell in cells.to_dict("records"):
-        listed, read = (
-            run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])[name]
-            for name in ("listed", "chunks")
-        )
-        what = f"{called(cell)}, {counted(cell['particles'])} particles"
+    for cell in run.measured[_pure(run)].to_dict("records"):
+        iterations = run.samples[run.samples["cell"] == cell["cell"]].groupby(["repeat", "iteration"])
+        listed, read = iterations["listed"].first().max(), iterations["chunks"].sum().max()
         lines.append(
-            f"{what}: {listed.first().max():,.0f} chunks were listed and {read.sum().max():,.0f} read: Dask takes "
-            "tasks that read the same for one. Its time is not that of reading what was listed."
+            f"{called(cell)}, {counted(cell['particles'])} particles: {listed:,.0f} chunks were listed and {read:,.0f} "
+            "read: Dask takes tasks that read the same for one. Its time is not that of reading what was listed."
         )
     return lines
 
 
-def in_words(run: Results) -> list[str]:
-    """Return a sentence for each method of the run."""
-    there = set(run.cells["method"])
-    return [f"{code(name)}: {method.described}." for name, method in METHODS.items() if name in there]
-
-
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    pure = run.measured["method"].map(lambda name: name in METHODS and METHODS[name].pure).astype(bool)
-    again = run.measured[(run.measured["rereads"] != "1") & ~pure]
+    again = run.measured[(run.measured["rereads"] != "1") & ~_pure(run)]
     lines = ["All processes ran on one machine: what they send each other does not cross a network."]
     if len(again):
         many = prose.count(len(again), "cell")
@@ -108,3 +81,7 @@ def limits(run: Results) -> list[str]:
     if run.facts.get("not_printed"):
         lines.append(f"The published timings are not shown: {run.facts['not_printed']}.")
     return lines
+
+
+def _pure(run: Results) -> pd.Series:
+    return run.measured["method"].isin([name for name, method in METHODS.items() if method.pure])

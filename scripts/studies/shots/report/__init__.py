@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from scripts.report.declaration import Column, Factor, Metric, Report, Scaling, Value
+from scripts.report.declaration import PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import column, numbers
 from scripts.report.prose import number
 from scripts.stores import network
@@ -53,13 +53,7 @@ REPORT = Report(
             within="{}",
             given=True,
         ),
-        Factor(
-            "page_buffer",
-            subject="a {} page buffer",
-            names={"0": "no page buffer", "unset": "the default page buffer"},
-            label="{} page buffer",
-            size=True,
-        ),
+        PAGE_BUFFER,
         Factor("workers", unit="worker", axis="Number of Dask workers"),
     ),
     metrics=(
@@ -88,12 +82,6 @@ REPORT = Report(
             "page buffer in force / MiB",
             _buffer_in_force,
             lambda size: f"{size:g}" if isinstance(size, float) else size,
-        ),
-        Column(
-            "idle workers",
-            "idle_workers",
-            over=lambda idle, _: ~idle.astype(str).isin(["0", "0.0", "nan"]),
-            meaning="workers without work",
         ),
     ),
     moved=(

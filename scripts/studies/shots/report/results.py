@@ -29,7 +29,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
     folder, run_facts = Path(tables), read_facts(facts)
     frames = results.read_tables(folder, REPORT, ("obj-id",), NEEDED)
     samples = _with_factors(frames["samples"], run_facts)
-    run = results.complete(frames | {"samples": samples}, _records(samples), run_facts, REPORT, folder)
+    run = results.complete(frames | {"samples": samples}, _records, run_facts, REPORT, folder)
     cells, records = run.cells, run.records
     if len(samples) and not cells["workers"].str.isdigit().all():
         # "2x" is said of cores; what ran is a number.
@@ -84,9 +84,6 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     open_sum_s, first_sum_s and rest_s are sums over the record's tasks, first_s their median first dataset, later_s the
     mean of all other datasets, in seconds.
     """
-    if samples.empty:
-        empty = pd.DataFrame(columns=["cell", *FACTORS, "repeat", "valid", "total_s"])
-        return empty.astype({"valid": bool, "total_s": float})
     groups = samples.groupby(["cell", "repeat"], sort=False, observed=True)
     records = groups[[*FACTORS, "valid", "total-runtime"]].first().rename(columns={"total-runtime": "total_s"})
     if "open-time" in samples:
@@ -94,7 +91,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
         records[[*PARTS]] = sums[["open-time", "first-dset-time", "rest-time"]]
         records["first_s"] = groups["first-dset-time"].median()
         records["later_s"] = sums["rest-time"] / (sums["num-dsets"] - groups.size()).clip(lower=1)
-    return records.reset_index()
+    return records
 
 
 def _with_factors(samples: pd.DataFrame, facts: dict) -> pd.DataFrame:
