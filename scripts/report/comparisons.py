@@ -20,15 +20,17 @@ LOOKS = {
     "not comparable": Look(GREY, "x"),
 }
 JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio", "note"]
-PANELS = 24  # pairs and places that are drawn; more are no picture that anyone looks through
+PANELS = 12  # pairs and places that have panels of their own
 ROWS, FEW = 12, 4  # of the picture that a page opens with, and of the one on the first page
+REST = 5 * ROWS  # of a picture of what is left
 
 
 def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
     """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides), one row each.
 
-    There is one panel per place and pair of levels. Those of arms that the configuration does not compare are among
-    them. Where there is none, a figure without panels says so if `otherwise`.
+    There is one panel per place and pair of levels; where they are many or most would have a single row, one panel has
+    them all. Those of arms that the configuration does not compare are among them. Where there is none, a figure
+    without panels says so if `otherwise`.
     """
     decides = results.report.metrics[0].name
     rows = results.comparisons(metric)
@@ -43,10 +45,11 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
-    drawn = f" The first {PANELS} of {len(groups)} panels are drawn; all are in the numbers."
-    caption = _caption(results, rows) + (drawn if len(groups) > PANELS else "")
-    panels = tuple(_of_pair(group, results) for group in groups[:PANELS])
-    return Figure(name, title, caption, panels, _numbers(results, rows))
+    caption, numbers = _caption(results, rows), _numbers(results, rows)
+    if len(groups) <= PANELS and len(rows) >= 2 * len(groups) - 1:
+        return Figure(name, title, caption, tuple(_of_pair(group, results) for group in groups), numbers)
+    drawn = f" The first {REST} of {len(rows)} are drawn; all are in the numbers." if len(rows) > REST else ""
+    return Figure(name, title, caption + drawn, _of_several(rows.head(REST), results), numbers)
 
 
 def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
@@ -59,7 +62,7 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     # The factor that the question is about has half of the rows, if it needs them.
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
-    rest = rows[~rows.index.isin(first.index)].head(5 * ROWS)
+    rest = rows[~rows.index.isin(first.index)].head(REST)
     caption = _caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
     return (

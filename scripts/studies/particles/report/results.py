@@ -44,10 +44,10 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     total_s is that of the iterations after the first (of a single one, of that), done the particles that were asked for
     in it.
     """
-    one = samples.groupby([*results.RECORD, "iteration"], sort=False)
-    iterations = one[["valid", "control", *FACTORS, *ALIKE]].first()
-    iterations["seconds"], iterations["most"] = one["iteration_s"].first(), one["read_s"].max()
-    iterations["mean"] = one["read_s"].mean()
+    each = samples.groupby([*results.RECORD, "iteration"], sort=False)
+    iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
+    iterations["seconds"], iterations["most"] = each["iteration_s"].first(), each["read_s"].max()
+    iterations["mean"] = each["read_s"].mean()
     records, _, timed = results.by_record(iterations.reset_index(), REPORT, ALIKE)
     records["total_s"], records["iteration_s"] = timed["seconds"].sum(), timed["seconds"].median()
     records["done"] = records["particles_listed"] * timed.size()
