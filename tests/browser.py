@@ -21,6 +21,7 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
 NOTHING = MappingProxyType({})
+PAPER = 718  # pixels between the margins of a sheet of A4 or letter
 # Opens every chapter, and waits for the browser's own frames until all figures are drawn, wherever they are.
 READ_ON = """(async () => {
   const frame = () => new Promise((done) => requestAnimationFrame(done));
@@ -124,6 +125,8 @@ async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths:
         found.seen = answer.get("result", {}).get("value", {})
     for media, asked in (("screen", screen), ("print", paper)):
         await call("Emulation.setEmulatedMedia", media=media)
+        if media == "print" and asked:
+            await resize(PAPER)
         for name, ask in asked.items():
             answer = await call("Runtime.evaluate", expression=ask, awaitPromise=True, returnByValue=True)
             found.answers[name] = answer.get("result", {}).get("value")

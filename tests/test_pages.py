@@ -41,6 +41,9 @@ PICTURES = """(() => {
   return {figures: figures.length, shown: shown.length};
 })()"""
 
+# What does not fit on paper, which cannot be scrolled.
+CUT = """[...document.querySelectorAll(".scroll, pre, figure")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.innerText.slice(0, 80))"""
 SIDEWAYS = "[document.documentElement.scrollWidth, innerWidth]"
 # How much of its panel's width each name of a row takes, and of its row's height, for its marks to be seen below it.
 NAMES = """(() => {
@@ -82,7 +85,7 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
         screen = {"sideways": SIDEWAYS, "names": NAMES}
         # Each link lays the page out anew, which takes a while.
         screen |= {"links": FOLLOW} if width == 1300 else {}
-        visit = browser.visit(report_of(study), screen, {"pictures": PICTURES}, width)
+        visit = browser.visit(report_of(study), screen, {"pictures": PICTURES, "cut": CUT}, width)
         (folder / "visit.json").write_text(json.dumps(asdict(visit)))
 
     def visited(study: str, width: int = 1300) -> Visit:
@@ -233,6 +236,10 @@ def expect_whole(names: list) -> None:
 def test_paper_has_every_figure(study: str, width: int, visits: Callable[..., Visit]):
     pictures = visits(study, width).answers["pictures"]
     assert pictures["figures"] == pictures["shown"] > 5
+
+
+def test_paper_cuts_nothing(study: str, visits: Callable[..., Visit]):
+    assert visits(study).answers["cut"] == []
 
 
 def expect_browser() -> None:

@@ -147,9 +147,13 @@ def best(results: Results) -> Table:
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:
             frame[report.factor(name).title] = [results.names.level(name, level) for level in fastest[name]]
+    # What all rows have in common is said once.
+    alike = [title for title in frame if len(frame) > 1 and frame[title].nunique() == 1]
+    common = f" All: {', '.join(frame[title].iloc[0] for title in alike)}." if alike else ""
+    frame = frame.drop(columns=alike)
     ends = ["total_s", "total_s_low", "total_s_high"]
     frame["time / s"] = [names.with_interval(*row, prose.number) for row in fastest[ends].itertuples(index=False)]
-    caption = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI]."
+    caption = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI].{common}"
     return Table("best", caption, frame, numbers=fastest[["cell", *report.names, "n", *ends]])
 
 

@@ -44,7 +44,13 @@ REPORT = Report(
         ),
         PAGE_BUFFER,
         Factor("particles", known_as=counted, within="of {} particles", axis="Particles", given=True),
-        Factor("chunk", subject="chunks of at most {} particles", plural=True, axis="Particles in a chunk"),
+        Factor(
+            "chunk",
+            known_as=lambda level, _: f"{int(level):,}" if level.isdigit() else level,
+            subject="chunks of at most {} particles",
+            plural=True,
+            axis="Particles in a chunk",
+        ),
         Factor("rereads", names={"1": "each chunk once"}, subject="each chunk {} times", within="reading {}"),
         Factor("operation", names=OPERATIONS, within="{}", given=True),
         Factor("selection", names={"all": "all particles", "region": "those of a region"}, within="of {}", given=True),
@@ -70,12 +76,7 @@ REPORT = Report(
             "one, of that); higher is better.",
             summary=of_totals("done", MILLION),
         ),
-        Value(
-            "iteration_s",
-            "Time of an iteration",
-            "s",
-            means="Median of a record's iterations after the first; lower is better.",
-        ),
+        Value("iteration_s", "Time of an iteration", "s", means="Median of those after the first; lower is better."),
         Value(
             "overhead_ms",
             "Cost of a task without reading",
