@@ -339,6 +339,15 @@ def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Resu
     assert sum(len(panel.rows) for figure in drawn for panel in figure.panels) == len(run.verdicts)
 
 
+def test_many_pairs_share_a_panel(run: batteries.Results, monkeypatch):
+    monkeypatch.setattr(comparisons, "PANELS", 2)
+    [panel] = comparisons.by(run).panels
+    assert panel.rows[0] == "slower 1.75 [1.72, 1.78]: gp3 vs gp2, alone · before the first change"
+    assert panel.x_label == "p99: first named / second"
+    monkeypatch.setattr(comparisons, "REST", 2)
+    assert "The first 2 of 4 are drawn; all are in the numbers." in comparisons.by(run).caption
+
+
 def test_names_of_limits_and_of_events_keep_apart():
     rules = [Rule(10, "a"), Rule(10.1, "b"), Rule(30, "first", "x"), Rule(31, "second", "x"), Rule(99, "the last", "x")]
     points = pd.DataFrame({"x": [1.0, 100.0], "y": [1.0, 10.0]})

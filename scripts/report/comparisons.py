@@ -28,9 +28,9 @@ REST = 5 * ROWS  # of a picture of what is left
 def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
     """Return the comparisons of `factors` (default: all) on a metric (default: the one that decides), one row each.
 
-    There is one panel per place and pair of levels; where they are many or most would have a single row, one panel has
-    them all. Those of arms that the configuration does not compare are among them. Where there is none, a figure
-    without panels says so if `otherwise`.
+    There is one panel per place and pair of levels; where they are many, one panel has the rows of all. Those of arms
+    that the configuration does not compare are among them. Where there is none, a figure without panels says so if
+    `otherwise`.
     """
     decides = results.report.metrics[0].name
     rows = results.comparisons(metric)
@@ -46,7 +46,7 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
     caption, numbers = _caption(results, rows), _numbers(results, rows)
-    if len(groups) <= PANELS and len(rows) >= 2 * len(groups) - 1:
+    if len(groups) <= PANELS:
         return Figure(name, title, caption, tuple(_of_pair(group, results) for group in groups), numbers)
     drawn = f" The first {REST} of {len(rows)} are drawn; all are in the numbers." if len(rows) > REST else ""
     return Figure(name, title, caption + drawn, _of_several(rows.head(REST), results), numbers)
@@ -100,7 +100,9 @@ def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
         pair = " vs ".join(named.pair(row, named.level))
         labels.append(", ".join(filter(None, [pair, levels, "" if alike else place])))
     title = prose.capital(places[0]) if alike else ""
-    return (_panel(rows, labels, title, "Time of the first named / time of the second", results),)
+    metric = results.report.metric(cells[0]["metric"])
+    axis = "Time of the first named / time of the second" if metric.is_time else f"{metric.title}: first named / second"
+    return (_panel(rows, labels, title, axis, results),)
 
 
 def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
