@@ -170,18 +170,19 @@ def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
 
 def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open) -> _Cost:
     """Estimate what a study still has to measure."""
-    program, before = studies.of(study), _seconds_before(study)
+    program, (seconds_of, ratios) = studies.of(study), _before(study)
     rows, totals = [], Counter()
     for cell in cells:
         to_do = len(opened.blocks) + len(opened.anew.get(cell.name, []))
         guess = program.estimate(cell.settings)
         before_s = guess.get("before_s", 0)
-        if own := before.get(cell.name):
+        if own := seconds_of.get(cell.name):
             seconds, basis = statistics.median(own), "as before"
-        elif alike := before.get(matrix.digest(cell.settings["store"])):
-            seconds, basis = statistics.median(alike) + before_s, f"as cells on {cell.levels['store']} before"
+        elif alike := ratios.get(matrix.digest(cell.settings["store"])):
+            seconds = statistics.median(alike) * _guessed(guess) + before_s
+            basis = f"estimated by cells on {cell.levels['store']} before"
         else:
-            seconds, basis = guess["seconds"] + _CELL_OVERHEAD_S, "estimated"
+            seconds, basis = _guessed(guess) + before_s, "estimated"
         basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
         rows.append((cell, to_do, seconds, basis))
         requests = guess["requests"] * stores.of(cell.settings["store"]).elsewhere
@@ -194,23 +195,31 @@ def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omit
     return _Cost(rows, omitted, totals)
 
 
-def _seconds_before(study: str) -> dict[str, list[float]]:
-    """Return what steps of a study took on this machine, in seconds, by the name of their cell and a hash of its store.
+def _guessed(guess: dict) -> float:
+    """Return the seconds of a cell's step by its study's estimate, once it begins."""
+    return guess["seconds"] - guess.get("before_s", 0) + _CELL_OVERHEAD_S
 
-    They are those of the last session in which there were any. Of each cell in results/ one record is read: a plan may
-    have thousands.
+
+def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return what steps of a study took on this machine: seconds by cell, and by store how many times their estimate.
+
+    A store is named by a hash of it. They are those of the last session in which there were any. Of each cell in
+    results/ one record is read: a plan may have thousands.
     """
-    sessions: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    taken, ratios = (defaultdict(lambda: defaultdict(list)) for _ in range(2))
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):
-            with contextlib.suppress(Problem):
+            # What an earlier version wrote may lack what is estimated by now.
+            with contextlib.suppress(Problem, LookupError, TypeError, ValueError, AttributeError, OSError):
                 record = read_json(path)
-                here = record.get("host", {}).get("node") == platform.node()
-                if here and (took := record.get("step_seconds")):
-                    for place in (cell.name, matrix.digest((record.get("settings") or {}).get("store"))):
-                        sessions[place][record.get("session", "")].append(took)
+                if record["host"]["node"] == platform.node() and (took := record.get("step_seconds")):
+                    session, settings = record.get("session", ""), record["settings"]
+                    taken[cell.name][session].append(took)
+                    guess = _guessed(studies.of(study).estimate(settings))
+                    ratios[matrix.digest(settings["store"])][session].append(took / guess)
                     break
-    return {place: seconds[max(seconds)] for place, seconds in sessions.items()}
+    last = ({place: of[max(of)] for place, of in some.items()} for some in (taken, ratios))
+    return next(last), next(last)
 
 
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:

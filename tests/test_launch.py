@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,8 @@ from conftest import ROOT, artefact, launched, program
 from small_runs import TWO_CELLS as CONFIG
 
 from scripts import launch, preflight
+from scripts.frame import config as configuration
+from scripts.frame import matrix
 from scripts.frame.records import write as write_record
 from scripts.lib import memory
 from scripts.lib.program import Problem
@@ -135,18 +138,25 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     assert total.startswith("in all: 2 cells, 4 records: about ")
     assert total.endswith("report: reports/second/index.html")
     assert len([line for line in told if line.endswith("s each (estimated)")]) == 2, "another machine tells nothing"
-    here = {"host": {"node": platform.node()}, "settings": {"store": {"kind": "posix"}}}
+    cells = matrix.expand(configuration.resolve(CONFIG, []), "shots")[0]
+    [settings] = [cell.settings for cell in cells if "_cold" in cell.name]
+    # The shots of the other cell are the same: what is estimated for it is, too.
+    here = {"host": {"node": platform.node()}, "settings": settings}
     rewritten(measured, "small", "*_cold*", **here, step_seconds=7.0, session="2026-11-20T08:00:00Z")
     cold, warm, *_, total = plan(env=os.environ | {"XDG_CACHE_HOME": tmp_path})
     assert "_cold" in cold
     assert cold.endswith("  2 to do    7.0 s each (as before)")
-    assert warm.endswith("  2 to do    7.0 s each (as cells on disk before)")
+    assert warm.endswith("  2 to do    7.0 s each (estimated by cells on disk before)")
     assert "about 48 s, of which 20 s build wheel-2.0.0; " in total
     shutil.copytree(measured / "results/small", measured / "results/later")
     rewritten(measured, "later", "*_cold*", step_seconds=9.0, session="2026-11-21T08:00:00Z")
     cold, warm = plan()[:2]
     assert cold.endswith("  9.0 s each (as before)"), "the last run tells"
-    assert warm.endswith("  9.0 s each (as cells on disk before)")
+    assert warm.endswith("  9.0 s each (estimated by cells on disk before)")
+    rewritten(measured, "later", "*_cold*", settings=settings | {"data": settings["data"] | {"shots": 40}})
+    cold, warm = plan()[:2]
+    assert cold.endswith("  9.0 s each (as before)")
+    assert 0 < float(re.search(r"([\d.]+) s each", warm)[1]) < 9, "a record that read more takes longer"
 
 
 def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):

@@ -143,7 +143,7 @@ def best(results: Results) -> Table:
     side = [name for name in varies if name not in keys and report.factor(name).apart][:1]
     fastest = cells.loc[cells.groupby([*keys, *side], sort=False)["total_s"].idxmin()]
     fastest = results.names.sort(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
-    frame = pd.DataFrame({"": [prose.capital(results.names.place(row)) for row in fastest.to_dict("records")]})
+    frame = pd.DataFrame({"": [results.names.place(row) for row in fastest.to_dict("records")]})
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:
             frame[report.factor(name).title] = [results.names.level(name, level) for level in fastest[name]]
@@ -151,6 +151,8 @@ def best(results: Results) -> Table:
     alike = [title for title in frame if len(frame) > 1 and frame[title].nunique() == 1]
     common = f" All: {', '.join(frame[title].iloc[0] for title in alike)}." if alike else ""
     frame = frame.drop(columns=alike)
+    if "" in frame:
+        frame[""] = frame[""].map(prose.capital)
     ends = ["total_s", "total_s_low", "total_s_high"]
     frame["time / s"] = [names.with_interval(*row, prose.number) for row in fastest[ends].itertuples(index=False)]
     caption = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI].{common}"

@@ -18,7 +18,7 @@ CONTEXT = (
 )
 _OF_RECORD = ("repeat", "effective")  # what its report reads in a record
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
-_START_S, _TASK_S = 2.5, 0.001
+_START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
 # How yt itself opens and cuts files; in its regions are particles that reach into them, too.
 _OF_YT = {"driver": "sec2", "page_buffer": "unset", "chunk": "262144", "selection": "all"}
 # A worker that is always near its limit pauses and does nothing more; the interpreter and libraries take 100 MB of it.
@@ -88,7 +88,8 @@ class Particles(Study):
         size = particles * _FIELD_BYTES * int(cell["rereads"])
         at_once = int(cell["workers"]) if METHODS[cell["method"]].dask else 1
         rate = min(300, networks.mib_s(network, at_once)) * 2**20
-        waiting = chunks * (_TASK_S + 4 * network.get("latency_ms", 0) / 1000 / at_once)
+        task = _ARRAY_TASK_S if cell["method"] == "array" else _TASK_S
+        waiting = chunks * (task + 4 * network.get("latency_ms", 0) / 1000 / at_once)
         once = size / rate + waiting
         times = settings["iterations"]
         return {"requests": times * chunks, "bytes": times * size, "seconds": _START_S + (times + 1) * once}
