@@ -153,7 +153,7 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     cold, warm = plan()[:2]
     assert cold.endswith("  9.0 s each (as before)"), "the last run tells"
     assert warm.endswith("  9.0 s each (estimated by cells on disk before)")
-    rewritten(measured, "later", "*_cold*", settings=settings | {"data": settings["data"] | {"shots": 40}})
+    rewritten(measured, "later", "*_cold*", settings=settings | {"read_shots": 400})
     cold, warm = plan()[:2]
     assert cold.endswith("  9.0 s each (as before)")
     assert 0 < float(re.search(r"([\d.]+) s each", warm)[1]) < 9, "a record that read more takes longer"
