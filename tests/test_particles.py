@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ from scripts import drivers
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.report import leaders, names, tiles
+from scripts.report import judgement, leaders, names, tiles
 from scripts.studies.particles import copies, make, methods, printed, reading, snapshots, through_yt
 from scripts.studies.particles.report import advice, results
 from tests import particles_tables
@@ -332,6 +333,19 @@ def test_what_a_run_without_any_record_has_to_say_is_said(tmp_path):
     run.facts["printed"] = [{"chunks": 12, "operation": "sum", "method": "serial", "mean_s": 1.0, "std_s": None}]
     assert list(printed.beside(run).frame["measured / s"]) == [""]
     assert results.limits(run)
+
+
+def test_comparisons_with_cells_that_were_never_tried_are_counted_and_not_told(tmp_path):
+    run = particles_tables.load(particles_tables.build(tmp_path))
+    rows = run.comparisons()
+    own = rows["contender_cell"].iloc[0]
+    of_it = int((rows[["baseline_cell", "contender_cell"]] == own).any(axis=1).sum())
+    never = replace(run, cells=run.cells.assign(n=run.cells["n"].where(run.cells["cell"] != own, 0)))
+    assert (run.untried, never.untried) == (0, of_it)
+    assert len(never.comparisons()) == len(rows) - of_it
+    assert any(line.endswith("at least one of the two cells was never tried.") for line in judgement.limits(never))
+    failed = replace(never, cells=never.cells.assign(failed=never.cells["n"] == 0))
+    assert len(failed.comparisons()) == len(rows), "what failed is told"
 
 
 def test_the_code_shown_is_of_who_leads_among_the_same_cells(tmp_path):

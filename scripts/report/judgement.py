@@ -193,6 +193,7 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
     comparisons = {
         "{} {are} left out: the two sides deliver different amounts.": run.left_out,
+        "{} {are} left out: at least one of the two cells was never tried.": run.untried,
         "{} {are} left out: different versions of the measuring code measured the two sides, or they were never "
         f"measured in one session on one machine; {code('make again')} measures cells again.": unmade,
         "{} lack{s} blocks whose two sides were not measured in one session on one machine; "

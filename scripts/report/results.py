@@ -291,10 +291,12 @@ class Results:
         """Return what verdicts.csv says of a metric (default: the one that decides) of what the configuration compares.
 
         Beside its own columns each row has `baseline_cell` and `contender_cell`, the names of both cells, and `state`,
-        the state of the page cache that both were measured in. Arms that deliver different amounts are left out.
+        the state of the page cache that both were measured in. Arms that deliver different amounts are left out, as
+        are those of which one was never tried.
         """
         rows = self._pairs
-        chosen = (rows["metric"] == (metric or self.report.metrics[0].name)) & (rows["factor"] != CONTEST)
+        chosen = rows["tried"] & (rows["metric"] == (metric or self.report.metrics[0].name))
+        chosen &= rows["factor"] != CONTEST
         return rows[chosen & ~self._unequal(rows)].reset_index(drop=True)
 
     @property
@@ -303,7 +305,7 @@ class Results:
 
         Where cells differ in one factor alone, `factor`, `baseline` and `contender` are that factor and its levels.
         """
-        pairs = self._pairs[self._pairs["factor"] == CONTEST]
+        pairs = self._pairs[(self._pairs["factor"] == CONTEST) & self._pairs["tried"]]
         levels = self.cells.set_index("cell")[list(self.report.names)].to_dict("index")
         rows = []
         for row in pairs.to_dict("records"):
@@ -319,6 +321,14 @@ class Results:
         """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
         rows = self._pairs
         return int((self._unequal(rows) & (rows["metric"] == self.report.metrics[0].name)).sum())
+
+    @property
+    def untried(self) -> int:
+        """How many comparisons that the configuration asks for are not told, as one of their cells was never tried."""
+        rows = self._pairs
+        return int(
+            (~rows["tried"] & (rows["metric"] == self.report.metrics[0].name) & (rows["factor"] != CONTEST)).sum()
+        )
 
     @staticmethod
     def apart(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -339,7 +349,8 @@ class Results:
         """All verdicts but the control's."""
         factors = [name for name in self.report.names if name in self.cells]
         if self.verdicts.empty:
-            return pd.DataFrame(columns=["factor", "metric", "baseline", "contender", "verdict", "note", *factors])
+            columns = ["factor", "metric", "baseline", "contender", "verdict", "note", *factors]
+            return pd.DataFrame(columns=columns).assign(tried=pd.Series(dtype=bool))
         rows = self.verdicts[self.verdicts["role"] != "control"].reset_index(drop=True)
         cells = self.cells.loc[self.cells["control"] == "", [*factors, "cell"]].drop_duplicates(factors, keep="last")
         states = dict(zip(self.cells["cell"], self.states(self.cells), strict=True))
@@ -349,7 +360,9 @@ class Results:
             named = levels.merge(cells, how="left", on=factors)["cell"].fillna("")
             rows[f"{side}_cell"] = rows[side].where(rows["factor"] == CONTEST, named)
         both = zip(*(rows[f"{side}_cell"].map(states).fillna("") for side in ("baseline", "contender")), strict=True)
-        return rows.assign(state=[" | ".join(dict.fromkeys(filter(None, states))) for states in both])
+        never = self.cells.loc[self.cells[["n", "failed", "invalid"]].sum(axis=1) == 0, "cell"]
+        tried = ~(rows["baseline_cell"].isin(never) | rows["contender_cell"].isin(never))
+        return rows.assign(state=[" | ".join(dict.fromkeys(filter(None, states))) for states in both], tried=tried)
 
     @staticmethod
     def states(cells: pd.DataFrame) -> pd.Series:

@@ -245,6 +245,13 @@ def read(file, start, end):
 def add(file, start, end):
     return read(file, start, end).sum()
 
+def into_one(chunks):
+    values, place = np.empty(sum(end - start for _, start, end in chunks)), 0
+    for file, start, end in chunks:
+        values[place : place + end - start] = read(file, start, end)
+        place += end - start
+    return values
+
 def count(file):
     with h5py.File(file) as opened:
         return len(opened["{group}/{field}"])
@@ -263,7 +270,13 @@ METHODS = {
         load="np.concatenate([read(*chunk) for chunk in chunks])",
         add="np.concatenate([read(*chunk) for chunk in chunks]).sum()",
     ),
-    "preallocated": Method(_preallocated, "one loop reads chunk after chunk into one array", reduces=False, dask=False),
+    "preallocated": Method(
+        _preallocated,
+        "one loop reads chunk after chunk into one array",
+        reduces=False,
+        dask=False,
+        load="into_one(chunks)",
+    ),
     "chunkwise": Method(
         _chunkwise,
         "one loop reduces chunk after chunk",
