@@ -13,14 +13,13 @@ OPERATIONS = {
     "moments": "mean and variance",
     "histogram": "a histogram",
 }
-_OF_PRESETS = {str(particles): name for name, (particles, *_) in PRESETS.items()}
 
 
 def counted(level: str, _facts: dict | None = None) -> str:
     """Return "1.94 million (A)" of a number of particles."""
     if not level.isdigit():
         return "own"
-    preset = f" ({_OF_PRESETS[level]})" if level in _OF_PRESETS else ""
+    preset = next((f" ({name})" for name, (particles, *_) in PRESETS.items() if str(particles) == level), "")
     return f"{int(level) / MILLION:.3g} million{preset}"
 
 

@@ -16,23 +16,28 @@ from scripts.studies.particles.report import OPERATIONS, counted
 from scripts.studies.particles.snapshots import FIELD, TYPE
 
 MIB = 2**20
+_DASK = [name for name, method in METHODS.items() if method.dask]
 # Contexts whose lines of code are shown, by the levels that they have.
 _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
 def why(run: Results) -> list[str]:
-    """Return what reading a chunk takes, and what a task costs beside it, where a loop and Dask were measured."""
+    """Return that Dask never won, if so, what reading a chunk takes and what a task costs, where both were measured."""
     cells = run.measured
     if "chunk_s" not in cells:
         return []
     cells = cells[cells["overhead_ms"].notna() & cells["chunk_s"].notna()]
-    dask = cells["method"].map(lambda name: METHODS[name].dask).astype(bool)
+    dask = cells["method"].isin(_DASK)
     if dask.all() or not dask.any():
         return []
     chunk = prose.span(1000 * cells.loc[~dask, "chunk_s"], prose.number)
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
     tasks = prose.listing(f"{prose.number(cost)} ms with {method}" for method, cost in costs.items())
-    return [f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}."]
+    rows = run.comparisons()
+    won = rows.loc[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK), "verdict"] == "faster"
+    never = ["No method of Dask's was shown to be faster than the serial loop, at any size."]
+    reason = f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}."
+    return [*(never if len(won) and not won.any() else []), reason]
 
 
 def through_yt(run: Results) -> Iterator[str]:
@@ -82,8 +87,7 @@ def show_code(page: Page, run: Results) -> None:
             size, *dask = (run.names.level(name, cell[name]) for name in ("particles", "workers", "threads"))
             by = f" with {' of '.join(dask)}" if method.dask else ""
             texts.append(f"{prose.capital(leaders.in_words(lead, run)[0])}, at {size}{by}: {code(line)}")
-            lines = scripts.setdefault(tuple(levels.items()), [])
-            lines.append(f"{'values' if loads else 'total'} = {line}")
+            scripts.setdefault(tuple(levels.items()), []).append(f"{'values' if loads else 'total'} = {line}")
     if texts:
         page.section("In code", bullets(texts))
         with page.fold(f"{'a script' if len(scripts) == 1 else 'scripts'} for your own files"):
@@ -138,6 +142,5 @@ def _what(row: dict) -> str:
 
 def _of_cells(run: Results, name: str) -> pd.Series:
     """The median of what was in force over a cell's valid records, by cell."""
-    return pd.Series(
-        listings.of_readers(f"effective.{name}", "median")(run, run.measured).to_numpy(), run.measured["cell"]
-    )
+    values = listings.of_readers(f"effective.{name}", "median")(run, run.measured)
+    return values.set_axis(run.measured["cell"])
