@@ -212,11 +212,12 @@ def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]
             # What an earlier version wrote may lack what is estimated by now.
             with contextlib.suppress(Problem, LookupError, TypeError, ValueError, AttributeError, OSError):
                 record = read_json(path)
-                if record["host"]["node"] == platform.node() and (took := record.get("step_seconds")):
-                    session, settings = record.get("session", ""), record["settings"]
+                here = record.get("host", {}).get("node") == platform.node()
+                if here and (took := record.get("step_seconds")):
+                    session = record.get("session", "")
                     taken[cell.name][session].append(took)
-                    guess = _guessed(studies.of(study).estimate(settings))
-                    ratios[matrix.digest(settings["store"])][session].append(took / guess)
+                    guess = _guessed(studies.of(study).estimate(record["settings"]))
+                    ratios[matrix.digest(record["settings"]["store"])][session].append(took / guess)
                     break
     last = ({place: of[max(of)] for place, of in some.items()} for some in (taken, ratios))
     return next(last), next(last)
