@@ -201,10 +201,10 @@ def _guessed(guess: dict) -> float:
 
 
 def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return what steps of a study took on this machine: seconds by cell, and by store how many times their estimate.
+    """Return what a study's steps took on this machine: seconds by cell, and by store the ratio to their estimate.
 
-    A store is named by a hash of it. They are those of the last session in which there were any. Of each cell in
-    results/ one record is read: a plan may have thousands.
+    A store is named by a hash of it. Each list is from the last session that has any. One record of each cell in
+    results/ is read: a plan may have thousands.
     """
     taken, ratios = (defaultdict(lambda: defaultdict(list)) for _ in range(2))
     for cell in Path("results").glob(f"*/{study}/records/*/"):
@@ -219,8 +219,8 @@ def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]
                     guess = _guessed(studies.of(study).estimate(record["settings"]))
                     ratios[matrix.digest(record["settings"]["store"])][session].append(took / guess)
                     break
-    last = ({place: of[max(of)] for place, of in some.items()} for some in (taken, ratios))
-    return next(last), next(last)
+    seconds_of, ratios_of = ({place: of[max(of)] for place, of in by_place.items()} for by_place in (taken, ratios))
+    return seconds_of, ratios_of
 
 
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:

@@ -163,7 +163,7 @@ def advice(results: Results) -> list[str]:
     """Return what to choose for each thing that is read, as far as it was decided."""
     report, rows = results.report, results.comparisons()
     given = [factor.name for factor in report.factors if factor.given]
-    # Who leads a contest is told by its leads.
+    # Factors of a contest are left out here: the page already says which arm is the fastest.
     own = (*given, *report.places, report.headline, *(report.contest.arm if report.contest else ()))
     lines, varies = [], results.varying(results.measured, given)
     for levels, group in rows.groupby(given, sort=False) if given and len(rows) else [((), rows)]:
