@@ -149,7 +149,7 @@ def best(results: Results) -> Table:
             frame[report.factor(name).title] = [results.names.level(name, level) for level in fastest[name]]
     # What all rows have in common is said once.
     alike = [title for title in frame if len(frame) > 1 and frame[title].nunique() == 1]
-    common = f" All: {', '.join(frame[title].iloc[0] for title in alike)}." if alike else ""
+    common = f" In all rows: {', '.join(frame[title].iloc[0] for title in alike)}." if alike else ""
     frame = frame.drop(columns=alike)
     if "" in frame:
         frame[""] = frame[""].map(prose.capital)
