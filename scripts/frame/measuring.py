@@ -108,6 +108,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
         job |= {"far": store.far, **{key: provision[key] for key in ("manifest", "local_files")}}
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
+        job |= {"served_folder": str(served.folder) if served else None}
         child = _Child(stack, environment["python"], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
         network = _network(arguments, store, settings, manifest, location, env) if store.far and manifest else None

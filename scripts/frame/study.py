@@ -165,7 +165,7 @@ def of(name: str) -> Study:
 def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a library cannot read HDF5 files of a store through a driver."""
     # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
-    from scripts.building.sources import pinned
+    from scripts.building.sources import pinned, pins
 
     driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
     library = config["libraries"][levels["library"]]
@@ -173,8 +173,8 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
         yield f"driver {levels['driver']} does not read a {store['kind']} store"
     if "device" in store:
         yield "files cannot be read from a raw device"
-    # What a lock of the user's own brings is seen when it is built.
-    of_h5py = library["kind"] == "wheel" and "lock" not in library
+    # What a lock of the user's own brings instead of h5py's own wheel is seen when it is built.
+    of_h5py = library["kind"] == "wheel" and ("lock" not in library or "h5py" in pins(library))
     if driver.optional and of_h5py and not pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"]):
         yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
     yield from lacking(levels, config, driver.needs, f"driver {levels['driver']}")

@@ -21,9 +21,9 @@ def peak(pid: int | str = "self") -> int | None:
     return _bytes(f"/proc/{pid}/status", "VmHWM")
 
 
-def forget_peak() -> None:
-    """Let the peak begin at what is in memory now."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+def forget_peak(pid: int | str = "self") -> None:
+    """Let the peak of a process, this one or one of this user's, begin at what is in memory now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 def available() -> int:

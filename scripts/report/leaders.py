@@ -108,14 +108,16 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
     texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
-    at = stretch(lead.levels, lead.of, results)
+    # One level that all cells have is said once for all, as other factors are.
+    at = stretch(lead.levels, lead.of, results) if lead.of != (results.usual.get(report.along),) else ""
+    at = f"{at}, " if at else ""
     if lead.kind in UNJUDGED:
-        return where, f"{at}, most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."
+        return where, f"{at}most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."
     rest = f"; not judged: {prose.listing(map(called, lead.outside))}." if lead.outside else "."
     if lead.kind == "open":
-        return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}"
+        return where, f"{at}nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}"
     same = ", each as fast as the other" if lead.kind == "same" else ""
-    return where, f"{at}, {prose.listing(texts)} {report.contest.fastest}{same}{rest}"
+    return where, f"{at}{prose.listing(texts)} {report.contest.fastest}{same}{rest}"
 
 
 def advice(leads: list[Lead], results: Results) -> list[str]:

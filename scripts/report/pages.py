@@ -103,7 +103,7 @@ def lists(
 
 def unless_noted(run: Results) -> str:
     """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
-    compared = {run.report.headline, run.report.along, *run.verdicts.get("factor", ())}
+    compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
     levels = [run.names.subject(name, run.usual[name]) for name in own if run.usual.get(name) and name not in compared]
     return f"Unless noted: {', '.join(levels)}." if levels else ""

@@ -1,0 +1,224 @@
+"""An array in HSDS, asked through its Python client, h5pyd, or by bare requests to its REST interface."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import h5pyd
+import numpy as np
+import requests
+
+from scripts.lib.program import Problem
+from scripts.studies.arrays import backends, objects
+from scripts.studies.arrays.backends import LEVEL, Read, Target, Write
+from scripts.studies.arrays.pieces import Piece
+from scripts.studies.arrays.zarr import force
+
+DATASET = "array"
+_BINARY = "application/octet-stream"
+_DONE = 400  # the first status that says something went wrong
+
+
+class Hsds(backends.Backend):
+    """A dataset of a domain; the nodes cut it into an object per chunk."""
+
+    @contextlib.contextmanager
+    def writing(self, target: Target, new: bool) -> Iterator[Write]:
+        """Open the domain; the nodes acknowledge what they hold in memory and store it about a second later.
+
+        To open one that is there takes as long as to store all that the nodes hold: h5pyd asks for that.
+        """
+        if target.protocol == "client":
+            with _file(target, "w" if new else "r+") as file:
+                dataset = _created(file, target) if new else file[DATASET]
+
+                def write(piece: Piece, values: np.ndarray) -> None:
+                    dataset[piece.slices] = values
+
+                yield write
+            return
+        if new:
+            with _file(target, "w") as file:
+                _created(file, target)
+        with Rest(target) as rest:
+            rest.look_up()
+            yield rest.put if target.protocol == "binary" else rest.put_json
+
+    @contextlib.contextmanager
+    def reading(self, target: Target) -> Iterator[Read]:
+        """Open the domain."""
+        if target.protocol == "client":
+            with _file(target, "r") as file:
+                dataset = file[DATASET]
+                yield lambda piece: (dataset[piece.slices], None)
+            return
+        with Rest(target) as rest:
+            rest.look_up()
+            yield rest.get if target.protocol == "binary" else rest.get_json
+
+    def store(self, target: Target) -> None:
+        """Let the nodes store all that they hold, which `flush` of h5pyd's files does not, and force files to the disk.
+
+        Raises:
+            Problem: they did not, within the service's `flush_timeout`.
+        """
+        with Rest(target) as rest:
+            rest.flush()
+        force(target)
+
+    def effective(self, target: Target) -> dict:
+        """Return the dataset's layout, the versions, and the service's nodes and limits, as it tells them."""
+        with _file(target, "r") as file, Rest(target) as rest:
+            dataset = file[DATASET]
+            about, domain = rest.ask("/about"), rest.ask("/", verbose=1)
+            return {
+                "chunks": "x".join(map(str, dataset.chunks)),
+                "compression": dataset.compression or "none",
+                **{"hsds": about["hsds_version"], "h5pyd": version("h5pyd"), "nodes": about["node_count"]},
+                "request_limit": domain["limits"]["max_request_size"],
+            }
+
+    def stored(self, target: Target) -> tuple[int, int]:
+        """Return the objects of the dataset's root and their bytes: chunks, and what describes them."""
+        with Rest(target) as rest:
+            return objects.held(objects.opened(_all_of(target), target.store), rest.prefix())
+
+    def remove(self, target: Target) -> None:
+        """Remove the objects of the domain, and the domain."""
+        with Rest(target) as rest:
+            store = objects.opened(_all_of(target), target.store)
+            objects.remove(store, rest.prefix())
+            objects.remove(store, target.place["domain"].strip("/"))
+
+
+class Rest:
+    """The REST interface of a service, asked about one array over a connection that stays open.
+
+    Each answer that is not as asked is a `Problem` with its status.
+    """
+
+    def __init__(self, target: Target, timeout_s: float | None = None) -> None:
+        """Make the session; an answer may take `timeout_s` between two of its bytes."""
+        self._target, self._timeout_s, self._values = target, timeout_s, ""
+        self._session = requests.Session()
+        self._session.auth, self._session.trust_env = target.secrets, False
+
+    def __enter__(self) -> "Rest":
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def look_up(self) -> None:
+        """Ask for the dataset's address."""
+        with _file(self._target, "r") as file:
+            self._values = f"/datasets/{file[DATASET].id.uuid}/value"
+
+    def put(self, piece: Piece, values: np.ndarray) -> None:
+        """Write values as they lie in memory, in one request."""
+        body = np.ascontiguousarray(values).data.cast("B")
+        self.send("PUT", self._values, _select(piece), data=body, headers={"Content-Type": _BINARY})
+
+    def put_json(self, piece: Piece, values: np.ndarray) -> None:
+        """Write values as numbers in a text."""
+        ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
+        self.send("PUT", self._values, {}, json=ends | {"value": values.tolist()})
+
+    def get(self, piece: Piece) -> tuple[np.ndarray, float]:
+        """Read values as they lie in memory, and the seconds to the first byte of them.
+
+        Raises:
+            Problem: the answer is shorter than it should be.
+        """
+        began = time.perf_counter()
+        answer = self.send("GET", self._values, _select(piece), headers={"Accept": _BINARY}, stream=True)
+        values = np.empty(piece.bytes, np.uint8)
+        view, done, first = memoryview(values), 0, 0.0
+        while done < len(view) and (count := answer.raw.readinto(view[done:])):
+            first = first or time.perf_counter() - began
+            done += count
+        if done < len(view):
+            raise Problem(f"HSDS sent {done} of {len(view)} bytes; its words are in the log")
+        return _shaped(values.view(self._target.dtype), piece), first
+
+    def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
+        """Read values as numbers in a text."""
+        values = self.send("GET", self._values, _select(piece)).json()["value"]
+        return np.array(values, self._target.dtype), None
+
+    def flush(self) -> None:
+        """Return when the nodes have stored all that they hold of the domain."""
+        self.send("PUT", "/", {"flush": 1})
+
+    def prefix(self) -> str:
+        """Return what the keys of the domain's objects begin with, its own aside: that of its root group."""
+        first, second = self.ask("/")["root"].removeprefix("g-").split("-")[:2]
+        return f"db/{first}-{second}"
+
+    def ask(self, path: str, **parameters: int) -> dict:
+        """Return the JSON of an answer."""
+        return self.send("GET", path, parameters).json()
+
+    def send(self, method: str, path: str, parameters: dict, **options: object) -> requests.Response:
+        """Send a request and return the answer.
+
+        Raises:
+            Problem: it says that something went wrong, or there is none.
+        """
+        place = self._target.place
+        parameters = {"domain": place["domain"], "bucket": place["bucket"]} | parameters
+        try:
+            answer = self._session.request(
+                method, f"{place['endpoint']}{path}", params=parameters, timeout=self._timeout_s, **options
+            )
+        except requests.RequestException as error:
+            raise Problem(f"HSDS did not answer {method} {path}: {type(error).__name__}") from error
+        if answer.status_code >= _DONE:
+            raise Problem(f"HSDS answered {method} {path} with {answer.status_code} {answer.reason}")
+        return answer
+
+
+def _created(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
+    shape, gzip = target.shape, target.compression == "gzip"
+    options = {"compression": "gzip", "compression_opts": LEVEL} if gzip else {}
+    sides, chunks = (shape.rows, shape.columns), (shape.chunk_rows, shape.chunk_columns)
+    return file.create_dataset(DATASET, sides, target.dtype, chunks=chunks, **options)
+
+
+def _select(piece: Piece) -> dict[str, str]:
+    (first, end), (left, right) = piece.rows, piece.columns
+    return {"select": f"[{first}:{end},{left}:{right}]"}
+
+
+def _shaped(values: np.ndarray, piece: Piece) -> np.ndarray:
+    return values.reshape(piece.rows[1] - piece.rows[0], piece.columns[1] - piece.columns[0])
+
+
+def _all_of(target: Target) -> dict[str, str]:
+    """Return the place of all objects of the service."""
+    place = target.place
+    return {"folder": f"{place['folder']}/{place['bucket']}"} if "folder" in place else {"prefix": ""}
+
+
+def _file(target: Target, mode: str) -> h5pyd.File:
+    user, password = target.secrets
+    place = target.place
+    try:
+        return h5pyd.File(
+            place["domain"],
+            mode,
+            endpoint=place["endpoint"],
+            username=user,
+            password=password,
+            bucket=place["bucket"],
+            retries=1,
+        )
+    except OSError as error:
+        words = " ".join(str(error).split())
+        raise Problem(f"HSDS at {place['endpoint']} does not open {place['domain']}: {words}") from error
+
+
+BACKEND = Hsds()

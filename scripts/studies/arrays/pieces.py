@@ -1,0 +1,82 @@
+"""What one request asks of an array: how it is cut into pieces, and how clients share them."""
+
+from dataclasses import dataclass
+
+# Bytes of a value; how many times as many a text of large numbers may take.
+ITEM, TEXT = 8, 3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An array's shape and that of its chunks."""
+
+    rows: int
+    columns: int
+    chunk_rows: int
+    chunk_columns: int
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its values."""
+        return ITEM * self.rows * self.columns
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks it has; those at its ends may reach beyond it."""
+        return -(-self.rows // self.chunk_rows) * -(-self.columns // self.chunk_columns)
+
+    @property
+    def padded_bytes(self) -> int:
+        """The bytes of its chunks, each of which is whole."""
+        return ITEM * self.chunks * self.chunk_rows * self.chunk_columns
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows and columns that are written or read at once: each from the first to the one behind the last."""
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """What numpy, h5py, h5pyd and Zarr take."""
+        return slice(*self.rows), slice(*self.columns)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its values."""
+        return ITEM * (self.rows[1] - self.rows[0]) * (self.columns[1] - self.columns[0])
+
+
+def of_levels(shape: str, chunks: str) -> Shape:
+    """Return the shape of two levels such as "12000x2200" and "1500x275"."""
+    return Shape(*map(int, shape.split("x")), *map(int, chunks.split("x")))
+
+
+def bands(shape: Shape, clients: int) -> list[tuple[int, int]]:
+    """Return the rows of each client: whole chunks, so that no two write to the same; fewer than clients if too few."""
+    chunk_rows = -(-shape.rows // shape.chunk_rows)
+    each = -(-chunk_rows // clients) * shape.chunk_rows
+    return [(start, min(start + each, shape.rows)) for start in range(0, shape.rows, each)]
+
+
+def cut(shape: Shape, band: tuple[int, int], access: str, limit: int) -> list[Piece]:
+    """Return the pieces in which a client gets or writes its rows.
+
+    Args:
+        shape: of the array.
+        band: its rows.
+        access: whole (all of them at once), rows, columns or blocks (as high, as wide, or both, as a chunk), or pieces
+            (as many whole rows as make fewer bytes than `limit`).
+        limit: of a request, in bytes.
+    """
+    first, end = band
+    below = max(1, (limit - 1) // (ITEM * shape.columns))
+    height = {"rows": shape.chunk_rows, "blocks": shape.chunk_rows, "pieces": below}.get(access, end - first)
+    width = shape.chunk_columns if access in ("columns", "blocks") else shape.columns
+    return [
+        Piece((row, min(row + height, end)), (column, min(column + width, shape.columns)))
+        for row in range(first, end, height)
+        for column in range(0, shape.columns, width)
+    ]

@@ -1,0 +1,112 @@
+"""What the report of the study `arrays` shows and says."""
+
+from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Value, of_totals
+from scripts.report.listings import WHOLE, in_mib, of_readers
+from scripts.report.names import Names
+from scripts.report.prose import number
+
+MIB = 2**20
+BACKENDS = {"library": "the HDF5 library", "hsds": "HSDS", "zarr": "Zarr"}
+OPERATIONS = {"write": "writing", "read": "reading"}
+ACCESSES = {
+    "whole": "the whole array",
+    "rows": "rows of chunks",
+    "columns": "columns of chunks",
+    "blocks": "chunk by chunk",
+    "pieces": "pieces below the request limit",
+}
+VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
+# What of a service is a factor: where it is left as it comes, an arm is called by its backend.
+USUAL = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
+
+
+def called(levels: dict, names: Names | None = None) -> str:
+    """Return the name of an arm: its backend, and what of a service is not as it comes."""
+    unusual = {
+        "protocol": "by bare requests" if levels["protocol"] == "binary" else "as JSON",
+        "nodes": f"with {levels['nodes']} data nodes",
+        "request_limit": f"with requests of at most {levels['request_limit']}",
+        "streaming": "without streaming",
+    }
+    more = [words for factor, words in unusual.items() if levels[factor] not in ("", USUAL[factor])]
+    return " ".join([BACKENDS[levels["backend"]], *more])
+
+
+def _sides(level: str, _facts: dict) -> str:
+    """Return "1,500 × 275" of "1500x275"."""
+    return " × ".join(f"{int(side):,}" for side in level.split("x") if side)
+
+
+RATE = Value(
+    "rate",
+    "Rate",
+    "MiB/s",
+    means="Rate: bytes of the array's values divided by the time until they are stored, or read; higher is better.",
+    summary=of_totals("bytes", MIB),
+)
+ACKNOWLEDGED = Value(
+    "acknowledged_rate",
+    "Rate until acknowledged",
+    "MiB/s",
+    means="The same bytes divided by the time until the last of them was acknowledged: not yet stored.",
+    summary=of_totals("acknowledged_bytes", MIB),
+)
+REPORT = Report(
+    study="arrays",
+    title="Arrays through a service",
+    headline="backend",
+    factors=(
+        Factor("library", within="in {}"),
+        Factor("store", place=True, within="on {}"),
+        Factor("backend", names=BACKENDS, within="with {}", order=tuple(BACKENDS)),
+        Factor("operation", names=OPERATIONS, within="{}", given=True, order=tuple(OPERATIONS)),
+        Factor("shape", subject="an array of {}", within="of {} values", known_as=_sides, given=True),
+        Factor("chunks", subject="chunks of {}", known_as=_sides, plural=True),
+        Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
+        Factor("values", names=VALUES, plural=True, within="of {}", given=True),
+        Factor("access", names=ACCESSES, within="by {}", given=True, order=tuple(ACCESSES)),
+        Factor("protocol", names={"client": "the client's library", "binary": "bare requests", "json": "JSON"}),
+        Factor("nodes", unit="data node", axis="Data nodes"),
+        Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit"),
+        Factor("streaming", names={"on": "streaming", "off": "no streaming"}),
+        Factor("clients", unit="client", axis="Clients at once"),
+        Factor(
+            "concurrency",
+            names={"unset": "as many requests in flight as it makes by itself", "1": "1 request in flight"},
+            subject="{} requests in flight",
+            plural=True,
+            axis="Requests in flight",
+        ),
+        Factor("cache", place=True),
+    ),
+    metrics=(
+        Metric("total", "time until it is stored, or read"),
+        Metric("acknowledged", "time until it is acknowledged", "acknowledge it"),
+        Metric("open", "time to open or make the array", "open or make the array"),
+        Metric("first_byte", "time to the first byte", "send the first byte"),
+    ),
+    values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
+    panels=("operation", "compression", "store", "access", "cache"),
+    contest=Contest(
+        ("backend", *USUAL), "was fastest", lambda cell: OPERATIONS[cell["operation"]], lambda levels, _: called(levels)
+    ),
+    harness=(Column("start of clients / s", "cluster_start_s", number),),
+    effective=(
+        Column("HDF5", "hdf5"),
+        *(Column(title, of_readers(f"effective.{name}")) for title, name in (("HSDS", "hsds"), ("Zarr", "zarr"))),
+        Column("objects", of_readers("work.stored_objects", "median"), WHOLE),
+        Column("stored / MiB", in_mib("work.stored_bytes"), number),
+        Column("in whole chunks / MiB", in_mib("work.padded_bytes"), number),
+        Column("service ready after / s", of_readers("effective.ready_s", "median"), number),
+    ),
+    along="clients",
+)
+METHOD = (
+    "A record writes the array, or reads it, once. Writing counts until everything is stored: a file is closed and "
+    "forced to the disk (fsync), a service is asked to store what it holds and its files are forced to the disk, an "
+    "object store has stored what it has acknowledged. Opening or making the array is in the time.",
+    "A service is started for each record, on this machine, with as many data nodes as the cell has. Before it reads, "
+    "the array is written through it and its nodes are started afresh: a cold read finds nothing in their memory, a "
+    "warm one has been read once before. What is written is read back from fresh nodes, outside the time.",
+    "Every value that is read is compared with what was generated.",
+)

@@ -1,0 +1,122 @@
+"""The tables of the study, and what only this study shows and says of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.report import listings, prose, results
+from scripts.report.declaration import Column
+from scripts.report.page import Table
+from scripts.report.results import Results, read_facts
+from scripts.studies.arrays.report import MIB, REPORT, USUAL, called
+
+FACTORS = REPORT.names
+NEEDED = ("cell", "repeat", "total_s", "bytes", *FACTORS)
+OF_SERVICE = (
+    ("CPU of the service node / s", "service_node_cpu_s", 1),
+    ("CPU of the busiest data node / s", "data_node_cpu_s", 1),
+    ("CPU of all data nodes / s", "data_nodes_cpu_s", 1),
+    ("peak of the service node / MiB", "service_node_peak_bytes", MIB),
+    ("peak of the largest data node / MiB", "data_node_peak_bytes", MIB),
+)
+
+
+def load(tables: Path | str, facts: Path | str | None = None) -> Results:
+    """Return what `tables` holds.
+
+    Args:
+        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: the JSON object that the workflow wrote about machine, libraries and settings.
+
+    Raises:
+        Problem: there are neither samples nor cells, or samples lack a column.
+    """
+    folder = Path(tables)
+    frames = results.read_tables(folder, REPORT, (), NEEDED)
+    _leave_to_services(frames)
+    return results.complete(frames, _records, read_facts(facts), REPORT, folder)
+
+
+def _leave_to_services(frames: dict) -> None:
+    """Leave empty what only a service has in rows of other backends, where services differ in it."""
+    cells = frames["cells"] if len(frames["cells"]) else frames["samples"]
+    of_services = cells[cells["backend"] == "hsds"] if len(cells) else cells
+    for factor in USUAL:
+        if len(of_services) and of_services[factor].nunique() > 1:
+            for table in (frames["samples"], frames["cells"], frames["matrix"]):
+                if len(table):
+                    table.loc[table["backend"] != "hsds", factor] = ""
+
+
+def _records(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row per record: cell, repeat, valid, factors, total_s, bytes, and the report's values."""
+    samples = samples.assign(control=samples.get("control", ""))
+    groups = samples.groupby(results.RECORD, sort=False)
+    records = groups[["valid", "control", *FACTORS, "total_s"]].first()
+    records["bytes"] = groups["bytes"].sum()
+    records["rate"] = records["bytes"] / MIB / records["total_s"]
+    acknowledged = groups["acknowledged_s"].first() if "acknowledged_s" in samples else records["total_s"]
+    # As of the total time, so that both rates are summarised alike.
+    records["acknowledged_bytes"] = records["bytes"] * records["total_s"] / acknowledged
+    records["acknowledged_rate"] = records["bytes"] / MIB / acknowledged
+    return records
+
+
+def why(run: Results) -> Iterator[str]:
+    """Yield how much of a service's time for writing is that until it acknowledges."""
+    cells = run.measured
+    for cell in cells[(cells["backend"] == "hsds") & (cells["operation"] == "write")].to_dict("records"):
+        rates = [prose.number(cell[name]) for name in ("acknowledged_rate", "rate")]
+        if pd.notna(cell["acknowledged_rate"]):
+            yield (
+                f"{called(cell)} acknowledges what is written to {run.names.store(cell['store'])} at {rates[0]} MiB/s "
+                f"and has stored it at {rates[1]} MiB/s: it stores what it holds about once a second."
+            )
+
+
+def durable(run: Results) -> Table:
+    """Return, of writing, the rates until acknowledged and until stored."""
+    cells = run.measured[run.measured["operation"] == "write"]
+    columns = (
+        listings.estimated("until acknowledged / MiB/s", "acknowledged_rate"),
+        listings.estimated("until stored / MiB/s", "rate"),
+        Column("stored / s", "total_s", prose.number),
+    )
+    caption = "Writing: bytes of the values divided by the time; medians, 95 % CI."
+    return listings.table(run, "durable", caption, columns, cells)
+
+
+def service(run: Results) -> Table:
+    """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
+    cells = run.measured[run.measured["backend"] == "hsds"]
+    values = cells.set_index("cell")["rate"].index
+    sizes = {cell["cell"]: _bytes(cell) / MIB for cell in cells.to_dict("records")}
+    columns = [Column("array / MiB", lambda _, some: some["cell"].map(sizes), prose.number)]
+    for title, name, unit in OF_SERVICE:
+        columns.append(Column(title, _of_cells(name, unit), prose.number))
+    caption = "What a service's nodes took while a cell was measured; medians."
+    return listings.table(run, "service", caption, columns, cells) if len(values) else listings.omitted(pd.DataFrame())
+
+
+def limits(run: Results) -> list[str]:
+    """Return what only this study's data cannot say."""
+    lines = []
+    if (run.measured["backend"] == "hsds").any():
+        lines.append(
+            "The service runs beside its client, whose cores it takes; there is no network between them, and no "
+            "container."
+        )
+    return lines
+
+
+def _bytes(cell: dict) -> int:
+    rows, columns = map(int, cell["shape"].split("x"))
+    return 8 * rows * columns
+
+
+def _of_cells(name: str, unit: int):
+    def of(run: Results, cells: pd.DataFrame) -> pd.Series:
+        return listings.of_readers(f"effective.{name}", "median")(run, cells) / unit
+
+    return of

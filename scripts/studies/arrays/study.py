@@ -1,0 +1,123 @@
+"""The arrays study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
+
+from collections.abc import Iterator, Sequence
+
+from scripts.frame.records import Kept
+from scripts.frame.study import Study, lacking, lost_pages, uncounted, undone, unreadable
+from scripts.lib import cache, sizes
+from scripts.stores import network as networks
+from scripts.stores import store as stores
+from scripts.studies.arrays import pieces
+
+# What backends that are compared with each other have in common; nodes and limits are those of a service alone.
+CONTEXT = (
+    *("library", "store", "operation", "shape", "chunks", "compression", "values", "access", "clients", "concurrency"),
+    "cache",
+)
+# What each backend needs that the lock of a library may lack.
+NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
+# Factors of a service, with the level that cells without one have.
+_OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
+_OF_RECORD = ("repeat", "effective", "work")  # what its report reads in a record
+_START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
+# Bytes that each handles in a second, roughly; of gzip, written.
+_RATES = {"library": 400 * 2**20, "zarr": 400 * 2**20, "hsds": 80 * 2**20}
+_GZIP = 60 * 2**20
+
+
+class Arrays(Study):
+    """Writing and reading a 2-D array through a service, as Zarr, and by the library."""
+
+    def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
+        """Yield why a combination of levels cannot exist."""
+        spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
+        store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
+        limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
+        others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
+        largest = max(piece.bytes for piece in pieces.cut(shape, self._band(shape, levels), levels["access"], limit))
+        reasons = {
+            "an array lies in files, or in objects of S3 or Azure Blob": bool(
+                {"device", "shell", "share"} & spec.keys()
+            ),
+            f"{', '.join(others)}: of a service only; take the default": others and not service,
+            "the library has one request under way at a time; take concurrency unset": (
+                backend == "library" and levels["concurrency"] != "unset"
+            ),
+            "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
+            "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
+            "the array has fewer rows of chunks than clients": (
+                len(pieces.bands(shape, int(levels["clients"]))) < int(levels["clients"])
+            ),
+            "what is written is in no cache before; take cache any": writes and levels["cache"] != "any",
+            f"without streaming HSDS refuses requests of {sizes.text(largest)}; take pieces": (
+                service and levels["streaming"] == "off" and largest >= limit
+            ),
+            "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary": (
+                service and levels["protocol"] == "json" and pieces.TEXT * largest >= limit
+            ),
+        }
+        yield from (reason for reason, holds in reasons.items() if holds)
+        if backend == "library":
+            yield from unreadable(levels | {"driver": "sec2" if writes or store.files else "ros3"}, config)
+        yield from lacking(levels, config, NEEDS[backend], f"backend {backend}")
+
+    def estimate(self, settings: dict) -> dict:
+        """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
+        cell, network = settings["cell"], settings["store"].get("network") or {}
+        shape, backend = pieces.of_levels(cell["shape"], cell["chunks"]), cell["backend"]
+        rate = min(_RATES[backend], networks.mib_s(network, 8) * 2**20)
+        gzip = shape.bytes / _GZIP if cell["compression"] == "gzip" else 0
+        # All but the library's files are written before they are read, and what is written is read back.
+        once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
+        ahead = backend != "library" or cell["operation"] == "write"
+        service = (2 * _SERVICE_S + _FLUSH_S) if backend == "hsds" else 0
+        seconds = _START_S + service + once * (1 + ahead) + gzip * ahead
+        return {"requests": shape.chunks * (1 + ahead), "bytes": shape.bytes * (1 + ahead), "seconds": seconds}
+
+    def data_bytes(self, data: dict) -> int:
+        """Return the bytes of an array's file, uncompressed."""
+        return pieces.of_levels(data["shape"], data["chunks"]).padded_bytes
+
+    def disk_bytes(self, settings: dict) -> int:
+        """Return the bytes of what a record writes."""
+        return self.data_bytes(settings["cell"])
+
+    def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
+        """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
+        cell, effective = settings["cell"], {**manifest["layout"], **record["effective"]}
+        asked = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
+        if cell["backend"] == "hsds":
+            asked |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
+        if cell["concurrency"] != "unset" and "concurrency" in effective:
+            asked |= {"concurrency": int(cell["concurrency"])}
+        wrong = [
+            f"{name} is {effective[name]}, {level} was asked"
+            for name, level in asked.items()
+            if effective[name] != level
+        ]
+        return wrong + (uncounted(record, settings) if cell["operation"] == "read" else [])
+
+    def faults(self, record: dict, settings: dict) -> list[str]:
+        """Return why a record that was measured is not valid (METHOD 8, 9, 10)."""
+        work, effective = record["work"], record["effective"]
+        reasons = undone(work)
+        if effective["clients"] != effective["clients_asked"]:
+            reasons.append(f"{effective['clients']} clients took part, {effective['clients_asked']} were asked")
+        if settings["cell"]["operation"] == "write":
+            return reasons
+        return reasons + ([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"]))
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+        """Return what the report says of the processes of each record."""
+        records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
+        return {"readers": [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]}
+
+    def contest(self, levels: dict[str, str]) -> tuple[str, ...]:
+        """Return what backends have in common that do the same: each is compared with each."""
+        return tuple(levels[factor] for factor in CONTEXT)
+
+    def _band(self, shape: pieces.Shape, levels: dict[str, str]) -> tuple[int, int]:
+        return pieces.bands(shape, int(levels["clients"]))[0]
+
+
+STUDY = Arrays("arrays")
