@@ -21,6 +21,11 @@ def peak(pid: int | str = "self") -> int | None:
     return _bytes(f"/proc/{pid}/status", "VmHWM")
 
 
+def data(pid: int) -> int | None:
+    """Return the bytes of a process that count against its limit of data (setrlimit(2)); None where it has ended."""
+    return _bytes(f"/proc/{pid}/status", "VmData")
+
+
 def forget_peak(pid: int | str = "self") -> None:
     """Let the peak of a process, this one or one of this user's, begin at what is in memory now."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")

@@ -2,12 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 import h5pyd
 import numpy as np
 import requests
+from urllib3.exceptions import HTTPError
 
 from scripts.lib.program import Problem
 from scripts.studies.arrays import backends, objects
@@ -16,8 +17,26 @@ from scripts.studies.arrays.pieces import Piece
 from scripts.studies.arrays.zarr import force
 
 DATASET = "array"
-_BINARY = "application/octet-stream"
-_DONE = 400  # the first status that says something went wrong
+BINARY = "application/octet-stream"
+_WRONG = 400  # the first status that says something went wrong
+_PIECE = 2**20  # taken from an answer at once
+
+
+class Refused(Problem):
+    """An answer of the service's that is no success.
+
+    Attributes:
+        status: as HTTP has it.
+    """
+
+    def __init__(self, words: str, status: int, reason: str) -> None:
+        """Say what was asked, and how it was answered."""
+        super().__init__(f"{words} {status} {reason}")
+        self.status = status
+
+
+class Broken(Problem):
+    """No answer of the service's, or not all of one."""
 
 
 class Hsds(backends.Backend):
@@ -92,6 +111,14 @@ class Hsds(backends.Backend):
             objects.remove(store, target.place["domain"].strip("/"))
 
 
+def strings(target: Target, count: int) -> str:
+    """Make a dataset of so many strings of a variable length, all empty, and return the path of its values."""
+    with _file(target, "r+") as file:
+        dataset = file.create_dataset("strings", (count,), h5pyd.special_dtype(vlen=str))
+        file.flush()
+        return f"/datasets/{dataset.id.uuid}/value"
+
+
 class Rest:
     """The REST interface of a service, asked about one array over a connection that stays open.
 
@@ -120,28 +147,34 @@ class Rest:
     def put(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as they lie in memory, in one request."""
         body = np.ascontiguousarray(values).data.cast("B")
-        self.send("PUT", self._values, _select(piece), data=body, headers={"Content-Type": _BINARY})
+        self.send("PUT", self._values, _select(piece), data=body, headers={"Content-Type": BINARY})
 
     def put_json(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as numbers in a text."""
         ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
         self.send("PUT", self._values, {}, json=ends | {"value": values.tolist()})
 
-    def get(self, piece: Piece) -> tuple[np.ndarray, float]:
+    def get(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
         """Read values as they lie in memory, and the seconds to the first byte of them.
 
+        `between` is called when that is there, before any other is taken.
+
         Raises:
-            Problem: the answer is shorter than it should be.
+            Broken: the answer is shorter than it should be, or the next of it did not come in time.
         """
         began = time.perf_counter()
-        answer = self.send("GET", self._values, _select(piece), headers={"Accept": _BINARY}, stream=True)
+        answer = self.send("GET", self._values, _select(piece), headers={"Accept": BINARY}, stream=True)
         values = np.empty(piece.bytes, np.uint8)
-        view, done, first = memoryview(values), 0, 0.0
-        while done < len(view) and (count := answer.raw.readinto(view[done:])):
-            first = first or time.perf_counter() - began
-            done += count
+        view = memoryview(values)
+        # Whoever asks urllib3 for many bytes waits for all of them.
+        done = answer.raw.readinto(view[:1])
+        first = time.perf_counter() - began
+        between()
+        with _broken(f"the answer after {done} of {len(view)} bytes"):
+            while done < len(view) and (count := answer.raw.readinto(view[done : done + _PIECE])):
+                done += count
         if done < len(view):
-            raise Problem(f"HSDS sent {done} of {len(view)} bytes; its words are in the log")
+            raise Broken(f"HSDS sent {done} of {len(view)} bytes; its words are in the log")
         return _shaped(values.view(self._target.dtype), piece), first
 
     def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
@@ -166,18 +199,17 @@ class Rest:
         """Send a request and return the answer.
 
         Raises:
-            Problem: it says that something went wrong, or there is none.
+            Refused: its status says that something went wrong.
+            Broken: there is none.
         """
         place = self._target.place
         parameters = {"domain": place["domain"], "bucket": place["bucket"]} | parameters
-        try:
+        with _broken(f"{method} {path}"):
             answer = self._session.request(
                 method, f"{place['endpoint']}{path}", params=parameters, timeout=self._timeout_s, **options
             )
-        except requests.RequestException as error:
-            raise Problem(f"HSDS did not answer {method} {path}: {type(error).__name__}") from error
-        if answer.status_code >= _DONE:
-            raise Problem(f"HSDS answered {method} {path} with {answer.status_code} {answer.reason}")
+        if answer.status_code >= _WRONG:
+            raise Refused(f"HSDS answered {method} {path} with", answer.status_code, answer.reason)
         return answer
 
 
@@ -186,6 +218,19 @@ def _created(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
     options = {"compression": "gzip", "compression_opts": LEVEL} if gzip else {}
     sides, chunks = (shape.rows, shape.columns), (shape.chunk_rows, shape.chunk_columns)
     return file.create_dataset(DATASET, sides, target.dtype, chunks=chunks, **options)
+
+
+@contextlib.contextmanager
+def _broken(what: str) -> Iterator[None]:
+    """Say in one line that `what` was not answered within a `with` block.
+
+    Raises:
+        Broken: it was not.
+    """
+    try:
+        yield
+    except (requests.RequestException, HTTPError, OSError) as error:
+        raise Broken(f"HSDS did not go on with {what}: {type(error).__name__}") from error
 
 
 def _select(piece: Piece) -> dict[str, str]:

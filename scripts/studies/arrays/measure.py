@@ -5,7 +5,6 @@ Started by scripts.step with the interpreter of the library under test; see scri
 
 import argparse
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from scripts.lib.program import read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
 from scripts.studies.arrays import backends, clients, plan
+from scripts.studies.arrays.pieces import TRIALS
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,6 +27,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def measure(step: Step) -> dict:
     """Return the program's part of the record."""
+    if step.job["settings"]["cell"]["operation"] in TRIALS:
+        # What it needs is not in every library.
+        from scripts.studies.arrays import claims
+
+        return claims.measure(step)
     count = int(step.job["settings"]["cell"]["clients"])
     if count > 1:
         dask_workers.begin()
@@ -64,10 +69,7 @@ class _Measured:
         self._job, self._team, self._cell = job, team, job["settings"]["cell"]
         self._manifest, self._writes = read_json(job["manifest"]), self._cell["operation"] == "write"
         self._target, self._backend = plan.target_of(job), backends.of(self._cell["backend"])
-        self._folder = plan.folder_of(job)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-        stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        self._folder = stack.enter_context(plan.folder(job))
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
         # What a file or a service that is there already holds is not written first.
         self._ahead = not self._writes and self._cell["backend"] != "library"

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 # Bytes of a value; how many times as many a text of large numbers may take.
 ITEM, TEXT = 8, 3
+# Operations that take no time but try what a service does, with requests of up to so many times its limit.
+TRIALS, MOST = ("limits", "faults"), 4
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """What a cell writes or reads: the array, where it lies, and what each client does of it."""
 
+import contextlib
 import hashlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,18 @@ def folder_of(job: dict) -> Path:
     """Return the folder for what a record writes: on the file system under test, where there is one."""
     own_disk = "path" in job["settings"]["store"]
     return Path(job["location"]["folder"], f".{name_of(job)}") if own_disk else Path(job["scratch"])
+
+
+@contextlib.contextmanager
+def folder(job: dict) -> Iterator[Path]:
+    """Make that folder for the length of a `with` block; what an earlier attempt left there is removed, too."""
+    path = folder_of(job)
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def target_of(job: dict) -> Target:

@@ -6,7 +6,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,13 @@ class Service:
     password: str
     nodes: dict[str, subprocess.Popen]
     ready_s: float
+
+    def grown(self) -> Callable[[], dict[str, int]]:
+        """Return what says by how many bytes the peak of each node's memory is above what is in memory now."""
+        for process in self.nodes.values():
+            memory.forget_peak(process.pid)
+        before = {name: memory.peak(process.pid) for name, process in self.nodes.items()}
+        return lambda: {name: max(0, (memory.peak(self.nodes[name].pid) or 0) - size) for name, size in before.items()}
 
     def metered(self) -> Meter:
         """Return what counts each node's CPU seconds, and the peak of its memory, from now on."""

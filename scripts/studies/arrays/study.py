@@ -8,6 +8,7 @@ from scripts.lib import cache, sizes
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.arrays import pieces
+from scripts.studies.arrays.pieces import MOST, TRIALS
 
 # What backends that are compared with each other have in common; nodes and limits are those of a service alone.
 CONTEXT = (
@@ -18,7 +19,10 @@ CONTEXT = (
 NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
 # Factors of a service, with the level that cells without one have.
 _OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
+# What trials decide by themselves.
+_OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
 _OF_RECORD = ("repeat", "effective", "work")  # what its report reads in a record
+_TRIALS_S = {"limits": 10, "faults": 45}
 _START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
 # Bytes that each handles in a second, roughly; of gzip, written.
 _RATES = {"library": 400 * 2**20, "zarr": 400 * 2**20, "hsds": 80 * 2**20}
@@ -31,6 +35,7 @@ class Arrays(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
+        reads, trials = levels["operation"] == "read", levels["operation"] in TRIALS
         store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
         limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
@@ -48,9 +53,17 @@ class Arrays(Study):
             "the array has fewer rows of chunks than clients": (
                 len(pieces.bands(shape, int(levels["clients"]))) < int(levels["clients"])
             ),
-            "what is written is in no cache before; take cache any": writes and levels["cache"] != "any",
+            "what is not read is in no cache before; take cache any": not reads and levels["cache"] != "any",
+            "limits and faults are those of a service": trials and not service,
+            "trials choose their own requests; take protocol client, access whole, 1 client and concurrency unset": (
+                trials and any(levels[name] != level for name, level in _OF_TRIALS.items())
+            ),
+            "a store is slowed where the service keeps files": levels["operation"] == "faults" and not store.files,
+            f"trials ask for up to {MOST} times the request limit, more than the array has": (
+                trials and MOST * limit > shape.bytes
+            ),
             f"without streaming HSDS refuses requests of {sizes.text(largest)}; take pieces": (
-                service and levels["streaming"] == "off" and largest >= limit
+                service and not trials and levels["streaming"] == "off" and largest >= limit
             ),
             "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary": (
                 service and levels["protocol"] == "json" and pieces.TEXT * largest >= limit
@@ -70,6 +83,8 @@ class Arrays(Study):
         # All but the library's files are written before they are read, and what is written is read back.
         once = shape.bytes / rate + shape.chunks * network.get("latency_ms", 0) / 1000 / 8
         ahead = backend != "library" or cell["operation"] == "write"
+        if cell["operation"] in TRIALS:
+            return {"requests": shape.chunks, "bytes": MOST * shape.bytes, "seconds": _TRIALS_S[cell["operation"]]}
         service = (2 * _SERVICE_S + _FLUSH_S) if backend == "hsds" else 0
         seconds = _START_S + service + once * (1 + ahead) + gzip * ahead
         return {"requests": shape.chunks * (1 + ahead), "bytes": shape.bytes * (1 + ahead), "seconds": seconds}
@@ -103,7 +118,7 @@ class Arrays(Study):
         reasons = undone(work)
         if effective["clients"] != effective["clients_asked"]:
             reasons.append(f"{effective['clients']} clients took part, {effective['clients_asked']} were asked")
-        if settings["cell"]["operation"] == "write":
+        if settings["cell"]["operation"] != "read":
             return reasons
         return reasons + ([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"]))
 
@@ -112,9 +127,9 @@ class Arrays(Study):
         records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
         return {"readers": [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]}
 
-    def contest(self, levels: dict[str, str]) -> tuple[str, ...]:
+    def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
         """Return what backends have in common that do the same: each is compared with each."""
-        return tuple(levels[factor] for factor in CONTEXT)
+        return None if levels["operation"] in TRIALS else tuple(levels[factor] for factor in CONTEXT)
 
     def _band(self, shape: pieces.Shape, levels: dict[str, str]) -> tuple[int, int]:
         return pieces.bands(shape, int(levels["clients"]))[0]

@@ -9,10 +9,11 @@ from scripts.report import listings, prose, results
 from scripts.report.declaration import Column
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
+from scripts.studies.arrays.pieces import TRIALS
 from scripts.studies.arrays.report import MIB, REPORT, USUAL, called
 
 FACTORS = REPORT.names
-NEEDED = ("cell", "repeat", "total_s", "bytes", *FACTORS)
+NEEDED = ("cell", "repeat", "total_s", *FACTORS)
 OF_SERVICE = (
     ("CPU of the service node / s", "service_node_cpu_s", 1),
     ("CPU of the busiest data node / s", "data_node_cpu_s", 1),
@@ -34,8 +35,19 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     """
     folder = Path(tables)
     frames = results.read_tables(folder, REPORT, (), NEEDED)
+    _leave_out_trials(frames)
     _leave_to_services(frames)
     return results.complete(frames, _records, read_facts(facts), REPORT, folder)
+
+
+def _leave_out_trials(frames: dict) -> None:
+    """Leave times out of cells that try what a service does: `trials` has what came of that."""
+    samples, cells = frames["samples"], frames["cells"]
+    if len(samples):
+        frames["samples"] = samples[~samples["operation"].isin(TRIALS)]
+    if len(cells):
+        times = [name for name in cells if name.startswith("total_s")]
+        cells.loc[cells["operation"].isin(TRIALS), times] = float("nan")
 
 
 def _leave_to_services(frames: dict) -> None:

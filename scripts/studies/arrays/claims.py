@@ -1,0 +1,267 @@
+"""What a service does with requests near its limits, and where something goes wrong: tried, not believed."""
+
+import contextlib
+import errno
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from scripts import drivers
+from scripts.lib import memory, provenance, sizes
+from scripts.lib.program import Problem, read_json
+from scripts.lib.window import Step
+from scripts.studies.arrays import clients, hsds, plan, service, values
+from scripts.studies.arrays.backends import Target
+from scripts.studies.arrays.pieces import ITEM, MOST, Piece
+from scripts.studies.arrays.service import Service, Settings
+
+# Sizes of requests, in multiples of the limit; 1 is a row less than it.
+TIMES = (0.5, 1, 2, MOST)
+# Of JSON, and of strings of a variable length, whose bytes the service guesses.
+FEW, MANY = 0.1, 2
+GUESSED = 512
+# In how many seconds a slowed store brings all chunks of an array, one after the other.
+SLOW_S = 2.0
+# Within how much of that a client wants the next byte, and when a node is killed.
+PATIENCE, KILLED = 0.75, 0.8
+_STOPPED_S, _WAIT_S = 1.0, 30.0
+_TASKS, _REQUESTS = 4, 24
+# A data node that does not answer is asked once more, and not for 13 s for each chunk.
+_SOON = (("dn_max_retries", 1),)
+# What a data node may take beside what it has, in multiples of a request.
+ROOM = (0.5, 1, 2, 4)
+WRONG = "wrong values"
+_STATUS = {413: "refused (413)", 503: "busy (503)"}
+
+
+def measure(step: Step) -> dict:
+    """Return the program's part of a record whose cell tries what a service does."""
+    job = step.job
+    cell = job["settings"]["cell"]
+    with plan.folder(job):
+        trials = Trials(job, plan.target_of(job))
+        in_force = trials.write()
+        step.open_window()
+        rows = list(trials.limits() if cell["operation"] == "limits" else trials.faults())
+        step.close_window()
+    crc = read_json(job["manifest"])["crc32"]
+    wrong = any(row["outcome"] == WRONG for row in rows)
+    total = sum(row["trial_s"] for row in rows)
+    return {
+        "samples": [{"number": number, "total_s": total, **row} for number, row in enumerate(rows, 1)],
+        "seconds": {"total": total, "null": 0.0},
+        "work": {"checksum_asked": crc, "checksum": WRONG if wrong else crc},
+        "effective": {**drivers.of("sec2").versions(), **in_force, "clients": 1, "clients_asked": 1},
+        "verified": "after each trial",
+        "modules": provenance.package("studies/arrays"),
+    }
+
+
+class Trials:
+    """Services over one array, and what they did; a trial is a row of samples."""
+
+    def __init__(self, job: dict, target: Target) -> None:
+        """Take the array that is there."""
+        self._job, self._target, self._folder = job, target, plan.folder_of(job)
+        cell, shape = job["settings"]["cell"], target.shape
+        self._limit, self._streaming = sizes.in_bytes(cell["request_limit"]), cell["streaming"] == "on"
+        self._settings = Settings(int(cell["nodes"]), self._limit, self._streaming)
+        rows = slice(0, shape.rows)
+        self._values = values.make(cell["values"], shape.columns, rows, job["settings"]["data"]["seed"])
+
+    def write(self) -> dict:
+        """Write the array, in pieces that every service takes, and return what is in force, as read back."""
+        with self._running(self._settings) as (_, target):
+            clients.prepare((0, plan.written_ahead(self._job, target)))
+            clients.perform(0)
+            hsds.BACKEND.store(target)
+            return hsds.BACKEND.effective(target)
+
+    def limits(self) -> Iterator[dict]:
+        """Yield what came of requests below and above the limit, and by how much they made memory grow."""
+        with self._running(self._settings) as (one, target):
+            plain = replace(target, protocol="client")
+            for times in TIMES:
+                piece = self._piece(times)
+                yield self._tried(one, "read, binary", times, piece, partial(self._get, target, piece))
+                yield self._tried(one, "write, binary", times, piece, partial(self._put, target, piece))
+                yield self._tried(one, "read, h5pyd", times, piece, partial(self._read, plain, piece))
+            for times in (FEW, MANY):
+                piece = self._piece(times)
+                yield self._tried(one, "read, JSON", times, piece, partial(self._get_json, target, piece))
+            yield from self._strings(one, target)
+
+    def faults(self) -> Iterator[dict]:
+        """Yield what came of clients that wait or do not, of too many requests, of too little memory, and of a kill."""
+        whole = self._piece(MOST)
+        times = MOST
+        # Without streaming the request is one that the service does not refuse.
+        roomy = self._settings if self._streaming else replace(self._settings, request_limit=2 * times * self._limit)
+        with self._running(roomy) as (one, target):
+            yield self._tried(
+                one, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
+            )
+        delay = SLOW_S / self._target.shape.chunks
+        slow = replace(roomy, in_flight=1, more=(("posix_delay", delay), *_SOON))
+        with self._running(slow) as (one, target):
+            patience = PATIENCE * SLOW_S
+            yield self._tried(
+                one, "client wants bytes in time", times, whole, partial(self._get, target, whole, patience)
+            )
+        with self._running(slow) as (one, target):
+            kill = one.nodes["dn1"].kill
+            get = partial(self._get, target, whole, between=kill)
+            yield self._tried(one, "data node killed, binary", times, whole, get)
+        with self._running(slow) as (one, target), _later(one.nodes["dn1"].kill):
+            read = partial(self._read, replace(target, protocol="client"), whole)
+            yield self._tried(one, "data node killed, h5pyd", times, whole, read)
+        for room in ROOM:
+            with self._running(replace(roomy, more=_SOON)) as (one, target):
+                _give(one, int(room * whole.bytes))
+                what = f"data node may take {room:g} × the request"
+                yield self._tried(one, what, times, whole, partial(self._get, target, whole))
+        with self._running(replace(roomy, more=(("max_task_count", _TASKS),))) as (one, target):
+            yield self._at_once(one, target)
+
+    @contextlib.contextmanager
+    def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
+        """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
+        place = self._target.place
+        with service.running(settings, service.storage(place, self._target.store), self._folder) as one:
+            secrets = service.USER, one.password
+            here = {**place, "endpoint": one.endpoint}
+            yield one, replace(self._target, place=here, protocol="binary", secrets=secrets)
+
+    def _piece(self, times: float) -> Piece:
+        """Return whole rows of so many times the limit, and of a row less."""
+        columns = self._target.shape.columns
+        rows = int((times * self._limit - 1) // (ITEM * columns))
+        return Piece((0, max(1, rows)), (0, columns))
+
+    def _tried(self, one: Service, what: str, times: float, piece: Piece, do: Callable[[], tuple]) -> dict:
+        """Return what came of a request: the outcome in a word or two, its seconds, and how memory grew."""
+        grown, began = one.grown(), time.perf_counter()
+        outcome, first = _waited(do)
+        seconds, growth = time.perf_counter() - began, grown()
+        data = [size for name, size in growth.items() if name != "sn"]
+        return {
+            **{"phase": what, "times_limit": times, "request_bytes": piece.bytes, "outcome": outcome},
+            **{"trial_s": seconds, "first_byte_s": first},
+            **{"service_node_bytes": growth["sn"], "data_node_bytes": max(data)},
+        }
+
+    def _get(
+        self, target: Target, piece: Piece, timeout_s: float = _WAIT_S, between: Callable[[], None] = lambda: None
+    ) -> tuple[bool, float | None]:
+        with hsds.Rest(target, timeout_s) as rest:
+            rest.look_up()
+            result, first = rest.get(piece, between)
+        return self._is_right(result, piece), first
+
+    def _put(self, target: Target, piece: Piece) -> tuple[bool, None]:
+        with hsds.Rest(target, _WAIT_S) as rest:
+            rest.look_up()
+            rest.put(piece, self._values[piece.slices])
+        return True, None
+
+    def _get_json(self, target: Target, piece: Piece) -> tuple[bool, None]:
+        with hsds.Rest(target, _WAIT_S) as rest:
+            rest.look_up()
+            result, _ = rest.get_json(piece)
+        return self._is_right(result, piece), None
+
+    def _read(self, target: Target, piece: Piece) -> tuple[bool, None]:
+        with hsds.BACKEND.reading(target) as read:
+            result, _ = read(piece)
+        return self._is_right(result, piece), None
+
+    def _is_right(self, result: np.ndarray, piece: Piece) -> bool:
+        return np.array_equal(result, self._values[piece.slices])
+
+    def _strings(self, one: Service, target: Target) -> Iterator[dict]:
+        """Yield what came of strings of a variable length, read and written as bytes, above the limit."""
+        count = -(-MANY * self._limit // GUESSED)
+        path = hsds.strings(target, count)
+        piece = Piece((0, count), (0, GUESSED // ITEM))
+        with hsds.Rest(target, _WAIT_S) as rest:
+
+            def get() -> tuple[bool, None]:
+                rest.send("GET", path, {}, headers={"Accept": hsds.BINARY})
+                return True, None
+
+            def put() -> tuple[bool, None]:
+                rest.send("PUT", path, {}, data=bytes(MANY * self._limit), headers={"Content-Type": hsds.BINARY})
+                return True, None
+
+            yield self._tried(one, "read, strings, binary", MANY, piece, get)
+            yield self._tried(one, "write, strings, binary", MANY, piece, put)
+
+    def _at_once(self, one: Service, target: Target) -> dict:
+        """Return how many of many small requests at once were turned away."""
+        piece = Piece((0, 1), (0, self._target.shape.columns))
+        with hsds.Rest(target, _WAIT_S) as rest:
+            rest.look_up()
+            ask = partial(rest.get, piece)
+            grown, began = one.grown(), time.perf_counter()
+            with ThreadPoolExecutor(_REQUESTS) as pool:
+                outcomes = list(pool.map(lambda _: _outcome(lambda: (bool(ask()), None))[0], range(_REQUESTS)))
+        growth = grown()
+        busy = outcomes.count(_STATUS[503])
+        return {
+            **{"phase": f"{_REQUESTS} requests at once, {_TASKS} tasks", "request_bytes": piece.bytes},
+            **{"outcome": f"{busy} busy (503)", "trial_s": time.perf_counter() - began},
+            **{"service_node_bytes": growth["sn"], "times_limit": None, "first_byte_s": None},
+        }
+
+
+def _waited(do: Callable[[], tuple[bool, float | None]]) -> tuple[str, float | None]:
+    """Return as `_outcome` does, or that it did not end; what hangs ends with its service."""
+    results: list[tuple[str, float | None]] = []
+    thread = threading.Thread(target=lambda: results.append(_outcome(do)), daemon=True)
+    thread.start()
+    thread.join(_WAIT_S)
+    return results[0] if results else (f"no end within {_WAIT_S:g} s", None)
+
+
+def _outcome(do: Callable[[], tuple[bool, float | None]]) -> tuple[str, float | None]:
+    """Do it, and return what came of it, and the seconds to the first byte where they are known."""
+    try:
+        right, first = do()
+        return "answered" if right else WRONG, first
+    except hsds.Refused as refused:
+        return _STATUS.get(refused.status, f"status {refused.status}"), None
+    except Problem as problem:
+        return "timed out" if "Timeout" in str(problem) else "broke off", None
+    except OSError as error:
+        # What h5pyd makes of statuses and of connections.
+        return _STATUS.get(error.errno, "broke off" if error.errno in (None, errno.EIO) else str(error)), None
+
+
+def _stop() -> None:
+    """Read nothing for a while."""
+    time.sleep(_STOPPED_S)
+
+
+def _give(one: Service, room: int) -> None:
+    """Limit how much memory each data node may take beside what it has (prlimit(2), RLIMIT_DATA)."""
+    for name, process in one.nodes.items():
+        if name != "sn":
+            limit = memory.data(process.pid) + room
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+
+
+@contextlib.contextmanager
+def _later(do: Callable[[], None]) -> Iterator[None]:
+    """Do something in the middle of what is done within a `with` block on a slowed store."""
+    timer = threading.Timer(KILLED * SLOW_S, do)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
