@@ -1,10 +1,12 @@
 """The arrays study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from scripts.frame.records import Kept
 from scripts.frame.study import Study, lacking, lost_pages, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
+from scripts.lib.program import Problem
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.arrays import pieces
@@ -122,10 +124,28 @@ class Arrays(Study):
             return reasons
         return reasons + ([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"]))
 
+    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the published rates, where they are named."""
+        if "published" in self.section(config):
+            yield "published", lambda: f"{len(self._printed(config))} rates"
+
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what the report says of the processes of each record."""
+        """Return what the report says of the processes of each record, and the published rates."""
         records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
-        return {"readers": [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]}
+        readers = [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]
+        try:
+            return {"readers": readers, "printed": self._printed(config)}
+        except Problem as problem:
+            # What was measured is shown without them.
+            return {"readers": readers, "printed": [], "not_printed": str(problem)}
+
+    def _printed(self, config: dict) -> list[dict]:
+        """Return the published rates that the configuration names."""
+        # What reads tables is needed by nothing else that is asked of a study.
+        from scripts.studies.arrays import printed
+
+        path = self.section(config).get("published")
+        return printed.read(Path(path)) if path else []
 
     def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
         """Return what backends have in common that do the same: each is compared with each."""

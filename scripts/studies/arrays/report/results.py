@@ -119,6 +119,8 @@ def limits(run: Results) -> list[str]:
             "The service runs beside its client, whose cores it takes; there is no network between them, and no "
             "container."
         )
+    if run.facts.get("not_printed"):
+        lines.append(f"The published rates are not shown: {run.facts['not_printed']}.")
     return lines
 
 
