@@ -50,7 +50,7 @@ def segments(values: Sequence[float], equivalence_percent: float = 5, seed: int 
     """Return the segments of a series of positive values; fewer than 6 are one segment, as nothing can be told.
 
     A jump's interval is that of the ratio of medians of independently resampled jobs on both sides. A change below 10 %
-    (or `equivalence_percent`, where that is more) is none: the jobs on both sides are one segment.
+    (or `equivalence_percent`, where that is more) does not count: the jobs on both sides are one segment.
     """
     values = np.asarray(values, dtype=float)
     if not len(values):

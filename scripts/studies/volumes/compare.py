@@ -47,22 +47,17 @@ def comparisons(
     equivalence_percent: float = 5,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Return a row a comparison, phase and metric, in the order of `compare` (factor, baseline), then of the series.
+    """Return a row per comparison, phase and metric, in the order of `compare` (factor, baseline), then of the series.
 
     The arms of a comparison are the jobs at the baseline's and at another level of a factor, at the same levels of the
     others but the host: a volume's hosts are taken together. Phases: all jobs; those before the first change of either
-    arm; those from the last change of either on. `ratio` is contender / baseline.
-
-    A percentile here is a bin of fio's, so that the intervals of a few batteries' are widened by a bin (1.6 %); between
-    pairs of batteries that is part of the noise.
+    arm; those from the last change of either on; they count only where each has 6 jobs in both arms. `ratio` is
+    contender / baseline. A percentile is a bin of fio's, so intervals of a few batteries' are widened by a bin (1.6 %).
 
     Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, which
     `method` says; where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all
-    comparisons of a factor on a metric of a phase corrected jointly; else, or below 6 jobs in an arm, which have no
-    interval either, `too few repeats`. Phases stand only where each has 6 jobs in both arms.
-
-    Raises:
-        Problem: `compare` names something that is no factor.
+    comparisons of a factor on a metric of a phase corrected jointly; else `too few repeats`, below 6 jobs in an arm
+    without an interval. A `compare` that names no factor is a Problem.
     """
     by_levels = {one.levels: one for one in series}
 
@@ -220,10 +215,7 @@ class _Figure(NamedTuple):
 
 
 def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
-    """Return the metrics that there are of jobs, drawn as arm 0 or 1.
-
-    A percentile stands there as "p99", merged from bins, and as "p99 of jobs", the median of the jobs' own.
-    """
+    """Return the metrics that there are of jobs, drawn as arm 0 or 1: "p99" from bins, "p99 of jobs" their median."""
     if jobs.empty:
         return {}
     n = jobs["N"].astype(float)

@@ -86,10 +86,8 @@ def tables(series: Sequence[Series], segments: Mapping[tuple, list[Segment]]) ->
 
     First a row per job: what the job was, its credits, and what they allowed. Then a row per battery: with what credits
     it `began` (`full`, `spent`, `partly spent`; "" where there is no model), when they are gone by the model, and when
-    a collapse was seen, as numbers, names and text.
-
-    Credits carry over from one battery of a volume (store and host) to the next. The first is taken to begin with a
-    full bucket, and so is one whose start is not known, or before which a battery failed.
+    a collapse was seen, as numbers, names and text. Credits carry over from one battery of a volume (store and host) to
+    the next; the first begins with a full bucket, as does one whose start is not known, or before which one failed.
     """
     batteries = [(one, battery) for one in series for battery in one.batteries]
     jobs: dict[int, list[dict]] = {}
@@ -160,10 +158,9 @@ def collapse(jobs: pd.DataFrame, segments: Sequence[Segment]) -> Segment | None:
 def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tuple[float, str]:
     """Return how many I/Os of the device one write of fio takes, and where the figure comes from.
 
-    As counted by the device, total over total, where the samples have it. Else from the jobs that the volume seems to
-    have throttled (`slow`, empty where there are none): there it does its baseline, and what it earns in the pauses, so
-    that baseline × time with pauses / writes is the figure; the first of them, which began with credits, is left out.
-    That is hindsight: it takes its scale from the collapse that it explains. Else 1, which is the least.
+    As counted by the device where the samples have it. Else from the jobs that the volume seems to have throttled
+    (`slow`): there it does its baseline, and what it earns in the pauses, so baseline × time / writes is the figure,
+    without the first of them, which began with credits; that is hindsight. Else 1, which is the least.
     """
     counted = jobs[jobs["device_writes"].astype(float).notna() & (jobs["writes"].astype(float) > 0)]
     if len(counted):
@@ -179,13 +176,10 @@ def amplification(jobs: pd.DataFrame, slow: pd.DataFrame, volume: Volume) -> tup
 def model(
     jobs: pd.DataFrame, volume: Volume, each: float, collapsed: int | None = None, start: float | None = None
 ) -> list[Spent]:
-    """Return a battery's jobs as the credits allow them.
+    """Return a battery's jobs as the credits allow them, from `start` credits on (unknown: a full bucket).
 
-    A job asks for its writes × `each` (device I/Os per write), and its reads, in the time that it took; from the job on
-    at which the series collapsed (place `collapsed`), in the median time of those before, which is what a volume with
-    credits would have taken. So the jobs after a collapse, which the missing credits made slow, do not tell the model
-    when it was.
-    `start` is the credits at the beginning; a full bucket where that is not known.
+    A job asks for its writes × `each` (device I/Os per write), and its reads, in the time that it took; from place
+    `collapsed` on in the median time of those before, as the missing credits made those jobs slow.
     """
     demand = jobs["writes"].to_numpy(float) * each + jobs["reads"].to_numpy(float)
     seconds = jobs["seconds"].to_numpy(float).copy()
@@ -221,11 +215,9 @@ def _iops(facts: dict, size: float, provisioned: float) -> tuple[float, float]:
 
 def _throughput(facts: dict, size: float, iops: float) -> float:
     """The most MiB/s that a volume ever moves; NaN where what it depends on is not known."""
-    if "included" in facts:
-        return float(facts["included"])
     if "up_to_170_gib" in facts:
         return math.nan if math.isnan(size) else float(facts["up_to_170_gib" if size <= 170 else "beyond"])
-    if "burst_per_tib" in facts:
-        return math.nan if math.isnan(size) else min(facts["burst_per_tib"] * size / _GIB_PER_TIB, facts["most"])
-    plain = min(facts["per_iops"] * iops, facts["most"])
-    return max(plain, min(facts.get("per_iops_beyond", 0) * iops, facts.get("most_beyond", 0)))
+    factors = {"included": 1.0, "per_iops": iops, "burst_per_tib": size / _GIB_PER_TIB}
+    plain = sum(facts[name] * factor for name, factor in factors.items() if name in facts)
+    beyond = min(facts.get("per_iops_beyond", 0) * iops, facts.get("most_beyond", 0))
+    return max(min(plain, facts.get("most", math.inf)), beyond)

@@ -7,6 +7,7 @@ is missing is None, what cannot be read is named in `left_out`, and the rest is 
 
 import hashlib
 import json
+import math
 import os
 import re
 from array import array
@@ -19,6 +20,7 @@ from scripts.lib.program import Problem
 from scripts.studies.volumes import fio_facts, fio_options, fio_output, tarballs
 from scripts.studies.volumes.fio_output import Job
 
+_IN_NAME, _IN_FILE = re.compile(r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"), re.compile(r"fio_results_[a-z]+_(.+)\.json")
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
 # A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
 _CLOCKS_S = 60
@@ -44,27 +46,32 @@ COLUMNS = (
 def read_battery(place: Path) -> dict:
     """Return what a battery's folder, or its tarball, says: the fio part of a record.
 
-    Returns:
-        {"battery", "cluster", "host", "fio", "started_utc", "ended_utc", "pause_s", "job_options", "facts", "samples"
-        (rows of `COLUMNS`, in time order), "histograms" ({id: {operation: [(ns, count), …]}}), "left_out" ([{"file",
-        "reason"}]), "background", "loop", "faults"}; of jobs whose options differ, those of which there are most.
+    It is what `Tree.batteries` yields, with "left_out" ([{"file", "reason"}]) and the histograms as `pairs`; of jobs
+    whose options differ, those of which there are most.
     """
-    packed = place.is_file()
-    tree = Tree(tarballs.stem(place.name) if packed else place.resolve().name)
-    if packed:
+    if place.is_file():
+        tree = Tree(tarballs.stem(place.name))
         tree.add_tarball(place)
-    for path in () if packed else sorted(place.iterdir()):
-        if tarballs.wanted(path.name) and path.is_file():
-            tree.add_file(path.name, path)
+    else:
+        tree = Tree(place.resolve().name)
+        for path in sorted(place.iterdir()):
+            if tarballs.wanted(path.name) and path.is_file():
+                tree.add_file(path.name, path)
     battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
     return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
+
+
+def work(due: int, done: int, samples: list[dict]) -> dict[str, int]:
+    """Return the `work` of a record: jobs that were due and done, and the bytes of its samples."""
+    moved = {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
+    return {"jobs_asked": due, "jobs_done": done, **moved}
 
 
 def pairs(histograms: dict[str, dict[str, array]]) -> dict[str, dict[str, list[tuple[int, int]]]]:
     """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}."""
     return {
-        job_id: {operation: list(zip(bins[::2], bins[1::2], strict=True)) for operation, bins in by_operation.items()}
-        for job_id, by_operation in histograms.items()
+        job_id: {name: list(zip(bins[::2], bins[1::2], strict=True)) for name, bins in own.items()}
+        for job_id, own in histograms.items()
     }
 
 
@@ -81,8 +88,7 @@ class _Folder:
 class Tree:
     """A tree of results, read file after file; each folder of it that holds fio's output is a battery, or several.
 
-    Attributes:
-        left_out: [{"file", "reason"}] of what could not be read so far.
+    `left_out` has [{"file", "reason"}] of what could not be read so far.
     """
 
     def __init__(self, name: str, place: str = "") -> None:
@@ -104,11 +110,7 @@ class Tree:
             self.leave_out(name, f"cannot be read: {error.strerror}")
 
     def add_tarball(self, path: Path) -> None:
-        """Read a tarball.
-
-        Raises:
-            Problem: it is refused, or damaged (`tarballs.contents`): nothing that was read of it counts.
-        """
+        """Read a tarball; after a Problem (`tarballs.contents`) nothing that was read of it counts."""
         for name, data in tarballs.contents(path):
             self.add(name, data)
 
@@ -151,10 +153,11 @@ class Tree:
         self.left_out.append({"file": f"{self._place}{name}", "reason": reason})
 
     def batteries(self) -> Iterator[dict]:
-        """Yield the batteries of each folder, as `read_battery` does; jobs whose options differ are batteries apart.
+        """Yield the batteries of each folder; jobs whose options differ are batteries apart.
 
-        Histograms are those of `fio_output.Job`. Each has "folder", its path within the tree, and "marks" of its
-        jobs' content; a folder without jobs gives one without samples.
+        Each has what `_battery` returns: samples are rows of `COLUMNS` in time order, histograms those of
+        `fio_output.Job`, "folder" is its path within the tree, and "marks" are of its jobs' content. A folder without
+        jobs gives one without samples.
         """
         for path, folder in self._folders.items():
             series: dict[tuple, list[Job]] = {}
@@ -208,17 +211,16 @@ class Tree:
         return title | {key: str(folder.battery[key]) for key in title if folder.battery.get(key)}
 
     def _line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
-        """Return the log line of a job: of its own folder, else of any folder where the host is the same."""
-        every = self._log.get(job.id, [])
+        """Return the log line of a job: of its own folder, else of any where the host is the same; the last before."""
+        every, short = self._log.get(job.id, []), host.partition(".")[0]
         alone = sum(bool(folder.jobs) for folder in self._folders.values()) == 1
-        short = host.partition(".")[0]
         lines = [line for at, line in every if at == path]
-        lines = lines or [line for _, line in every if alone or (line.host and line.host.partition(".")[0] == short)]
-        ended = job.ended_s
-        if ended is not None and len(lines) > 1:
-            before = [line for line in lines if line.began_s is not None and line.began_s <= ended + _CLOCKS_S]
+        lines = lines or [line for _, line in every if alone or line.host.partition(".")[0] == short]
+        if len(lines) > 1:
+            latest = -math.inf if job.ended_s is None else job.ended_s + _CLOCKS_S
+            before = [line for line in lines if line.began_s is not None and line.began_s <= latest]
             lines = sorted(before, key=lambda line: line.began_s)[-1:]
-        return lines[0] if len(lines) == 1 else None
+        return lines[0] if lines else None
 
 
 def _background(folder: _Folder) -> dict | None:
@@ -239,8 +241,8 @@ def _background(folder: _Folder) -> dict | None:
 def _in_time_order(jobs: list[Job]) -> list[Job]:
     """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
 
-    Sets `started_s` where there is such a clock. The clocks, the best first: the runner's facts, a log with its zone,
-    fio's start of the job, fio's end of it less its run time, a log without a zone.
+    The clocks, the best first: the runner's facts, a log with its zone, fio's start of the job, fio's end of it less
+    its run time, a log without a zone. Sets `started_s`.
     """
     clocks = []
     for job in jobs:
@@ -256,17 +258,11 @@ def _in_time_order(jobs: list[Job]) -> list[Job]:
 
 
 def _told_ids(jobs: list[Job]) -> list[str]:
-    """Return the ids of jobs: of their names, `fio_io_<id>` or `…etcd<id>`, else of their files, else "" for each.
-
-    Files are `fio_results_<rw>_<id>.json`. Ids that are missing for some, or are all the same, tell no jobs apart.
-    """
-    names = [job.name[:_NAME] for job in jobs]
-    files = [PurePosixPath(job.file).name[:_NAME] if job.alone else "" for job in jobs]
-    for texts, form in (
-        (names, r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"),
-        (files, r"fio_results_[a-z]+_(.+)\.json"),
-    ):
-        matches = [re.fullmatch(form, text) for text in texts]
+    """Return the ids of jobs: of their names, else of their files; "" for each where some have none or all the same."""
+    names = [job.name for job in jobs]
+    files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
+    for texts, form in ((names, _IN_NAME), (files, _IN_FILE)):
+        matches = [form.fullmatch(text[:_NAME]) for text in texts]
         ids = [match[match.lastindex] for match in matches if match]
         if len(ids) == len(jobs) and (len(jobs) == 1 or len(set(ids)) > 1):
             return ids
@@ -274,10 +270,7 @@ def _told_ids(jobs: list[Job]) -> list[str]:
 
 
 def _name_jobs(jobs: list[Job]) -> list[str]:
-    """Give each job an id of its own; return what is wrong with those they had.
-
-    Those without get numbers in time order, or where no time is known the names of their files.
-    """
+    """Give those without an id numbers in time order, or the names of their files; return which ids are there twice."""
     timed = all(job.started_s is not None for job in jobs)
     for number, job in enumerate(jobs, 1):
         job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
@@ -292,15 +285,9 @@ def _name_jobs(jobs: list[Job]) -> list[str]:
 
 
 def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:
-    """Return a job as a row of `COLUMNS`; what is not known is None.
-
-    `number` is its place in time order, from 1; `origin_s` when the first job began; `title` the battery's {"battery",
-    "cluster", "host"}; `battery` what battery.txt says.
-    """
-    facts = job.facts
-    load = fio_facts.loads(facts.get("load_before", ""))
-    if load[0] is None and job.line:
-        load = job.line.load
+    """Return a job, the `number`-th of a battery that began at `origin_s`, as a row of `COLUMNS`; None: not known."""
+    facts, load = job.facts, fio_facts.loads(job.facts.get("load_before", ""))
+    load = job.line.load if load[0] is None and job.line else load
     values = job.columns | {
         "battery_id": "_".join(filter(None, (title["battery"], title["cluster"]))),
         "node_name": title["host"],

@@ -12,12 +12,8 @@ _DAYS = (datetime(2000, 1, 1), datetime(2001, 2, 2))
 # In 02/08/2021 nothing says which is the month.
 _ORDER_UNKNOWN = re.compile(r"\d[/.]\d+[/.]\d")
 
-_HOST = {
-    "node": "host",
-    **{key: key for key in ("cpu", "cores", "kernel", "mount_point", "mount_options")},
-    "file_system": "mount_type",
-    "device": "mount_source",
-}
+_ALIKE = {key: key for key in ("cpu", "cores", "kernel", "mount_point", "mount_options")}
+_HOST = {"node": "host", **_ALIKE, "file_system": "mount_type", "device": "mount_source"}
 
 
 class LogLine(NamedTuple):
@@ -58,8 +54,8 @@ def battery(text: str) -> dict[str, object]:
 def memory(facts: dict[str, object]) -> str:
     """Return what kept a battery's files in memory, as what was written down says; "" where nothing did."""
     kind, device = str(facts.get("mount_type", "")), str(facts.get("device", ""))
-    kinds = [kind] if kind in MEMORY_FILE_SYSTEMS else [device] if MEMORY_DEVICE.fullmatch(device) else [""]
-    return str(facts.get("memory") or kinds[0])
+    kind = kind if kind in MEMORY_FILE_SYSTEMS else device if MEMORY_DEVICE.fullmatch(device) else ""
+    return str(facts.get("memory") or kind)
 
 
 def host(facts: dict[str, object]) -> dict[str, object]:
@@ -117,14 +113,12 @@ def device_counts(before: str, after: str, seconds: float | None) -> dict[str, f
     or of a device's own file, which has no numbers and name in front.
     """
     first, last = (_integers(line) for line in (before, after))
-    if min(len(first), len(last)) < 10 or any(last[place] < first[place] for place in (0, 4, 9)):
+    if min(len(first), len(last)) < 10:
         return {}
-    busy = (last[9] - first[9]) / 10 / seconds if seconds else None
-    return {
-        "read_ios": last[0] - first[0],
-        "write_ios": last[4] - first[4],
-        "util": None if busy is None else min(100.0, busy),
-    }
+    reads, writes, busy = (last[place] - first[place] for place in (0, 4, 9))
+    if min(reads, writes, busy) < 0:
+        return {}
+    return {"read_ios": reads, "write_ios": writes, "util": min(100.0, busy / 10 / seconds) if seconds else None}
 
 
 def count(text: str) -> int | None:

@@ -45,11 +45,7 @@ _ENDS_ELSEWHERE = (
 
 
 def of_job_file(text: str) -> dict[str, str]:
-    """Return the options of a job file with one job, those of its [global] section included.
-
-    Raises:
-        Problem: it is no job file, or has not just one job.
-    """
+    """Return the options of a job file with one job, those of its [global] section included."""
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, delimiters=("=",), inline_comment_prefixes=(";", "#"), strict=False
     )
@@ -84,8 +80,8 @@ def runtime_s(options: Mapping[str, str]) -> float:
 def canonical(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that decide what a job does, in one spelling, with the defaults of the chief ones.
 
-    Jobs are the same, wherever they run and whatever they are called, if these are. Sizes are in bytes, times in
-    seconds. Options without a value (time_based …) are not among them: fio's output leaves them out.
+    Jobs are the same if these are. Sizes are in bytes, times in seconds. Options without a value (time_based …) are not
+    among them: fio's output leaves them out.
     """
     spelled = dict(_DEFAULTS)
     for key, value in options.items():
@@ -138,9 +134,9 @@ def names(jobs: Sequence[Mapping[str, str]], job_files: Mapping[str, str]) -> li
 
 
 def asked_bytes(options: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the bytes that a job with all its processes reads and writes, and how many it may be away from that.
+    """Return the bytes that a job reads and writes, and how many it may be away; None: it does not end at its size.
 
-    Files that are no multiple of the block end with their last whole block. None: its size does not say when it ends.
+    Files that are no multiple of the block end with their last whole block.
     """
     spelled = canonical(options)
     if "trim" in spelled["rw"] or any(_given(spelled, key) for key in _ENDS_ELSEWHERE):

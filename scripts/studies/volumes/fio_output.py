@@ -54,14 +54,10 @@ class Job:
 
 
 def jobs(text: str) -> list[Job]:
-    """Return what fio's output says of its jobs, in its order.
+    """Return what fio's output says of its jobs, in its order; the message of a Problem begins with a verb.
 
     The processes of a job, which are told apart without group_reporting, are merged; jobs of the same options that ran
     one after the other are not.
-
-    Raises:
-        Problem: this is not fio's output, cannot be read, or has a number that fio cannot have counted; the message
-            begins with a verb.
     """
     output = _document(text)
     version = str(output["fio version"])
@@ -182,8 +178,7 @@ def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], 
 def _latency(section: dict, operation: str) -> dict | None:
     """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns; None where nothing took place.
 
-    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only. What is
-    named as no percentile is passed over.
+    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
     """
     chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
     if not chosen:
@@ -259,11 +254,7 @@ def _objects(part: object) -> list[dict]:
 
 
 def _number(part: dict, key: str, of: str = "") -> float | None:
-    """Return a number of the output, None where it has none; `of` says in a message whose it is.
-
-    Raises:
-        Problem: it is no number, negative, or larger than any that fio counts.
-    """
+    """Return a number of the output, None where it has none; `of` says in a message whose it is."""
     value = part.get(key)
     if value is None or (type(value) in (int, float) and 0 <= value <= _MOST):
         return value
@@ -283,9 +274,8 @@ def _count(part: dict, key: str, of: str = "") -> int | None:
 def count_from_due(job: Job, log: str) -> bool:
     """Give a job with a fixed rate (rate_iops) the latencies of an open loop; return whether it has them.
 
-    fio 3 counts each operation from when it was begun, so one that stalls for a second is one, however many were due
-    meanwhile (coordinated omission). But it makes good what it has missed, one operation right after the other, and its
-    log (write_lat_log: a line for each operation, in ns) has the latency of each: from these follow those that count.
+    fio counts each operation from when it was begun, so a stall is one, however many were due meanwhile. But its log
+    (write_lat_log: a line for each operation, in ns) has the latency of each: from these follow those that count.
     """
     rate, lines = fio_options.open_loop(job.options), _LOGGED.findall(log)
     kinds = {kind for _, kind in lines}

@@ -48,11 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--pause", default="180", help="seconds between two batteries (180)")
     arguments = parser.parse_args(argv)
     limit, place = limit_of(arguments.limit), folder_of(arguments.directory)
-    try:
-        pause_s = float(arguments.pause)
-    except ValueError:
-        pause_s = math.nan
-    if not 0 <= pause_s <= 86400:
+    pause_s = float(arguments.pause) if re.fullmatch(r"\d+(\.\d+)?", arguments.pause) else math.inf
+    if pause_s > 86400:
         raise Problem(f"PAUSE={arguments.pause}: write the seconds between two batteries, from 0 to 86400")
     folder = RESULTS / f"{limit['name']}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     console = Console(stderr=True, highlight=False, markup=False)
@@ -70,11 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def limit_of(name: str) -> dict:
-    """Return a documented limit, with the job that its application's documentation recommends.
-
-    Raises:
-        Problem: there is none of that name.
-    """
+    """Return a documented limit, with the job that its application's documentation recommends."""
     names = [name for name, entry in study.documented(study.LIMITS)["limits"].items() if "job" in entry]
     if name not in names:
         raise Problem(f"LIMIT={name or '…'}: name one of {', '.join(names)}, such as make fit LIMIT={names[0]} DIR=…")
@@ -82,11 +75,7 @@ def limit_of(name: str) -> dict:
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder to measure in.
-
-    Raises:
-        Problem: there is none, or it is in memory, or there is no fio.
-    """
+    """Return the folder to measure in: it is there and not in memory, and fio is here."""
     place = Path(name)
     if not name or not place.is_dir():
         raise Problem(f"DIR={name or '…'}: name a folder on the volume, such as DIR=/var/lib/etcd")
@@ -110,24 +99,20 @@ def fit(
 ) -> tuple[str, str]:
     """Return the verdict on the volume of a folder, and its reason.
 
-    It stops after a battery that misses the limit, as no other could change the verdict then. `place` is the folder on
-    the volume, in which nothing stays; `folder` gets the batteries' results, as `make import` reads them. `limit` is
-    one of `limits.read` with the name of its `job`, and `job_text` another job file than that. A battery has `jobs` at
-    least and lasts `at_least_s`, and `pause_s` lie between two. `say` prints a line that stays, `show` what is under
-    way, and the time left.
-
-    Raises:
-        Problem: a battery failed; the line says where its results are.
+    It stops after a battery that misses the limit, as no other could change the verdict then. Nothing stays in `place`;
+    `folder` gets the batteries' results, as `make import` reads them. `limit` is one of `limits.read` with the name of
+    its `job`, in whose place `job_text` may stand. A battery has `jobs` at least and lasts `at_least_s`, and `pause_s`
+    lie between two. `say` prints a line that stays, `show` what is under way.
     """
     name = re.sub(r"[^A-Za-z0-9.]+", "-", str(place))[-_NAME:].strip("-.") or "root"
-    text = job_text or Path(study.JOB_FILE.format(limit["job"])).read_text(encoding="utf-8")
+    text = job_text or study.job_text(limit["job"])
     settings = {"cell": {"store": name}, "store": {"kind": "posix", "path": str(place)}, "background": None}
     settings |= {"job": {"name": limit["job"], "text": text}, "jobs": jobs, "at_least_s": at_least_s, "pause_s": 0}
     section = {"limits": [limit["name"]], "imports": [{"from": str(folder), "name": name}]}
     expect_room(folder / "import.yaml")
     # JSON is YAML.
     write_json(folder / "import.yaml", {"run": f"fit-{folder.name}", "studies": {"volumes": section}})
-    batteries, clock = [], _Clock(study.STUDY.estimate(settings)["seconds"], jobs, at_least_s, pause_s)
+    batteries, clock = [], _Clock(settings, pause_s)
     for number in range(1, BATTERIES + 1):
         if number > 1:
             say(f"a pause of {pause_s:g} s")
@@ -155,30 +140,28 @@ def judged(batteries: Sequence[dict], limit: dict) -> list[dict]:
 class _Clock:
     """How far the batteries are, and the time that is left, by the jobs so far."""
 
-    def __init__(self, battery_s: float, jobs: int, at_least_s: float, pause_s: float) -> None:
-        self._jobs, self._at_least_s, self._pause_s = jobs, at_least_s, pause_s
-        self._began, self._begun, self._battery_s = time.monotonic(), 1, max(battery_s, at_least_s)
+    def __init__(self, settings: dict, pause_s: float) -> None:
+        self._jobs, self._at_least_s, self._pause_s = settings["jobs"], settings["at_least_s"], pause_s
+        self._began, self._battery_s = time.monotonic(), study.STUDY.estimate(settings)["seconds"]
 
-    def at(self, number: int, line: str = "") -> str:
-        """Return which battery is under way, which job by the battery's own `line`, and the time that is left."""
-        if match := _BEGUN.match(line):
-            self._begun = int(match[1])
-        if not match or self._begun == 1:
-            self._began, self._begun = time.monotonic(), 1
+    def at(self, number: int, job: int = 0) -> str:
+        """Return which battery and which of its jobs are under way, and the time that is left."""
+        if job < 2:
+            self._began = time.monotonic()
         spent = time.monotonic() - self._began
-        if self._begun > 1:
-            self._battery_s = max(self._jobs * spent / (self._begun - 1), self._at_least_s)
+        if job > 1:
+            self._battery_s = max(self._jobs * spent / (job - 1), self._at_least_s)
         left = max(self._battery_s - spent, 0) + (BATTERIES - number) * (self._battery_s + self._pause_s)
-        job = f", job {self._begun}" if match else ""
-        return f"battery {number} of {BATTERIES}{job}; about {phrases.duration(left)} left"
+        named = f", job {job}" if job else ""
+        return f"battery {number} of {BATTERIES}{named}; about {phrases.duration(left)} left"
 
 
 def _battery(settings: dict, folder: Path, number: int, clock: _Clock, show: Say) -> dict:
     """Run a battery, and return what its folder says, as one of `import_fio.gather`."""
 
     def hear(line: str) -> None:
-        if _BEGUN.match(line):
-            show(clock.at(number, line))
+        if match := _BEGUN.match(line):
+            show(clock.at(number, int(match[1])))
 
     job = {"settings": settings, "run": "fit", "repeat": number, "time_limit_s": _TIME_LIMIT_S, "scratch": str(folder)}
     measure.run_battery(measure.battery(job), hear)

@@ -23,19 +23,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--imports",
         required=True,
-        help='what to read: JSON as [{"from": "results/b2_t1-*.tar.gz", "name": "gp2x1", "volume": {"type": "gp2"}}]; '
-        "from is a tarball, a folder, a JSON file or a pattern, the rest may be left out",
+        type=json.loads,
+        help="what to read, JSON: the section `imports` of a configuration",
     )
     parser.add_argument("--run", required=True, help="name of the run, for the records")
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
-    try:
-        imports = entries(json.loads(arguments.imports))
-    except (TypeError, ValueError) as error:
-        raise Problem(f"imports: not a list in JSON ({error})") from error
-    if not imports or not all("from" in entry for entry in imports):
+    if not arguments.imports:
         raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
-    batteries, left_out = gather(imports)
+    batteries, left_out = gather(entries(arguments.imports))
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
@@ -60,12 +56,7 @@ def entries(imports: Iterable[str | dict]) -> list[dict]:
 
 
 def sources(imports: Iterable[str | dict]) -> list[Path]:
-    """Return the files that imports name, sorted; of a folder those that may hold results.
-
-    Raises:
-        Problem: there is no such file or folder, or nothing matches, or a folder has no such files, or one has a name
-            that Snakemake cannot watch.
-    """
+    """Return the files that imports name, sorted; of a folder those that may hold results. None at all is a Problem."""
     paths: set[Path] = set()
     for entry in entries(imports):
         for path in _places(entry["from"]):
@@ -82,12 +73,11 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
 def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
     """Return the batteries that imports name, and [{"file", "reason"}] of what was left out.
 
-    A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", the
-    import that names it. Results that are there twice, such as a tarball and the folder that was unpacked from it, are
-    taken once: where there are more of them, or more is said about them.
+    A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", its
+    import. Results that are there twice, such as a tarball and the folder unpacked from it, are taken once: where there
+    are more of them, or more is said about them.
     """
-    batteries: list[dict] = []
-    left_out: list[dict] = []
+    batteries, left_out = [], []
     for entry, source, packed, tree in _trees(imports):
         some = False
         for battery in tree.batteries():
@@ -117,8 +107,7 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
 
 def records(batteries: list[dict], run_name: str) -> Iterator[dict]:
     """Yield a record for each battery of `gather`, without histograms and the measuring code."""
-    files = Path(study.JOB_FILE).parent.glob("*.fio")
-    texts = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in files}
+    texts = {path.stem: study.job_text(path.stem) for path in Path(study.JOB_FILE).parent.glob("*.fio")}
     jobs = fio_options.names([battery["job_options"] for battery in batteries], texts)
     cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
     order = sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or ""))
@@ -141,8 +130,7 @@ def _levels(battery: dict, job: str) -> dict[str, str]:
 def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -> dict:
     facts = battery["facts"]
     samples = [row | {"layout": levels["store"]} for row in battery["samples"]]
-    work = {"jobs_asked": facts.get("jobs", len(samples)), "jobs_done": len(samples)}
-    work |= {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
+    work = fio.work(facts.get("jobs", len(samples)), len(samples), samples)
     reasons = study.STUDY.faults({"faults": battery["faults"], "work": work}, {})
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
@@ -171,10 +159,7 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
 
 
 def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:
-    """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder.
-
-    Of a tarball that is refused nothing is taken.
-    """
+    """Yield (import, source, whether that is a tarball, what was read of it) of each tarball and each folder."""
     for entry in imports:
         folders: dict[Path, list[Path]] = {}
         for place in _places(entry["from"]):

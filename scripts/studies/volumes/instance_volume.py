@@ -18,11 +18,7 @@ _CONNECT_S, _READ_S = 5, 20
 
 
 def volume_of(place: Path | str) -> dict:
-    """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the volume below a folder or block device.
-
-    Raises:
-        Problem: it is no EBS volume, or EC2 does not say what it is.
-    """
+    """Return {"type", "size_gib", "iops", "throughput_mib_s", "source"} of the EBS volume below a folder or device."""
     try:
         disk = _disk(Path(place))
         serial = disk / "device/serial"

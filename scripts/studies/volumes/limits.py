@@ -18,10 +18,9 @@ SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") fo
 
 
 def read(entries: Sequence[str | dict]) -> list[dict]:
-    """Return the limits of a configuration: names in config/facts/limits.yaml, or mappings like those there.
+    """Return limits: names in config/facts/limits.yaml, or mappings like those there.
 
-    Each has "name", "p99_ms", which the p99 must stay below, perhaps "source", and the "operation" that it is of, if
-    not any.
+    Each has "name", "p99_ms", which the p99 must stay below, perhaps "source", and the "operation" that it limits.
     """
     documented = study.documented(study.LIMITS)["limits"]
     return [{"name": entry, **documented[entry]} if isinstance(entry, str) else entry for entry in entries]
@@ -30,12 +29,10 @@ def read(entries: Sequence[str | dict]) -> list[dict]:
 def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict], seed: int = 1) -> list[dict]:
     """Return a row per limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
 
-    A p99 meets a limit if its interval lies below, misses it if at it or above, and is undecided otherwise. The whole
-    series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an hour and
-    slow ever after has a p99 between the two that it never showed. Its figures are of all jobs. `kept_s` is the time
-    from a battery's start until the first segment that does not meet the limit, the shortest of several batteries,
-    empty if all meet it. Where the files lay in memory, nothing is decided. A limit of fsync says nothing about reads.
-    Beside the verdict are the shares of operations and of time at or above the limit (`_shares`).
+    The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
+    hour and slow ever after has a p99 between the two that it never showed. `kept_s` is the time from a battery's start
+    until the first segment that does not meet the limit, the shortest of several batteries. Where the files lay in
+    memory, nothing is decided. A limit of fsync says nothing about reads.
     """
     jobs, short = series.jobs, _short(series.jobs)
     memory = [fio_facts.memory(battery.record.get("battery") or {}) for battery in series.batteries]
@@ -83,9 +80,8 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
 def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
     """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
 
-    A job that waits for its operation begins no other meanwhile (coordinated omission), so a stall of any length is one
-    operation. Its share of time is the sum of such latencies / time of the jobs × operations under way. The interval is
-    that over jobs, never narrower than the bounds of the bins.
+    That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
+    never narrower than the bounds of the bins.
     """
     shares = dict.fromkeys(SHARES, math.nan)
     if not (merged := histograms_of(jobs)):

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 from scripts.lib import host, software
 from scripts.lib.program import Problem, run
@@ -31,7 +30,7 @@ _SPENT = 0.95
 def main(argv: list[str] | None = None) -> int:
     """Measure what the step says on standard input."""
     argparse.ArgumentParser(description=__doc__).parse_args(argv)
-    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return run_measurement(measure)
 
 
@@ -61,7 +60,7 @@ def measure(step: Step) -> dict:
         faults.append("fio's output has other options than the job file")
     if settings["background"] and not results["background"]:
         faults.append("the background load left no results")
-    if fio_options.canonical(options).get("rate_iops") and results["loop"] != "open":
+    if canonical(options).get("rate_iops") and results["loop"] != "open":
         faults.append("fio's log of latencies does not hold each operation, so none counts from when it was due")
     memory, host_facts = host.in_memory(place), {}
     if "shell" in settings["store"]:
@@ -75,11 +74,7 @@ def measure(step: Step) -> dict:
         "battery": results["facts"] | {"memory": memory},
         "volume": volume,
         "start": start,
-        "work": {
-            "jobs_asked": settings["jobs"],
-            "jobs_done": results["facts"]["jobs_done"],
-            **{key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")},
-        },
+        "work": fio.work(settings["jobs"], results["facts"]["jobs_done"], samples),
         "seconds": {"total": seconds},
         "faults": faults,
         "modules": [_BATTERY],
@@ -89,17 +84,11 @@ def measure(step: Step) -> dict:
 
 def place_of(store: dict, run_name: str) -> Path:
     """Return the folder, or the raw device, that a store names; without one, the folder of the run's results."""
-    if "device" in store:
-        return Path(store["device"])
-    return Path(store.get("path", Path("results", run_name)))
+    return Path(store.get("device") or store.get("path") or Path("results", run_name))
 
 
 def volume_of(store: dict, place: Path) -> dict:
-    """Return what is known of a store's volume and who says so; {} where nobody does.
-
-    Raises:
-        Problem: the configuration says that the cloud knows, and it does not.
-    """
+    """Return what is known of a store's volume and who says so; {} where nobody does."""
     volume = store.get("volume", {})
     if volume == "instance":
         return instance_volume.volume_of(place)
@@ -107,11 +96,7 @@ def volume_of(store: dict, place: Path) -> dict:
 
 
 def confirm(job: dict, volume: dict) -> None:
-    """See that the volumes are what their labels say, before hours are spent on them (METHOD 3).
-
-    Raises:
-        Problem: the file system is larger than its volume, or the other volume is the same one.
-    """
+    """Raise the Problem of a volume that is not what its label says, before hours are spent on it (METHOD 3)."""
     settings = job["settings"]
     if "shell" in settings["store"]:
         return
@@ -132,22 +117,19 @@ def confirm(job: dict, volume: dict) -> None:
 def bring_to_start(job: dict) -> dict | None:
     """Wait until a volume's credits are full, or spend them; return {"state", "seconds", "ios"}, None where not asked.
 
-    The time is taken off that of the battery.
-
-    Raises:
-        Problem: the I/Os that were done do not spend the credits.
+    The time is taken off that of the battery. It is a Problem if the I/Os that were done do not spend the credits.
     """
     start = job["settings"].get("start")
     if not start:
         return None
-    began, done = time.monotonic(), 0
-    _log(f"credits are to be {start['state']}: {start['seconds']:g} s")
-    if start["state"] == "full":
+    began, done, state = time.monotonic(), 0, start["state"]
+    _log(f"credits are to be {state}: {start['seconds']:g} s")
+    if state == "full":
         time.sleep(start["seconds"])
     else:
         text = f"{start['text']}\ntime_based=1\nruntime={start['seconds']:g}\n"
-        spending = {"name": start["state"], "text": text}
-        settings = job["settings"] | {"job": spending, "jobs": 1, "at_least_s": 0, "background": None}
+        settings = job["settings"] | {"jobs": 1, "at_least_s": 0, "background": None}
+        settings["job"] = {"name": state, "text": text}
         scratch = Path(job["scratch"], "before")
         scratch.mkdir()
         run_battery(battery(job | {"settings": settings, "scratch": str(scratch)}))
@@ -159,7 +141,7 @@ def bring_to_start(job: dict) -> dict | None:
             )
     seconds = time.monotonic() - began
     job["time_limit_s"] -= seconds
-    return {"state": start["state"], "seconds": seconds, "ios": done}
+    return {"state": state, "seconds": seconds, "ios": done}
 
 
 def battery(job: dict) -> list[str]:
@@ -184,20 +166,17 @@ def battery(job: dict) -> list[str]:
             "background-text": background["job"]["text"],
             "background-directory": place_of(background["store"], job["run"]),
         }
+    flags = [f"--{flag}" for flag, holds in (("elsewhere", "shell" in store), ("erase", store.get("erase"))) if holds]
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    elsewhere = (["--elsewhere"], ["--", *store["shell"]]) if "shell" in store else ([], [])
-    erase = ["--erase"] if store.get("erase") else []
-    return ["sh", _BATTERY, "--watch-input", *elsewhere[0], *erase, *words, *elsewhere[1]]
+    shell = ["--", *store["shell"]] if "shell" in store else []
+    return ["sh", _BATTERY, "--watch-input", *flags, *words, *shell]
 
 
 def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:
     """Run a battery to its end; `say` gets each line of what it says.
 
     It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
-    program is killed.
-
-    Raises:
-        Problem: it has not begun; the line says why.
+    program is killed. A battery that has not begun is the Problem that it says itself.
     """
     words, pipe = "", subprocess.PIPE
     streams = {"stdin": pipe, "stdout": subprocess.DEVNULL, "stderr": pipe, "text": True, "errors": "replace"}
@@ -210,10 +189,6 @@ def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:
         status = process.wait()
     if status not in (0, 1):
         raise Problem(words.strip().removeprefix("problem: ") or f"the battery ended with status {status}")
-
-
-def _ended(signal_number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signal_number)
 
 
 if __name__ == "__main__":

@@ -60,9 +60,8 @@ class Battery:
 
 @dataclass(frozen=True)
 class Series:
-    """The batteries of one (store, job, background, start_credits, host).
+    """The batteries of one (store, job, background, start_credits, host); `cell` is "" where hosts are taken together.
 
-    `cell` is "" where several hosts are taken together. `start_credits` are those that the batteries began with.
     `volume` is what is known of the volume: type, size_gib, iops, throughput_mib_s.
     """
 
@@ -94,12 +93,10 @@ class Series:
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job of the valid batteries, in time order.
+        """One row per job of the valid batteries, in time order, with `_COLUMNS`.
 
-        repeat, number, job_Id, N, mean_ms, stddev_ms, max_ms, p50_ms … p99.99_ms (its own percentiles), ios, bytes,
-        reads, writes, seconds, start_s (since its battery began), pause_s (until the next job), device_writes, bins
-        (histogram or None), and what had to be derived: `counted` and `timed` are False where N, or the times, are not
-        of the measurement (`_derived`).
+        p50_ms … p99.99_ms are its own percentiles, start_s counts from its battery on, pause_s is to the next, bins its
+        histogram or None. `counted` and `timed` are False where N, or the times, had to be derived (`_derived`).
         """
         parts = [_jobs(battery, self.operation) for battery in self.valid if battery.rows]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_COLUMNS])
@@ -301,8 +298,7 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
 def _derived(options: Mapping[str, object]) -> dict:
     """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
 
-    A job that writes a file of `size` once, block after block, does size / bs operations; where one is under way at a
-    time it takes as long as all their latencies together, but for the time between them.
+    A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
     """
     options = {key: str(value) for key, value in options.items()}
     try:

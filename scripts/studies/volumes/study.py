@@ -38,28 +38,24 @@ class Volumes(Study):
     environment = "fio"
 
     def mistakes(self, config: dict) -> Iterator[str]:
-        """Yield limits, types of volumes and job files that are not there, and a background on no other volume."""
-        section = self.section(config)
+        """Yield limits and types of volumes that are not documented, and a shell or background that leads nowhere."""
+        section, types = self.section(config), documented(VOLUME_TYPES)["types"]
         limits = documented(LIMITS)["limits"]
         for number, limit in enumerate(section["limits"]):
             if isinstance(limit, str) and limit not in limits:
                 yield f"studies.volumes.limits[{number}]: {limit!r} is not in {LIMITS}: {', '.join(limits)}"
-        types = documented(VOLUME_TYPES)["types"]
         named = {f"stores.{name}": store for name, store in config["stores"].items()}
-        named |= {f"studies.volumes.imports[{number}]": one for number, one in enumerate(section["imports"])}
+        imports = ((number, one) for number, one in enumerate(section["imports"]) if isinstance(one, dict))
+        named |= {f"studies.volumes.imports[{number}]": one for number, one in imports}
         for place, entry in named.items():
-            volume = entry.get("volume") if isinstance(entry, dict) else None
+            volume = entry.get("volume")
             if isinstance(volume, dict) and volume["type"] not in types:
                 yield f"{place}.volume.type: {volume['type']!r} is not in {VOLUME_TYPES}: {', '.join(types)}"
-            if isinstance(entry, dict) and "shell" in entry:
-                if not {"path", "device"} & entry.keys():
-                    yield f"{place}.shell: name the path, or the device, on the host that it leads to"
-                if volume == "instance":
-                    yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
-        levels = {level for part in mappings(section) for level in part["background"]}
-        if levels - {"none"} and not Path(JOB_FILE.format(section["background_job"])).is_file():
-            yield f"studies.volumes.background_job: there is no {JOB_FILE.format(section['background_job'])}"
-        if "other" in levels and section.get("other") not in config["stores"]:
+            if "shell" in entry and not {"path", "device"} & entry.keys():
+                yield f"{place}.shell: name the path, or the device, on the host that it leads to"
+            if "shell" in entry and volume == "instance":
+                yield f"{place}.volume: instance asks the cloud of this machine; give type and size_gib"
+        if "other" not in section and any("other" in part["background"] for part in mappings(section)):
             yield f"studies.volumes.other: name the store for the background load: {', '.join(config['stores'])}"
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
@@ -69,10 +65,10 @@ class Volumes(Study):
         if not _has_folders(store) and "device" not in store:
             yield f"fio does not write to a store of the kind {store['kind']}"
         if state := levels["start_credits"]:
-            before_s = _lead(state, store)["seconds"]
-            if not before_s < math.inf:
+            before_s, limit_s = _lead(state, store)["seconds"], self.section(config)["time_limit_s"]
+            if before_s == math.inf:
                 yield f"store {levels['store']} has no credits that could be {state}, or its volume lacks its size_gib"
-            elif before_s >= (limit_s := self.section(config)["time_limit_s"]):
+            elif before_s >= limit_s:
                 yield f"it takes {before_s:,.0f} s until credits are {state}: raise time_limit_s, which is {limit_s:g}"
         if levels["background"] == "other":
             if other == levels["store"]:
@@ -81,7 +77,7 @@ class Volumes(Study):
                 yield f"{other}, which has the background load, is on another host"
             elif not _has_folders(beside):
                 yield f"{other}, which has the background load, is no folder"
-        options = fio_options.of_job_file(Path(JOB_FILE.format(levels["job"])).read_text(encoding="utf-8"))
+        options = fio_options.of_job_file(job_text(levels["job"]))
         if fio_options.canonical(options).get("rate_iops") and not fio_options.open_loop(options):
             yield f"{levels['job']} has rate_iops: an open loop is measured evenly and with one operation in flight"
         if levels["background"] == "same" and "device" in store:
@@ -93,17 +89,12 @@ class Volumes(Study):
         # A cell without the factor is the same that it was before there was one.
         kept["cell"] = {factor: value for factor, value in kept["cell"].items() if factor != "start_credits" or value}
         if state := settings["cell"]["start_credits"]:
-            text = Path(JOB_FILE.format(_SPENDING)).read_text(encoding="utf-8")
-            kept["start"] = {
-                "state": state,
-                **_lead(state, settings["store"]),
-                "text": text if state == "spent" else "",
-            }
+            text = job_text(_SPENDING) if state == "spent" else ""
+            kept["start"] = {"state": state, **_lead(state, settings["store"]), "text": text}
         level = settings["cell"]["background"]
         if level == "none":
             return kept | {"background": None}
-        name = settings["background_job"]
-        job = {"name": name, "text": Path(JOB_FILE.format(name)).read_text(encoding="utf-8")}
+        job = {"name": settings["background_job"], "text": job_text(settings["background_job"])}
         store = settings["store"] if level == "same" else config["stores"][settings["other"]]
         return kept | {"background": {"job": job, "store": store}}
 
@@ -176,10 +167,9 @@ class Volumes(Study):
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes of the files that the jobs write to: those of one job, and of the background beside it."""
-        jobs = [settings["job"], (settings["background"] or {}).get("job")]
-        spending = settings.get("start", {}).get("text")
-        jobs = [*jobs, {"text": spending}] if spending else jobs
-        return sum(fio_options.total_bytes(fio_options.of_job_file(job["text"])) for job in jobs if job)
+        background = (settings["background"] or {}).get("job", {}).get("text")
+        texts = filter(None, (settings["job"]["text"], background, settings.get("start", {}).get("text")))
+        return sum(fio_options.total_bytes(fio_options.of_job_file(text)) for text in texts)
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why nothing was measured: no job was finished."""
@@ -190,6 +180,11 @@ class Volumes(Study):
         work = record["work"]
         short = [f"{work['jobs_done']} jobs were done, {work['jobs_asked']} asked"]
         return [*record["faults"], *(short if work["jobs_done"] < work["jobs_asked"] else [])]
+
+
+def job_text(name: str) -> str:
+    """Return the text of a job file of config/fio."""
+    return Path(JOB_FILE.format(name)).read_text(encoding="utf-8", errors="replace")
 
 
 def _has_folders(store: dict) -> bool:
@@ -219,8 +214,7 @@ def _lead(state: str, store: dict) -> dict:
     from scripts.studies.volumes import credits
 
     volume = store.get("volume")
-    promised = credits.describe(volume if isinstance(volume, dict) else {})
-    return credits.lead(promised, state)
+    return credits.lead(credits.describe(volume if isinstance(volume, dict) else {}), state)
 
 
 @cache

@@ -51,8 +51,7 @@ COLUMNS = {
 def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     """Return the tables by name: samples, cells, verdicts, segments, percentiles, comparisons, credits, collapses.
 
-    `settings` has limits, compare, equivalence_percent and seed; without anything to compare, stores are compared with
-    the first.
+    `settings` has limits, compare (nothing: stores with the first), equivalence_percent and seed.
     """
     seed, equivalence = settings["seed"], settings["equivalence_percent"]
     judged_limits = limits.read(settings["limits"])

@@ -1,8 +1,7 @@
 """Reads tarballs that somebody else made: file after file, in memory, and never more than was agreed to.
 
-Nothing is written, so nothing can land outside; a tarball that tries to, or holds anything but files and folders, is
-refused all the same, since it is not what it should be. Limits hold for what comes out of the stream, whatever headers
-say.
+One that tries to land outside, or holds anything but files and folders, is refused, although nothing is written. Limits
+hold for what comes out of the stream, whatever headers say.
 """
 
 import gzip
@@ -43,11 +42,7 @@ def wanted(name: str) -> bool:
 
 
 def contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the files in a tarball that are `wanted`, in its order.
-
-    Raises:
-        Problem: it is refused, cannot be read, or is damaged; whatever was yielded before does not count.
-    """
+    """Yield (name, content) of the files in a tarball that are `wanted`; after a Problem what was yielded is void."""
     try:
         with open(path, "rb") as file:
             opener = _OPENERS.get(file.read(2), open)

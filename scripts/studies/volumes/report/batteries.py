@@ -106,15 +106,7 @@ def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.Da
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what `tables` holds.
-
-    Args:
-        tables: the folder of samples.csv and, where a run was measured or imported, of the study's other tables.
-        facts: the JSON object that the workflow wrote about batteries, machines and settings.
-
-    Raises:
-        Problem: neither samples nor series are there, or samples lack latencies.
-    """
+    """Return what the tables in a folder hold, and `facts`, the JSON object that the workflow wrote about the run."""
     folder, run_facts = Path(tables), read_facts(facts)
     frames = {name: read_table(folder / f"{name}.csv", TEXTS) for name in TABLES}
     # Tables of before there were levels of credits.
