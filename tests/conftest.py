@@ -1,6 +1,7 @@
 """What the tests share: the libraries and servers under test (built once, cached), data, and copies of the project."""
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -190,7 +191,20 @@ def clone(tmp_path: Path) -> Path:
 @pytest.fixture
 def ready_clone(clone: Path) -> Path:
     """Return a clone that `make setup` has nothing to do in: it has this one's environment."""
-    (clone / ".venv").symlink_to(sys.prefix)
+    return make_ready(clone)
+
+
+def make_ready(clone: Path) -> Path:
+    """Give a clone this one's packages in a .venv of its own, whose stamp is that of the clone's lock and setup.
+
+    A set-up that ran in a link to this one's would name the clone in it, for good.
+    """
+    home = clone / ".venv"
+    home.mkdir()
+    for part in ("bin", "lib", "include", "pyvenv.cfg"):
+        (home / part).symlink_to(Path(sys.prefix, part))
+    text = b"".join((clone / name).read_bytes() for name in ("envs/workflow.lock", "scripts/setup.sh"))
+    (home / f".{hashlib.sha256(text).hexdigest()[:16]}").touch()
     return clone
 
 

@@ -6,12 +6,13 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import h5py
 import pytest
 import yaml
-from conftest import ROOT, artefact, launched, program
+from conftest import ROOT, artefact, launched, make_ready, program
 from small_runs import TWO_CELLS as CONFIG
 
 from scripts import launch, preflight
@@ -369,3 +370,14 @@ def test_tools_of_the_set_up_write_temporary_files_to_a_folder_of_their_own(clon
     assert len(told) == 1
     assert Path(told.pop()).parent == shared
     assert list(shared.iterdir()) == []
+
+
+def test_a_set_up_in_a_clone_of_a_test_leaves_the_environment_of_this_one_alone(clone):
+    """Also where the lock or the set-up was changed since this one's `.venv` was made."""
+    with open(clone / "scripts/setup.sh", "a", encoding="utf-8") as script:
+        script.write("# changed\n")
+    (named,) = Path(sys.prefix).glob("lib/python3*/site-packages/storage-benchmarks.pth")
+    before = named.read_bytes()
+    done = subprocess.run(["scripts/setup.sh"], cwd=make_ready(clone), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert named.read_bytes() == before
