@@ -45,6 +45,9 @@ PICTURES = """(() => {
 CUT = """[...document.querySelectorAll(".scroll, pre, figure")].filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.innerText.slice(0, 80))"""
 SIDEWAYS = "[document.documentElement.scrollWidth, innerWidth]"
+# Tables that are wider than the page, by their heads.
+WIDER = """[...document.querySelectorAll(".scroll")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.querySelector("thead").innerText)"""
 # How much of its panel's width each name of a row takes, and of its row's height, for its marks to be seen below it.
 NAMES = """(() => {
   const pen = document.createElement("canvas").getContext("2d");
@@ -84,7 +87,7 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
     def make(folder: Path, study: str, width: int) -> None:
         screen = {"sideways": SIDEWAYS, "names": NAMES}
         # Each link lays the page out anew, which takes a while.
-        screen |= {"links": FOLLOW} if width == 1300 else {}
+        screen |= {"links": FOLLOW, "wider": WIDER} if width == 1300 else {}
         visit = browser.visit(report_of(study), screen, {"pictures": PICTURES, "cut": CUT}, width)
         (folder / "visit.json").write_text(json.dumps(asdict(visit)))
 
@@ -205,6 +208,11 @@ def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: i
     scrolled, inner = visit.answers["sideways"]
     assert scrolled <= inner == width
     assert visit.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
+
+
+@pytest.mark.parametrize("name", ["shots", "volumes"])
+def test_no_table_is_wider_than_a_page_with_room(name: str, visits: Callable[..., Visit]):
+    assert visits(name).answers["wider"] == []
 
 
 def test_the_first_page_does_not_scroll_sideways(report_of: Callable[[str], Path]):
