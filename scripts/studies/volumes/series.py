@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -125,13 +126,7 @@ def read(matrix: pd.DataFrame, kept: Iterable[records.Kept], imported: dict, sto
     cells = {row["cell"]: _levels(row) for row in matrix[matrix["twin_of"] == ""].to_dict("records")}
     batteries: dict[Levels, dict[int, Battery]] = {levels: {} for levels in cells.values()}
     names = {levels: cell for cell, levels in cells.items()}
-    measured = [
-        replace(
-            _battery(one.cell, one.levels, one.repeat, one.record, one.path, one.problem), software=software.of(one)
-        )
-        for one in kept
-    ]
-    for battery in [*(one for one in measured if one.cell in cells), *_imported(imported)]:
+    for battery in map(_battery, [*(one for one in kept if one.cell in cells), *_imported(imported)]):
         others = batteries.setdefault(battery.levels, {})
         repeat = max(others) + 1 if battery.repeat in others else battery.repeat
         others[repeat] = replace(battery, repeat=repeat)
@@ -202,7 +197,7 @@ def _levels(row: Mapping[str, str]) -> Levels:
     return tuple(str(row.get(factor) or "") for factor in FACTORS)
 
 
-def _imported(imported: dict) -> Iterator[Battery]:
+def _imported(imported: dict) -> Iterator[records.Kept]:
     if imported and imported.get("status") != "done":
         print(f"nothing was imported: {'; '.join(imported.get('reasons', []))}", file=sys.stderr)
     for number, record in enumerate(imported.get("records", []), 1):
@@ -211,25 +206,23 @@ def _imported(imported: dict) -> Iterator[Battery]:
             records.expect_sound(record, name)
         except Problem as problem:
             print(f"left out: {problem}", file=sys.stderr)
-            yield Battery("", _levels({"store": name}), 1, {}, [str(problem)])
+            yield records.Kept("", {"store": name}, 1, Path(name), None, str(problem))
         else:
-            yield _battery(record["name"], record["cell"], record["repeat"], record, name)
+            yield records.Kept(record["name"], record["cell"], record["repeat"], Path(name), record)
 
 
-def _battery(
-    cell: str, levels: Mapping[str, str], repeat: int, record: dict | None, where: object, problem: str = ""
-) -> Battery:
+def _battery(kept: records.Kept) -> Battery:
     """Return the battery of a record; one whose histograms cannot be used has failed."""
-    place = cell, _levels(levels), repeat
+    place, record = (kept.cell, _levels(kept.levels), kept.repeat), kept.record
     if not record:
-        return Battery(*place, {}, [problem])
+        return Battery(*place, {}, [kept.problem])
     try:
         bins = _histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
     except (AttributeError, IndexError, TypeError, ValueError):
-        problem = f"{where}: its histograms are not pairs of a latency and a count, both at least 0"
+        problem = f"{kept.path}: its histograms are not pairs of a latency and a count, both at least 0"
         print(f"left out: {problem}", file=sys.stderr)
         return Battery(*place, {}, [problem])
-    return Battery(*place, record, records.faults(record), bins)
+    return Battery(*place, record, records.faults(record), bins, software.of(kept))
 
 
 def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
@@ -248,10 +241,9 @@ def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
 def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     """A battery's jobs; NaN where neither the sample, nor its histogram, nor the options tell."""
     kind, derived = "read" if operation == "read" else "write", _derived(battery.record.get("job_options") or {})
+    latencies = ("mean_ms", "stddev_ms", "max_ms", *_OWN)
     sources = {
-        **{"number": "number", "N": f"{operation}_N"},
-        **{f"{name}_ms": f"{operation}_lat_{name}_ms" for name in ("mean", "stddev", "max")},
-        **{name: f"{operation}_lat_{name}" for name in _OWN},
+        **{"number": "number", "N": f"{operation}_N", **{name: f"{operation}_lat_{name}" for name in latencies}},
         **{"ios": f"{kind}_ios", "bytes": f"{kind}_bytes", "reads": "read_ios", "writes": "write_ios"},
         **{"seconds": "runtime_s", "start_s": "started_s", "device_writes": "device_write_ios"},
     }
@@ -260,13 +252,7 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
     jobs = pd.DataFrame(rows, columns=[*sources.values()]).astype(float).set_axis([*sources], axis=1)
     jobs[["N", "seconds"]] = jobs[["N", "seconds"]].replace(0, math.nan)
     # What a sample leaves open, its histogram says.
-    of_bins: list[dict[str, float]] = [{} for _ in bins]
-    for row, own in zip(of_bins, bins, strict=True):
-        if own is not None:
-            whole, percentiles_ms = histograms.moments(own), histograms.percentiles([own], PERCENTILES)
-            row |= {"N": whole.n, "mean_ms": whole.mean, "stddev_ms": whole.stddev, "max_ms": whole.largest}
-            row |= {name: one.value for name, one in zip(_OWN, percentiles_ms, strict=True)}
-    jobs = jobs.fillna(pd.DataFrame(of_bins, index=jobs.index))
+    jobs = jobs.fillna(pd.DataFrame(map(_of_histogram, bins), jobs.index, ["N", *latencies]))
     n = jobs["N"].fillna(derived.get("operations", math.nan))
     ios = jobs["ios"].fillna(n)
     jobs = jobs.assign(
@@ -293,6 +279,13 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
         start = np.concatenate([[0.0], np.cumsum(seconds + pause_s)[:-1]])[: len(jobs)]
     pauses = np.append(np.fmax(start[1:] - (start + seconds)[:-1], 0), pause_s)[: len(jobs)]
     return jobs.assign(start_s=start, pause_s=pauses)[[*_COLUMNS]]
+
+
+def _of_histogram(bins: np.ndarray | None) -> list[float]:
+    """N, mean, standard deviation, maximum and percentiles of one job; NaN without a histogram."""
+    if bins is None:
+        return [math.nan] * (4 + len(PERCENTILES))
+    return [*histograms.moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
 
 
 def _derived(options: Mapping[str, object]) -> dict:

@@ -40,23 +40,21 @@ class Course:
     stretches: tuple[Stretch, ...]
 
     @property
-    def shape(self) -> tuple[str, ...]:
-        """The verdicts, the whole's first: courses of one shape are told in one sentence."""
-        return (self.whole["verdict"], *(stretch[0]["verdict"] for stretch in self.stretches))
+    def verdict(self) -> str:
+        """The verdict on the whole."""
+        return self.whole["verdict"]
 
     @property
     def deciding(self) -> dict:
         """The segment that decided: the slowest of those with the verdict of the whole, which stands for none."""
-        return _slowest(
-            [row for stretch in self.stretches for row in stretch if row["verdict"] == self.shape[0]] or [self.whole]
-        )
+        alike = [row for stretch in self.stretches for row in stretch if row["verdict"] == self.verdict]
+        return _slowest(alike or [self.whole])
 
     @property
     def outcome(self) -> str:
         """The verdict; `not judged` where it is open for another reason than that the limit lies in the interval."""
-        low, high = self.deciding["low_ms"], self.deciding["high_ms"]
-        apart = self.shape[0] == "undecided" and not low < self.whole["limit_ms"] <= high
-        return "not judged" if apart else self.shape[0]
+        within = self.deciding["low_ms"] < self.whole["limit_ms"] <= self.deciding["high_ms"]
+        return "not judged" if self.verdict == "undecided" and not within else self.verdict
 
     @property
     def kept_jobs(self) -> int:
@@ -78,16 +76,14 @@ def courses(run: Results) -> list[Course]:
 
 
 def alike(run: Results) -> list[list[Course]]:
-    """Return the courses that are told in one sentence each.
-
-    Hosts of a volume on which it came out alike stand together; where there are many series, volumes do too.
-    """
+    """Return the courses that are told in one sentence each: hosts that came out alike, of many series volumes too."""
     every = courses(run)
     many = len({tuple(course.whole[name] for name in FACTORS) for course in every}) > FEW
     groups: dict[tuple, list[Course]] = {}
     for course in every:
-        place = tuple(course.whole[name] for name in ("job", "background", "limit"))
-        groups.setdefault(("" if many else course.whole["store"], place, course.shape), []).append(course)
+        place = [course.whole[name] for name in ("job", "background", "limit", "verdict")]
+        shape = *place, *(stretch[0]["verdict"] for stretch in course.stretches)
+        groups.setdefault(("" if many else course.whole["store"], shape), []).append(course)
     return list(groups.values())
 
 
@@ -119,15 +115,13 @@ def _slowest(rows: Sequence[dict]) -> dict:
 def _extent(group: Sequence[Course], first: bool, run: Results) -> str:
     """Over how many jobs in what time, of the first stretch or of all; times that were derived are called so."""
     levels = [{name: course.whole[name] for name in FACTORS} for course in group]
-    measured = [trace.seconds for trace in run.traces if trace.levels in levels]
+    measured = seconds = [trace.seconds for trace in run.traces if trace.levels in levels]
+    jobs = [course.whole["jobs"] for course in group]
     if first:
         jobs = [sum(row["jobs"] for row in course.stretches[0]) for course in group]
         seconds = [course.whole["kept_s"] for course in group if course.kept_jobs]
-    else:
-        jobs, seconds = [course.whole["jobs"] for course in group], measured
-    finite = [one for one in seconds if np.isfinite(one)]
     about = "" if np.isfinite(measured).all() else "about "
-    time = f" ({about}{prose.span(finite, phrases.duration)})" if finite else ""
+    time = f" ({about}{prose.span(seconds, phrases.duration)})" if np.isfinite(seconds).any() else ""
     return f" in {'the first' if first else 'all'} {_counted(jobs)}{time}" if any(jobs) else ""
 
 
@@ -150,10 +144,8 @@ def _change(heads: Sequence[dict]) -> str:
 
 def _values(rows: Sequence[dict]) -> str:
     """A latency with its interval, or the span of several; "" where no percentile could be given."""
-    rows = [row for row in rows if pd.notna(row["value_ms"])]
-    if len(rows) > 1:
-        return f"{prose.span((row['value_ms'] for row in rows), prose.number)} ms"
-    return phrases.latency(rows[0]) if rows else ""
+    values = [row["value_ms"] for row in rows if pd.notna(row["value_ms"])]
+    return f"{prose.span(values, prose.number)} ms" if len(values) > 1 else "".join(map(phrases.latency, rows))
 
 
 def _counted(jobs: Sequence[int]) -> str:
@@ -194,7 +186,7 @@ def reasons(run: Results) -> list[str]:
 def advice(run: Results) -> list[str]:
     """Return which volume to take, what a volume that ran out of credits lacks, and what would decide the rest."""
     first, lines = _first_limit(run), []
-    kept = [course for course in first if course.whole["verdict"] == "meets"]
+    kept = [course for course in first if course.verdict == "meets"]
     # One chooses a volume, not what runs beside the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
         best = min(kept, key=lambda course: course.deciding["value_ms"])
@@ -202,13 +194,14 @@ def advice(run: Results) -> list[str]:
         what = f"Use {bold(phrases.label(best.whole, run))}: {best.whole['metric']} {phrases.latency(best.deciding)}"
         lines.append(f"{what}, {of} that stayed below {phrases.limit(best.whole)}.")
     lines += _larger(run)
-    between = [phrases.label(course.whole, run) for course in first if course.outcome == "undecided"]
-    if between:
+    if between := [phrases.label(course.whole, run) for course in first if course.outcome == "undecided"]:
         who = prose.listing(between)
         lines.append(f"Raise {code('jobs')} and run again to decide on {who}: more jobs narrow the interval.")
-    for course in first:
-        if course.outcome == "not judged":
-            lines.append(f"Measure {phrases.label(course.whole, run)} again: {course.deciding['reason']}.")
+    lines += [
+        f"Measure {phrases.label(course.whole, run)} again: {course.deciding['reason']}."
+        for course in first
+        if course.outcome == "not judged"
+    ]
     if len(run.verdicts) and (run.verdicts["verdict"] == TOO_FEW).any():
         lines.append(
             f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "
@@ -259,18 +252,16 @@ def _first_limit(run: Results) -> list[Course]:
 def _kept(course: Course, run: Results) -> str:
     """A series, with the value that decided, and how long it kept a limit that it missed later."""
     name, value = phrases.label(course.whole, run), course.deciding["value_ms"]
-    missed = course.whole["verdict"] == "misses" and course.kept_jobs
     time = phrases.duration(course.whole["kept_s"]) or prose.count(course.kept_jobs, "job")
-    later = f" after {time}" if missed else ""
+    later = f" after {time}" if course.verdict == "misses" and course.kept_jobs else ""
     return f"{name}{later}{f' ({prose.number(value)} ms)' if pd.notna(value) else ''}"
 
 
 def _limits(run: Results) -> Iterator[Finding]:
     for group in alike(run):
         rows = pd.DataFrame([course.whole for course in group])[[*FACTORS, "limit", "metric", "verdict"]]
-        where, verdict = phrases.where(rows.to_dict("records"), run), group[0].whole["verdict"]
-        text = sentence(group, run)
-        yield Finding(where, text, "limit", group[0].whole["metric"], verdict, {}, rows.assign(factor="limit"))
+        where, rows = phrases.where(rows.to_dict("records"), run), rows.assign(factor="limit")
+        yield Finding(where, sentence(group, run), "limit", rows["metric"].iloc[0], group[0].verdict, {}, rows)
 
 
 def _credits(run: Results) -> Iterator[Finding]:

@@ -19,14 +19,8 @@ COLOURED = {"p99": (5.0, 10.0), "p99.9": (5.0, 10.0), "mean": (2.0, 5.0), "max":
 TITLES = {"max": "Maximum", "mean": "Mean", "stddev": "Standard deviation"}
 SUMMED = ("p50", "p99", "p99.9", "p99.99", "mean")
 SUMMARY = {
-    **{
-        "interval": "intervals from",
-        "max_ms": "max / ms",
-        "stddev_ms": "stddev / ms",
-        "iops": "IOPS",
-        "mib_s": "MiB/s",
-    },
-    **{"device_writes_per_write": "device writes per write", "note": "note"},
+    **{"interval": "intervals from", "max_ms": "max / ms", "stddev_ms": "stddev / ms", "iops": "IOPS"},
+    **{"mib_s": "MiB/s", "device_writes_per_write": "device writes per write", "note": "note"},
 }
 OF_NODE = {
     **{"battery_id": "battery_id", "number": "job", "job_Id": "job_Id"},
@@ -49,13 +43,10 @@ def glance(run: Results) -> Table:
     for limit, metric, height in limits:
         own = {tuple(one.whole[name] for name in FACTORS): one for one in every if one.whole["limit"] == limit}
         shown = [own.get(levels) for levels in series.itertuples(index=False, name=None)]
-        verdicts = [one.whole["verdict"] if one else "" for one in shown]
+        texts = [_glanced(one) if one else [""] * 4 for one in shown]
         title = f"{limit}: {metric} below {height:g} ms"
-        values = [phrases.latency(one.deciding) if one else "" for one in shown]
-        frame[title] = [f"{verdict} {value}".strip() for verdict, value in zip(verdicts, values, strict=True)]
-        over[title] = ["unknown" if verdict == "undecided" else verdict for verdict in verdicts]
-        frame[f"{limit}: kept for"] = [_kept(one) if one else "" for one in shown]
-        if any(shares := [phrases.over(one.whole) if one else "" for one in shown]):
+        over[title], frame[title], frame[f"{limit}: kept for"], shares = map(list, zip(*texts, strict=True))
+        if any(shares):
             frame[f"{limit}: at or above it"] = shares
     caption = (
         "The verdict on a whole series, with the value and interval of the segment that decides it. Kept for: from the "
@@ -76,8 +67,8 @@ def limits(run: Results) -> Table:
 def segments(run: Results) -> Table:
     """Return the segments of each series that changed, one row each."""
     rows = run.segments
-    changed = rows.groupby(list(FACTORS))["jump"].transform("count") > 0 if len(rows) else []
-    rows = rows[changed].reset_index(drop=True)
+    if len(rows):
+        rows = rows[rows.groupby(list(FACTORS))["jump"].transform("count") > 0].reset_index(drop=True)
     if rows.empty:
         return Table("segments", "", rows)
     frame = listings.levels(rows, run).assign(segment=rows["segment"])
@@ -99,9 +90,8 @@ def summary(run: Results) -> Table:
     frame["operation"] = [phrases.operation([row], run) for row in cells.to_dict("records")]
     frame["jobs"], frame["N"] = cells["jobs"], cells["N"]
     for metric in SUMMED:
-        ends = cells.reindex(columns=[f"{metric}_ms{end}" for end in ("", "_low", "_high")])
-        texts = [names.with_interval(*row, prose.number) for row in ends.itertuples(index=False, name=None)]
-        frame[f"{metric} / ms"] = np.where(ends.iloc[:, 0].notna(), texts, "")
+        ends = cells.reindex(columns=[f"{metric}_ms{end}" for end in ("", "_low", "_high")]).to_numpy(float)
+        frame[f"{metric} / ms"] = [names.with_interval(*row, prose.number) if row[0] == row[0] else "" for row in ends]
     frame = without_empty(frame.join(cells.reindex(columns=SUMMARY).rename(columns=SUMMARY)))
     formats = dict.fromkeys(SUMMARY.values(), prose.number) | {"jobs": WHOLE, "N": WHOLE}
     formats |= {"intervals from": str, "note": str}
@@ -192,9 +182,9 @@ def volumes(run: Results) -> Table:
     """Return what is known of each volume: type and size, device, mount, fio, kernel and processor."""
     rows = []
     for battery in run.facts.get("batteries") or []:
-        volume = battery.get("volume") if isinstance(battery.get("volume"), dict) else {}
         row = {"volume": battery.get("store"), "host": battery.get("host")}
-        row |= {key.replace("_", " "): value for key, value in volume.items() if not isinstance(value, (dict, list))}
+        volume = battery.get("volume")
+        row |= {prose.plain(key): value for key, value in volume.items()} if isinstance(volume, dict) else {}
         row |= {key: battery.get(key) for key in ("device", "memory", "mount", "fio", "kernel", "cpu")}
         rows.append({key: fact(value) for key, value in row.items()})
     caption = "The volumes, as the configuration or the instance's metadata say, and what wrote to them."
@@ -211,11 +201,11 @@ def job_files(run: Results) -> list[str]:
     return [paragraph(f"Job {code(name)}:") + verbatim(text.strip()) for name, text in jobs.items() if text]
 
 
-def _kept(course: Course) -> str:
-    """For how long and how many jobs a limit was kept."""
+def _glanced(course: Course) -> tuple[str, ...]:
+    """The colour and the words of a verdict, how long the limit was kept, and the shares at or above it."""
     verdict, jobs = course.whole["verdict"], course.kept_jobs
-    if verdict == "meets":
-        return "all jobs"
-    if not jobs:
-        return "not at all" if verdict == "misses" else ""
-    return ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
+    kept = "all jobs" if verdict == "meets" else "not at all" if verdict == "misses" else ""
+    if jobs and verdict != "meets":
+        kept = ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
+    words = f"{verdict} {phrases.latency(course.deciding)}".strip()
+    return "unknown" if verdict == "undecided" else verdict, words, kept, phrases.over(course.whole)
