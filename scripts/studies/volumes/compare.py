@@ -57,7 +57,7 @@ def comparisons(
     Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, which
     `method` says; where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all
     comparisons of a factor on a metric of a phase corrected jointly; else `too few repeats`, below 6 jobs in an arm
-    without an interval. A `compare` that names no factor is a Problem.
+    without an interval.
     """
     by_levels = {one.levels: one for one in series}
 
@@ -77,10 +77,11 @@ def comparisons(
             unlike = ", ".join(dict.fromkeys(words for one in blocks for words in _unlike(arms, one)))
             keys = [tuple(one.levels for one in arm) for arm in arms]
             for phase, numbers in _phases(arms, segments).items():
-                sides = [figures(levels, *numbers, place) for place, levels in enumerate(keys)]
-                pairs = {
-                    one: [figures(levels, *numbers, place, one) for place, levels in enumerate(keys)] for one in blocks
+                both = {
+                    one: [figures(levels, *numbers, place, one) for place, levels in enumerate(keys)]
+                    for one in (0, *blocks)
                 }
+                sides = both.pop(0)
                 for metric in METRICS:
                     # A merged percentile is compared with a merged one only: that of the jobs is something else.
                     methods = {metric: _METHODS.get(metric, _MERGED), f"{metric} of jobs": _MEDIANS}
@@ -89,8 +90,8 @@ def comparisons(
                         continue
                     printed = _printed(*(side[name] for side in sides), metric)
                     rows.append({**head, "phase": phase, "metric": metric, **printed, "method": methods[name]})
-                    values = {one: [side[name].value for side in pair if name in side] for one, pair in pairs.items()}
-                    d = {one: math.log(pair[1] / pair[0]) for one, pair in values.items() if len(pair) == len(arms)}
+                    pairs = {one: pair for one, pair in both.items() if all(name in side for side in pair)}
+                    d = {one: math.log(pair[1][name].value / pair[0][name].value) for one, pair in pairs.items()}
                     few = min(side[name].jobs for side in sides) < stats.MIN_BLOCKS
                     if few or len(d) < stats.MIN_BLOCKS:
                         continue
@@ -157,13 +158,8 @@ def _arms(series: Sequence[Series], factor: str, baseline: str) -> Iterator[tupl
                 continue
             hosts = {one.head["host"] for one in (*base, *arm)}
             where = "" if factor == "host" else hosts.pop() if len(hosts) == 1 else ALL_HOSTS
-            levels = {
-                **dict(zip(fixed, place, strict=True)),
-                "start_credits": next(iter(states), ""),
-                factor: "",
-                "host": where,
-                "operation": arm[0].operation,
-            }
+            levels = dict(zip(fixed, place, strict=True)) | {"start_credits": next(iter(states), ""), factor: ""}
+            levels |= {"host": where, "operation": arm[0].operation}
             yield {"factor": factor, "baseline": baseline, "contender": level, **levels}, (base, arm)
 
 

@@ -10,19 +10,10 @@ from scripts.lib.program import Problem
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # `fio --cmdhelp=<option>` names the alias; fio's output has the name.
 _ALIASES = {
-    "blocksize": "bs",
-    "blocksize_range": "bsrange",
-    "fileoffset": "offset",
-    "fill_fs": "fill_device",
-    "io_limit": "io_size",
-    "iomem": "mem",
-    "iodepth_batch_submit": "iodepth_batch",
-    "nr_files": "nrfiles",
-    "readwrite": "rw",
-    "ss": "steadystate",
-    "ss_dur": "steadystate_duration",
-    "ss_ramp": "steadystate_ramp_time",
-    "timeout": "runtime",
+    **{"blocksize": "bs", "blocksize_range": "bsrange", "fileoffset": "offset", "fill_fs": "fill_device"},
+    **{"io_limit": "io_size", "iomem": "mem", "iodepth_batch_submit": "iodepth_batch", "nr_files": "nrfiles"},
+    **{"readwrite": "rw", "timeout": "runtime", "ss": "steadystate"},
+    **{"ss_dur": "steadystate_duration", "ss_ramp": "steadystate_ramp_time"},
 }
 # Options that may be given without a value; fio's output leaves them out where they were, so they tell no jobs apart.
 _FLAGS = (
@@ -68,8 +59,8 @@ def total_bytes(options: Mapping[str, str]) -> int:
 
 
 def block_bytes(options: Mapping[str, str]) -> int:
-    """Return the bytes of one operation; 4 KiB is fio's default."""
-    return _bytes(options.get("bs", options.get("blocksize", "4k")).split(",")[0])
+    """Return the bytes of one operation."""
+    return _bytes(canonical(options)["bs"].split(",")[0])
 
 
 def runtime_s(options: Mapping[str, str]) -> float:

@@ -138,19 +138,11 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
             traffic, own = _traffic(sections, operation)
             columns, seconds = columns | traffic, max(seconds, own)
     starts = [start for entry in entries if (start := _number(entry, "job_start") or 0) > _EPOCH_MS]
-    columns |= {"runtime_s": seconds, "error": next(filter(None, (_count(entry, "error") for entry in entries)), 0)}
-    return Job(
-        name=str(entries[0].get("jobname", "")),
-        version=version,
-        options=options,
-        columns=columns,
-        histograms=histograms,
-        began_s=min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds,
-        exact_start=bool(starts),
-        ended_s=ended_s,
-        errors=sum(_count(entry, "total_err") or 0 for entry in entries),
-        disks=disks,
-    )
+    errors = [_count(entry, "error") or 0 for entry in entries]
+    columns |= {"runtime_s": seconds, "error": next(filter(None, errors), 0)}
+    began_s = min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds
+    failed, name = sum(_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
+    return Job(name, version, options, columns, histograms, began_s, bool(starts), ended_s, failed, disks)
 
 
 def columns_of(operation: str, latency: dict) -> dict[str, float | None]:
@@ -196,9 +188,9 @@ def _latency(section: dict, operation: str) -> dict | None:
     ordered = [ns for _, ns in sorted(percentiles.items())]
     if ordered != sorted(ordered):
         raise Problem(f"has percentiles of {operation} of which a higher one is less than a lower one")
-    largest = {"mean": latency["mean"], "stddev": latency["stddev"], "percentile": max(ordered, default=0)}
-    for what, ns in (largest | {"bin": max(bins, default=0)}).items():
-        if latency["max"] is not None and (ns or 0) > latency["max"] * (1 + _BUCKET) + 1:
+    most = math.inf if latency["max"] is None else latency["max"] * (1 + _BUCKET) + 1
+    for what, ns in (latency | {"percentile": max(ordered, default=0), "bin": max(bins, default=0)}).items():
+        if (ns or 0) > most:
             raise Problem(f"has a {what} of {operation} above the maximum")
     return latency | {"n": n, "percentiles": percentiles, "bins": bins}
 
@@ -287,8 +279,8 @@ def count_from_due(job: Job, log: str) -> bool:
     latencies = from_due([int(ns) for ns, _ in lines], rate)
     bins = dict(sorted(Counter(map(_middle, latencies)).items()))
     latency = {"n": len(latencies), "max": max(latencies), "mean": statistics.fmean(latencies), "percentiles": {}}
-    latency |= {"stddev": statistics.stdev(latencies) if len(latencies) > 1 else None}
-    job.columns |= columns_of(kind, latency | {"bins": bins})
+    latency |= {"stddev": statistics.stdev(latencies) if len(latencies) > 1 else None, "bins": bins}
+    job.columns |= columns_of(kind, latency)
     job.histograms = {kind: array("q", chain.from_iterable(bins.items()))}
     return True
 

@@ -13,6 +13,7 @@ from scripts.lib import provenance
 from scripts.lib.program import Problem, run, write_text
 from scripts.studies.volumes import fio, fio_facts, fio_options, study, tarballs
 
+_OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
 # What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
 _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -20,12 +21,7 @@ _ODD = re.compile(r"[{}\x00-\x1f\x7f\ud800-\udfff]")
 def main(argv: list[str] | None = None) -> int:
     """Write the records of all batteries that are found, and what was left out."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--imports",
-        required=True,
-        type=json.loads,
-        help="what to read, JSON: the section `imports` of a configuration",
-    )
+    parser.add_argument("--imports", required=True, type=json.loads, help="`imports` of a configuration, JSON")
     parser.add_argument("--run", required=True, help="name of the run, for the records")
     parser.add_argument("--out", required=True, type=Path, help="the records, JSON")
     arguments = parser.parse_args(argv)
@@ -79,17 +75,16 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
     """
     batteries, left_out = [], []
     for entry, source, packed, tree in _trees(imports):
-        some = False
-        for battery in tree.batteries():
+        own = list(tree.batteries())
+        for battery in own:
             place = source if packed or not battery["folder"] else f"{source}/{battery['folder']}"
-            some = some or bool(battery["samples"])
             if battery["samples"]:
                 batteries.append(battery | {"source": place, "entry": entry})
             elif battery["facts"]:
                 status = battery["facts"].get("status", "no status")
                 left_out.append({"file": place, "reason": f"tells of a battery without results: {status}"})
         left_out += tree.left_out
-        if not some and not tree.left_out:
+        if not tree.left_out and not any(battery["samples"] for battery in own):
             left_out.append({"file": source, "reason": "holds no results of fio"})
     holders: dict[str, dict] = {}
     for battery in sorted(batteries, key=lambda each: (len(each["samples"]), len(each["entry"]) > 1), reverse=True):
@@ -135,17 +130,9 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
     return {
-        "record": 1,
-        "status": "done",
-        "run": run_name,
-        "study": "volumes",
-        "name": f"{readable}-{digest(levels)}",
-        "cell": levels,
-        "repeat": repeat,
-        **{
-            key: battery[key]
-            for key in ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
-        },
+        **{"record": 1, "status": "done", "run": run_name, "study": "volumes"},
+        **{"name": f"{readable}-{digest(levels)}", "cell": levels, "repeat": repeat},
+        **{key: battery[key] for key in _OF_A_BATTERY},
         "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
         "work": work,
@@ -153,8 +140,7 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "samples": samples,
         "host": fio_facts.host(facts | {"host": battery["host"]}),
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
-        "valid": not reasons,
-        "reasons": reasons,
+        **{"valid": not reasons, "reasons": reasons},
     }
 
 

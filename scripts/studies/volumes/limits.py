@@ -39,40 +39,28 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
     parts = [jobs.iloc[one.first : one.last] for one in segments]
     no_p99 = histograms.Percentile(*[math.nan] * 4, "no job has a p99")
+    estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in parts]
     # A single segment is the whole series.
-    whole = [] if len(parts) == 1 else [jobs]
-    estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in (*whole, *parts)]
-    estimates = estimates if whole else estimates * 2
+    whole = estimates[0] if len(parts) == 1 else percentiles(jobs, [99], seed).get(99, no_p99)
+    estimates.insert(0, whole)
     options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
     # What is due evenly asks at any moment alike: there the share of operations is that of time.
     in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
             continue
-        height = float(limit["p99_ms"])
-        own = []
+        height, own = float(limit["p99_ms"]), []
+        head = {"limit": limit["name"], "metric": "p99", "limit_ms": height, "kept_s": math.nan}
+        head["source"] = " ".join(limit.get("source", "").split())
         for number, (part, estimate) in enumerate(zip((jobs, *parts), estimates, strict=True)):
-            own.append(
-                {
-                    "limit": limit["name"],
-                    "metric": "p99",
-                    "limit_ms": height,
-                    "source": " ".join(limit.get("source", "").split()),
-                    "segment": str(number or "all"),
-                    "repeat": int(part["repeat"].iloc[0]) if part["repeat"].nunique() == 1 else None,
-                    "first_job": part["job_Id"].iloc[0] if len(part) else "",
-                    "last_job": part["job_Id"].iloc[-1] if len(part) else "",
-                    "jobs": len(part),
-                    "jobs_over": int((part["p99_ms"] >= height).sum()),
-                    "value_ms": estimate.value,
-                    "low_ms": estimate.low,
-                    "high_ms": estimate.high,
-                    **_shares(part, height, in_flight, seed),
-                    "kept_s": math.nan,
-                }
-            )
-            if number:
-                own[-1] |= _judged(part, estimate, height, memory, short[int(part["repeat"].iloc[0])])
+            ids, repeats = [*part["job_Id"]] or [""], part["repeat"].unique()
+            row = head | {
+                **{"segment": str(number or "all"), "repeat": int(repeats[0]) if len(repeats) == 1 else None},
+                **{"first_job": ids[0], "last_job": ids[-1], "jobs": len(part)},
+                **{"jobs_over": int((part["p99_ms"] >= height).sum()), **_shares(part, height, in_flight, seed)},
+                **{"value_ms": estimate.value, "low_ms": estimate.low, "high_ms": estimate.high},
+            }
+            own.append(row | (_judged(part, estimate, height, memory, short[repeats[0]]) if number else {}))
         rows += [own[0] | _whole(jobs, parts, [row["verdict"] for row in own[1:]]), *own[1:]]
     return rows
 
@@ -83,18 +71,16 @@ def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> d
     That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
     never narrower than the bounds of the bins.
     """
-    shares = dict.fromkeys(SHARES, math.nan)
     if not (merged := histograms_of(jobs)):
-        return shares
+        return dict.fromkeys(SHARES, math.nan)
     over = np.stack([histograms.at_or_above(own, height) for own in merged])
     wholes = (jobs["N"].astype(float), 1000 * in_flight * jobs["seconds"].astype(float))
-    for place, (name, whole) in enumerate(zip(("operations", "time"), wholes, strict=True)):
+    ends = []
+    for place, whole in enumerate(wholes):
         estimate = stats.total_over_total(over[:, 1, place], whole, seed)
         least, most = over[:, [0, 2], place].sum(axis=0) / whole.sum(skipna=False)
-        ends = estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)
-        keys = [key for key in SHARES if key.startswith(name)]
-        shares |= {key: 100 * min(float(end), 1.0) for key, end in zip(keys, ends, strict=True)}
-    return shares
+        ends += [estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)]
+    return {key: 100 * min(float(end), 1.0) for key, end in zip(SHARES, ends, strict=True)}
 
 
 def _short(jobs: pd.DataFrame) -> dict[int, str]:
@@ -137,5 +123,5 @@ def _whole(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence
         if verdict == whole
     ]
     derived = "" if jobs["timed"].all() else "; times are derived from latencies and pauses"
-    kept_s = float(np.nanmin(kept)) if np.isfinite(kept).any() else math.nan
-    return {"verdict": whole, "kept_s": kept_s, "reason": f"{' and '.join(where)}: {whole}{derived}"}
+    reason = f"{' and '.join(where)}: {whole}{derived}"
+    return {"verdict": whole, "kept_s": min(filter(math.isfinite, kept), default=math.nan), "reason": reason}

@@ -109,15 +109,10 @@ def _cell(series: Series, quantiles: dict[float, histograms.Percentile], seed: i
     failed = sum(battery.record.get("status") != "done" for battery in wrong)
     reasons = dict.fromkeys(" ".join(reason.split()) for battery in wrong for reason in battery.reasons)
     row = {
-        "cell": series.cell,
-        "jobs": len(jobs),
-        "n": len(series.valid),
-        "failed": failed,
-        "invalid": len(wrong) - failed,
+        **{"cell": series.cell, "jobs": len(jobs), "n": len(series.valid), "reasons": "; ".join(reasons)},
+        **{"failed": failed, "invalid": len(wrong) - failed},
         "edited": sum(records.edited(battery.record) for battery in wrong),
-        "reasons": "; ".join(reasons),
-        **volume._asdict(),
-        "ceiling_iops": volume.burst_iops,
+        **{**volume._asdict(), "ceiling_iops": volume.burst_iops},
     }
     return row | (_summary(jobs, quantiles, seed, volume.note) if len(jobs) else {})
 
@@ -137,8 +132,8 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
     few = "order statistics and range of the jobs" if len(jobs) > 1 else "order statistics of one job"
     row = {"N": int(weights.sum()) if all_counted else math.nan}
     row["interval"] = f"bins: {'bootstrap of jobs' if many else few}" if merged else "bounds of the jobs"
-    estimates = {f"p{p:g}_ms": quantiles[p] for p in PERCENTILES if p in quantiles} | {"mean_ms": mean}
-    for name, estimate in estimates.items():
+    own = {p: quantiles[p] for p in PERCENTILES if p in quantiles}
+    for name, estimate in {**{f"p{p:g}_ms": one for p, one in own.items()}, "mean_ms": mean}.items():
         row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     derived = all_counted and not jobs["counted"].all()
     notes = {
@@ -147,7 +142,7 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
         "N is not known: the mean weighs all jobs alike": not all_counted,
         "N, times and rates are derived from the job's options and mean latencies": derived,
         f"{len(jobs)} jobs are too few to resample": not many,
-        **{quantiles[p].reason: True for p in PERCENTILES if p in quantiles},
+        **{one.reason: True for one in own.values()},
     }
     return row | {
         "max_ms": numbers["max_ms"].max(),

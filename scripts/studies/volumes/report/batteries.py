@@ -11,10 +11,10 @@ import pandas as pd
 from scripts.lib.program import Problem
 from scripts.report import results
 from scripts.report.results import is_true, read_facts, read_table
+from scripts.studies.volumes.fio_output import OPERATIONS
 from scripts.studies.volumes.report import REPORT
 from scripts.studies.volumes.series import FACTORS
 
-OPERATIONS = ("sync", "read", "write")
 LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 # Columns that call a job as imported results do, a1 … a5, b1 …; jobs measured here are called by their numbers.
 LABELS = ("job_Id", "first_job", "last_job", "predicted_job", "observed_job")
@@ -128,17 +128,15 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     if len(limits):
         jumps = frames["segments"].reindex(columns=[*keys, "jump", "jump_low", "jump_high", "first_number"])
         limits = limits.merge(jumps, on=keys, how="left")
-    verdicts, matrix = _as_verdicts(frames["comparisons"]), frames["matrix"]
-    others = (frames[name] for name in ("segments", "percentiles", "collapses"))
     traces: dict[bool, list[Trace]] = {True: [], False: []}
     done = samples[samples["status"] == "done"] if len(samples) else samples
     for (*levels, repeat, valid), rows in done.groupby([*FACTORS, "repeat", "valid"], sort=False) if len(done) else ():
         levels = dict(zip(FACTORS, levels, strict=True))
         traces[bool(valid)].append(Trace(levels, int(repeat), rows.sort_values("number", kind="stable")))
-    lists = traces[True], traces[False]
-    return Results(
-        samples, cells, verdicts, matrix, run_facts, absent, REPORT, records, pd.DataFrame(), limits, *others, *lists
-    )
+    tables = {name: frames[name] for name in ("matrix", "segments", "percentiles", "collapses")}
+    tables |= {"samples": samples, "cells": cells, "verdicts": _as_verdicts(frames["comparisons"]), "limits": limits}
+    said = {"facts": run_facts, "absent": absent, "report": REPORT, "records": records}
+    return Results(**tables, **said, traces=traces[True], invalid_traces=traces[False])
 
 
 def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
@@ -160,9 +158,9 @@ def _complete_samples(samples: pd.DataFrame, cells: pd.DataFrame, folder: Path) 
         return samples
     p99 = samples.reindex(columns=[f"{one}_lat_p99_ms" for one in OPERATIONS]).set_axis(OPERATIONS, axis=1).notna()
     latencies = {f"{one}_lat_{name}_ms" for one in OPERATIONS for name in LATENCIES}
-    for column, there in (("job_Id", "job_Id" in samples), ("sync_lat_p99_ms", latencies & {*samples})):
-        if not there:
-            raise Problem(f"{folder / 'samples.csv'} lacks the column {column}")
+    if "job_Id" not in samples or latencies.isdisjoint(samples):
+        lacks = "sync_lat_p99_ms" if "job_Id" in samples else "job_Id"
+        raise Problem(f"{folder / 'samples.csv'} lacks the column {lacks}")
     layout = samples.get("layout", "")
     usual = dict.fromkeys(REPORT.names, "") | {"store": layout, "cell": layout, "host": samples.get("node_name", "")}
     usual |= {"valid": True, "status": "done", "repeat": 1}

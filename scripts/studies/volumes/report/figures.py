@@ -52,10 +52,9 @@ def latency(run: Results) -> Figure:
 
 def details(run: Results) -> Figure:
     """Return p99, p99.9 and maximum of each job, one panel per battery, with its segments."""
-    p99 = [(trace, trace.jobs["p99_ms"].dropna()) for trace in run.traces]
-    spreads = {number: one.max() / one.min() for number, (_, one) in enumerate(p99) if len(one)}
-    widest = sorted(spreads, key=spreads.get, reverse=True)[:SINGLE]
-    panels = []
+    p99 = [trace.jobs["p99_ms"] for trace in run.traces]
+    spreads = {number: one.max() / one.min() for number, one in enumerate(p99) if one.notna().any()}
+    widest, panels = sorted(spreads, key=spreads.get, reverse=True)[:SINGLE], []
     for trace in (run.traces[number] for number in sorted(widest)):
         marks = [
             Marks(label, own, points, joined=name == "p99", size=size)
@@ -70,13 +69,12 @@ def details(run: Results) -> Figure:
         rules = (*_limits(run), *_events(trace, run.changes, "first", "{} ×{:.3g}", run, GREY))
         axis = f"{phrases.of_traces([trace], run)} / ms"
         panels.append(Panel(phrases.legend(trace, run), run.clock, axis, tuple(marks), rules=rules))
-    left = (
-        f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers." if len(spreads) > SINGLE else ""
-    )
     caption = (
         "Bars: the median p99 of a segment; dotted: its first job, with the ratio to the segment before. All panels "
-        f"have the same axis of latency.{left}"
+        "have the same axis of latency."
     )
+    if len(spreads) > SINGLE:
+        caption += f" The {SINGLE} in which p99 changed most are drawn, all are in the numbers."
     title = "Each series by itself: p99, p99.9 and maximum"
     return Figure("details", title, caption, tuple(_scaled(panels)), _numbers(run, *LATENCIES), 2)
 
@@ -109,24 +107,21 @@ def percentiles(run: Results) -> Figure:
     for about, traces in _groups(run):
         # A curve is of all batteries of a volume, and drawn once.
         own = [trace for trace in traces if trace.repeat == 1 and run.has_bins(trace)]
-        curves = [(trace, _curve(of(run.percentiles, trace.levels))) for trace in own]
-        marks = [
-            Marks(phrases.legend(one, run), look(one, run), curve, joined=True, size=5)
-            for one, curve in curves
-            if len(curve)
-        ]
+        curves = [(one, _curve(of(run.percentiles, one.levels))) for one in own]
+        marks = [Marks(phrases.legend(one, run), look(one, run), curve, joined=True, size=5) for one, curve in curves]
+        marks = [mark for mark in marks if len(mark.points)]
         what, axis = phrases.of_traces(own, run) if own else "", "Percentile (slowest 1 in N operations)"
         panel = Panel(f"{what}{about}", axis, f"{what} / ms", tuple(marks), x_log=True, rules=_limits(run))
         for shown in _scaled([panel]):
             low, high = shown.x_range()
             ticks = {f"{p:g}": 1 / (1 - p / 100) for p in NAMED if low <= 1 / (1 - p / 100) <= high}
             panels.append(replace(shown, x_ticks=tuple(ticks.values()), x_tick_texts=tuple(ticks)))
-    lacking = sum(not run.has_bins(trace) for trace in run.traces)
     caption = (
         "Half of all operations lie left of 50, 1 in 100 right of 99. Marks: the percentiles, some with their 95 % CI, "
         "from merged histograms; a percentile with fewer than 10 operations above it is refused. Dashed: the limits."
-        + (f" {lacking} series without histograms have no curve." if lacking else "")
     )
+    if lacking := sum(not run.has_bins(trace) for trace in run.traces):
+        caption += f" {lacking} series without histograms have no curve."
     caption, numbers = (caption, run.percentiles) if panels else (NO_BINS, pd.DataFrame())
     return Figure("percentiles", "Percentiles of all jobs together", caption, tuple(panels), numbers)
 
@@ -157,10 +152,11 @@ def _groups(run: Results) -> Iterator[tuple[str, list[Trace]]]:
         parts: dict[int, list[Trace]] = {}
         for trace in traces:
             parts.setdefault(volumes.index(trace.volume) // TOGETHER, []).append(trace)
+        of_job = f"job {job}" if len(run.by_job_file) > 1 else ""
         for number, part in enumerate(parts.values(), 1):
-            which = [f"job {job}"] if len(run.by_job_file) > 1 else []
-            which += [f"volumes, part {number} of {len(parts)}"] if len(parts) > 1 else []
-            yield f": {', '.join(which)}" if which else "", part
+            of_part = f"volumes, part {number} of {len(parts)}" if len(parts) > 1 else ""
+            which = ", ".join(filter(None, (of_job, of_part)))
+            yield f": {which}" if which else "", part
 
 
 def _lines(traces: Sequence[Trace], run: Results, x: str, y: str, suffix: str = "", **changed) -> list[Marks]:
