@@ -182,9 +182,8 @@ def _phases(arms: Arms, segments: dict) -> dict[str, tuple[float, float]]:
     phases = {"all": (0, math.inf)}
     if changes:
         parts = {"before the first change": (0, min(changes) - 1), "after the last change": (max(changes), math.inf)}
-        counts = (
-            sum(one.jobs["number"].between(*part).sum() for one in arm) for part in parts.values() for arm in arms
-        )
+        numbers = [pd.concat([one.jobs["number"] for one in arm]) for arm in arms]
+        counts = (own.between(*part).sum() for part in parts.values() for own in numbers)
         phases |= parts if min(counts) >= stats.MIN_BLOCKS else {}
     return phases
 
@@ -228,8 +227,7 @@ def _figures(jobs: pd.DataFrame, seed: int, arm: int) -> dict[str, _Figure]:
     total = float(n.sum(skipna=False))
     names = {p: f"p{p:g}" for p in PERCENTILES if f"p{p:g}" in METRICS and not histograms.refusal(total, p)}
     for name in names.values():
-        own = jobs[f"{name}_ms"].dropna().to_numpy(float)
-        if len(own):
+        if len(own := jobs[f"{name}_ms"].dropna().to_numpy(float)):
             draws = histograms.resampled_medians(own, seed, arm)
             figures[f"{name} of jobs"] = _Figure(float(np.median(own)), draws, len(own))
     if merged := histograms_of(jobs):

@@ -169,19 +169,18 @@ class Tree:
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
         for job, job_id in zip(jobs, _told_ids(jobs), strict=True):
-            job.id = job_id
+            job.id, job.facts = job_id, folder.facts.get(job_id, {})
+            job.line = self._line(path, job, title["host"])
             if job_id in folder.logs:
                 job.open_loop = fio_output.count_from_due(job, folder.logs[job_id])
-            job.facts, job.line = folder.facts.get(job_id, {}), self._line(path, job, title["host"])
         timed, facts = _in_time_order(jobs), folder.battery
-        faults = _name_jobs(timed)
-        origin = timed[0].started_s if timed else None
-        versions = sorted({job.version for job in timed})
+        origin, versions = timed[0].started_s if timed else None, sorted({job.version for job in timed})
+        status = str(facts.get("status", "complete"))
+        faults = [f"the battery ended early: {status}"] if status != "complete" else []
+        faults += _name_jobs(timed)
         if len(versions) > 1:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
         faults += [f"{job.id}: {fault}" for job in timed for fault in _faults(job)]
-        if (status := str(facts.get("status", "complete"))) != "complete":
-            faults.insert(0, f"the battery ended early: {status}")
         ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
         return {
             **title,

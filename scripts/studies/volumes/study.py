@@ -130,17 +130,16 @@ class Volumes(Study):
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return the job files by name, what is said about each battery, and the files that were not imported."""
         jobs = [cell["settings"].get("job") for cell in plan["cells"].values()]
-        measured = [one.record for one in kept if one.record]
+        sound = [one for one in imported.get("records", []) if records.is_sound(one)]
         batteries = [
             {
                 **record["battery"],
                 **{factor: record["cell"].get(factor, "") for factor in ("store", "job", "background", "host")},
                 **{key: record.get(key) for key in ("position", "fio")},
-                "volume": record.get("volume") or {},
-                "options": record.get("job_options", {}),
+                **{"volume": record.get("volume") or {}, "options": record.get("job_options", {})},
                 "reasons": record.get("reasons", []),
             }
-            for record in [*measured, *(one for one in imported.get("records", []) if records.is_sound(one))]
+            for record in [*(one.record for one in kept if one.record), *sound]
             if record.get("battery")
         ]
         return {

@@ -2,6 +2,8 @@
 
 from scripts.report.declaration import Factor, Metric, Report
 
+_BESIDE = {"same": "on the same volume", "other": "on another volume"}
+_STATES = ("full", "partly spent", "spent")
 REPORT = Report(
     study="volumes",
     title="Latency of volumes",
@@ -11,27 +13,18 @@ REPORT = Report(
         Factor("job", subject="in job {}", within="{}", label="{}"),
         Factor(
             "background",
-            names={
-                "none": "without a second job",
-                "same": "with a second job on the same volume",
-                "other": "with a second job on another volume",
-                "unknown": "",
-            },
-            labels={"none": "alone", "same": "load on the same volume", "other": "load on another volume"},
+            names={"none": "without a second job", "unknown": ""}
+            | {level: f"with a second job {where}" for level, where in _BESIDE.items()},
+            labels={"none": "alone"} | {level: f"load {where}" for level, where in _BESIDE.items()},
             within="{}",
             order=("none", "same", "other"),
         ),
         Factor(
             "start_credits",
-            names={
-                "full": "with full burst credits",
-                "partly spent": "with partly spent burst credits",
-                "spent": "with spent burst credits",
-                "": "",
-            },
-            labels={"full": "full credits", "partly spent": "partly spent credits", "spent": "spent credits"},
+            names={"": ""} | {state: f"with {state} burst credits" for state in _STATES},
+            labels={state: f"{state} credits" for state in _STATES},
             within="{}",
-            order=("", "full", "partly spent", "spent"),
+            order=("", *_STATES),
         ),
         Factor("host", subject="on {}", within="{}", label="{}", labels={"all": "all together"}),
         Factor("phase", within="{}", order=("all", "before the first change", "after the last change")),
