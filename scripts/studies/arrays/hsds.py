@@ -99,13 +99,20 @@ class Hsds(backends.Backend):
             }
 
     def stored(self, target: Target) -> tuple[int, int]:
-        """Return the objects of the dataset's root and their bytes: chunks, and what describes them."""
+        """Return the objects of the dataset's root and their bytes; of a service elsewhere the chunks that it tells."""
         with Rest(target) as rest:
+            if _elsewhere(target):
+                rest.look_up()
+                facts = rest.ask(rest.dataset, verbose=1)
+                return facts["num_chunks"], facts["allocated_size"]
             return objects.held(objects.opened(_all_of(target), target.store), rest.prefix())
 
     def remove(self, target: Target) -> None:
         """Remove the objects of the domain, and the domain."""
         with Rest(target) as rest:
+            if _elsewhere(target):
+                rest.send("DELETE", "/", {})
+                return
             store = objects.opened(_all_of(target), target.store)
             objects.remove(store, rest.prefix())
             objects.remove(store, target.place["domain"].strip("/"))
@@ -127,7 +134,7 @@ class Rest:
 
     def __init__(self, target: Target, timeout_s: float | None = None) -> None:
         """Make the session; an answer may take `timeout_s` between two of its bytes."""
-        self._target, self._timeout_s, self._values = target, timeout_s, ""
+        self._target, self._timeout_s, self.dataset = target, timeout_s, ""
         self._session = requests.Session()
         self._session.auth, self._session.trust_env = target.secrets, False
 
@@ -142,17 +149,17 @@ class Rest:
     def look_up(self) -> None:
         """Ask for the dataset's address."""
         with _file(self._target, "r") as file:
-            self._values = f"/datasets/{file[DATASET].id.uuid}/value"
+            self.dataset = f"/datasets/{file[DATASET].id.uuid}"
 
     def put(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as they lie in memory, in one request."""
         body = np.ascontiguousarray(values).data.cast("B")
-        self.send("PUT", self._values, _select(piece), data=body, headers={"Content-Type": BINARY})
+        self.send("PUT", f"{self.dataset}/value", _select(piece), data=body, headers={"Content-Type": BINARY})
 
     def put_json(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as numbers in a text."""
         ends = {"start": [piece.rows[0], piece.columns[0]], "stop": [piece.rows[1], piece.columns[1]]}
-        self.send("PUT", self._values, {}, json=ends | {"value": values.tolist()})
+        self.send("PUT", f"{self.dataset}/value", {}, json=ends | {"value": values.tolist()})
 
     def get(self, piece: Piece, between: Callable[[], None] = lambda: None) -> tuple[np.ndarray, float]:
         """Read values as they lie in memory, and the seconds to the first byte of them.
@@ -163,7 +170,7 @@ class Rest:
             Broken: the answer is shorter than it should be, or the next of it did not come in time.
         """
         began = time.perf_counter()
-        answer = self.send("GET", self._values, _select(piece), headers={"Accept": BINARY}, stream=True)
+        answer = self.send("GET", f"{self.dataset}/value", _select(piece), headers={"Accept": BINARY}, stream=True)
         values = np.empty(piece.bytes, np.uint8)
         view = memoryview(values)
         # Whoever asks urllib3 for many bytes waits for all of them.
@@ -179,7 +186,7 @@ class Rest:
 
     def get_json(self, piece: Piece) -> tuple[np.ndarray, None]:
         """Read values as numbers in a text."""
-        values = self.send("GET", self._values, _select(piece)).json()["value"]
+        values = self.send("GET", f"{self.dataset}/value", _select(piece)).json()["value"]
         return np.array(values, self._target.dtype), None
 
     def flush(self) -> None:
@@ -203,7 +210,7 @@ class Rest:
             Broken: there is none.
         """
         place = self._target.place
-        parameters = {"domain": place["domain"], "bucket": place["bucket"]} | parameters
+        parameters = {name: place[name] for name in ("domain", "bucket") if name in place} | parameters
         with _broken(f"{method} {path}"):
             answer = self._session.request(
                 method, f"{place['endpoint']}{path}", params=parameters, timeout=self._timeout_s, **options
@@ -242,6 +249,10 @@ def _shaped(values: np.ndarray, piece: Piece) -> np.ndarray:
     return values.reshape(piece.rows[1] - piece.rows[0], piece.columns[1] - piece.columns[0])
 
 
+def _elsewhere(target: Target) -> bool:
+    return target.store.get("kind") == "hsds"
+
+
 def _all_of(target: Target) -> dict[str, str]:
     """Return the place of all objects of the service."""
     place = target.place
@@ -258,7 +269,7 @@ def _file(target: Target, mode: str) -> h5pyd.File:
             endpoint=place["endpoint"],
             username=user,
             password=password,
-            bucket=place["bucket"],
+            bucket=place.get("bucket"),
             retries=1,
         )
     except OSError as error:

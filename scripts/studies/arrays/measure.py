@@ -5,6 +5,7 @@ Started by scripts.step with the interpreter of the library under test; see scri
 
 import argparse
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from scripts.lib import cache, dask_workers, host, provenance, sizes, slowed, so
 from scripts.lib.program import read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
+from scripts.stores.hsds.store import NAMES
 from scripts.studies.arrays import backends, clients, plan
 from scripts.studies.arrays.pieces import TRIALS
 
@@ -174,8 +176,11 @@ class _Measured:
         return [path for path in Path(held).rglob("*") if path.is_file()] if held else []
 
     def _serve(self) -> None:
-        """Start a service of our own, or a fresh one in place of the one that runs."""
+        """Start a service of our own, or a fresh one in place of the one that runs; one elsewhere gets its user."""
         if self._cell["backend"] != "hsds":
+            return
+        if self._target.store["kind"] == "hsds":
+            self._target = replace(self._target, secrets=tuple(os.environ[name] for name in NAMES))
             return
         # Libraries under test that are no service's lack what it needs.
         from scripts.studies.arrays import service

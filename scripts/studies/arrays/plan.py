@@ -72,6 +72,9 @@ def _place(job: dict) -> dict:
             }
         case "zarr":
             return {"folder": str(folder_of(job) / "array.zarr")} if here else {"prefix": f"{location['key']}/{name}"}
+        case _ if store["kind"] == "hsds":
+            elsewhere = {"domain": f"{store['folder']}/{name}.h5", "endpoint": store["endpoint"]}
+            return elsewhere | ({"bucket": store["bucket"]} if "bucket" in store else {})
         case _:
             holder = {"bucket": store.get("bucket") or store.get("container") or BUCKET}
             return {"domain": f"/{name}.h5"} | holder | ({"folder": str(folder_of(job) / "hsds")} if here else {})

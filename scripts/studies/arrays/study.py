@@ -38,6 +38,7 @@ class Arrays(Study):
         """Yield why a combination of levels cannot exist."""
         spec, backend, writes = config["stores"][levels["store"]], levels["backend"], levels["operation"] == "write"
         reads, trials = levels["operation"] == "read", levels["operation"] in TRIALS
+        running = spec["kind"] == "hsds"
         store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
         limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
@@ -56,7 +57,13 @@ class Arrays(Study):
                 len(pieces.bands(shape, int(levels["clients"]))) < int(levels["clients"])
             ),
             "what is not read is in no cache before; take cache any": not reads and levels["cache"] != "any",
-            "limits and faults are those of a service": trials and not service,
+            "limits and faults are those of a service of the workflow's own": trials and (not service or running),
+            "a service is asked through the backend hsds": running and not service,
+            "a service elsewhere has the nodes and limits that it has; take the defaults": running
+            and (
+                levels["concurrency"] != "unset"
+                or any(levels[name] != level for name, level in _OF_SERVICE.items() if name != "protocol")
+            ),
             "trials choose their own requests; take protocol client, access whole, 1 client and concurrency unset": (
                 trials and any(levels[name] != level for name, level in _OF_TRIALS.items())
             ),
@@ -103,7 +110,7 @@ class Arrays(Study):
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
         cell, effective = settings["cell"], {**manifest["layout"], **record["effective"]}
         asked = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
-        if cell["backend"] == "hsds":
+        if cell["backend"] == "hsds" and not stores.of(settings["store"]).elsewhere:
             asked |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
         if cell["concurrency"] != "unset" and "concurrency" in effective:
             asked |= {"concurrency": int(cell["concurrency"])}

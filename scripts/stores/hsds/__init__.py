@@ -1,0 +1,1 @@
+"""A running HDF service (HSDS) elsewhere, which keeps arrays itself."""
