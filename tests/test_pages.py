@@ -52,12 +52,13 @@ WIDER = """[...document.querySelectorAll(".scroll")].filter((one) => one.scrollW
 NAMES = """(() => {
   const pen = document.createElement("canvas").getContext("2d");
   return Bokeh.documents.flatMap((one) => one.roots()).flatMap((panel) => {
-    const names = (panel.center ?? []).filter((one) => one.type === "Label" && one.x_units === "screen");
-    return names.map((name) => {
-      const lines = name.text.text.split("\\n");
-      pen.font = `${name.text_font_size} ${name.text_font}`;
-      const wide = Math.max(...lines.map((line) => pen.measureText(line).width));
-      return [wide / panel.inner_width, (15 * lines.length * names.length) / panel.inner_height, name.text.text];
+    return (panel.center ?? []).filter((one) => one.type === "LabelSet").flatMap((labels) => {
+      pen.font = `${labels.text_font_size.value} ${labels.text_font.value}`;
+      return labels.source.data.text.map((name, _, names) => {
+        const lines = name.split("\\n");
+        const wide = Math.max(...lines.map((line) => pen.measureText(line).width));
+        return [wide / panel.inner_width, (15 * lines.length * names.length) / panel.inner_height, name];
+      });
     });
   });
 })()"""

@@ -14,6 +14,7 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 from bokeh import __version__
+from bokeh.core.properties import value
 from bokeh.document import Document
 from bokeh.models import (
     BasicTickFormatter,
@@ -22,6 +23,7 @@ from bokeh.models import (
     FixedTicker,
     GlyphRenderer,
     Label,
+    LabelSet,
     LinearAxis,
     PlainText,
     Span,
@@ -186,9 +188,12 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
     if not panel.x_ticks and not panel.x_log:
         axes.xaxis.formatter = BasicTickFormatter(use_scientific=False)
     if panel.rows:
-        axes.ygrid.ticker = FixedTicker(ticks=[-row for row in range(len(panel.rows))])
-    for row, name in enumerate(panel.rows):
-        _write(axes, name, x=2, x_units="screen", y=ABOVE - row)
+        places = [-row for row in range(len(panel.rows))]
+        axes.ygrid.ticker = FixedTicker(ticks=places)
+        # All in one: a model each would take most of the time that a long figure takes.
+        names = ColumnDataSource({"y": [place + ABOVE for place in places], "text": panel.rows})
+        font = {"text_color": INK, "text_font": value(FONT), "text_font_size": "12px", "text_baseline": "middle"}
+        axes.add_layout(LabelSet(source=names, x=value(2), x_units="screen", **font))
     for note in panel.notes:
         _write(axes, note.text, note.colour, x=note.x, y=note.y, text_align="center")
     for event in panel.events():

@@ -31,11 +31,11 @@ const pen = document.createElement("canvas").getContext("2d");
 function fitted(text, width) {
   let rows = 0, lines = 1, legend = 0;
   return JSON.parse(text, (_, part) => {
-    if (part?.name === "Label" && part.attributes.x_units === "screen") {
-      const name = part.attributes.text.attributes;
-      name.text = broken(name.text, width);
-      lines = Math.max(lines, name.text.split("\n").length);
-      rows += 1;
+    if (part?.name === "LabelSet") {
+      const names = Object.fromEntries(part.attributes.source.attributes.data.entries).text;
+      names.forEach((name, row) => (names[row] = broken(name, width)));
+      lines = Math.max(...names.map((name) => name.split("\n").length));
+      rows = names.length;
     }
     if (part?.name === "Legend" && width < PHONE) {
       const {items, ncols} = part.attributes;
