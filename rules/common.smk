@@ -4,6 +4,7 @@ Reads:  the configuration file, config/schema/
 Writes: nothing
 """
 
+import gc
 import json
 import logging
 import os
@@ -23,6 +24,8 @@ from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_folders, expect_room, read_json
 from scripts.stores import store as stores
 
+# Jobs stay until the end: of 10,000 cells, Python would look for garbage among them for a fifth of the plan's time.
+gc.set_threshold(100_000)
 OF_VENV = ".venv/bin/python"
 
 
@@ -126,29 +129,28 @@ def cell_priority(wildcards, attempt=None) -> int:
     return -(before(study) + position)
 
 
-def cells_concerned(wildcards) -> list:
-    """Return the cell that a rule is about, or all cells of its study."""
-    cells = CELLS[wildcards.study]
-    return [cells[wildcards.cell]] if hasattr(wildcards, "cell") else cells.values()
-
-
 def environments_of(wildcards) -> list[str]:
-    """Return the artefacts of the libraries of a cell or a study; none where no library is under test."""
-    return libraries_of(cells_concerned(wildcards))
+    """Return the artefacts of the libraries of a study; none where no library is under test."""
+    return libraries_of(CELLS[wildcards.study].values())
 
 
 def provisions_of(wildcards) -> list[str]:
-    """Return the artefacts of the data of a cell or a study in their stores; none where a study has no data."""
-    return data_of(cells_concerned(wildcards))
+    """Return the artefacts of the data of a study in their stores; none where it has no data."""
+    return data_of(CELLS[wildcards.study].values())
 
 
-def wanted_of(wildcards) -> list[str]:
-    """Return the artefacts without which the block of a cell would be measured in vain, beside those of the cell."""
-    opened = OPEN[wildcards.study]
-    if int(wildcards.repeat) not in opened.conditional:
-        return []
-    fresh = [CELLS[wildcards.study][name] for name in opened.fresh]
-    return libraries_of(fresh) + data_of(fresh)
+def needs_of(wildcards) -> dict[str, list[str]]:
+    """Return the artefacts of a cell's library and data, and those without which its block would be measured in vain.
+
+    In one function, as Snakemake takes longer to call one than it takes to run.
+    """
+    cells, opened = CELLS[wildcards.study], OPEN[wildcards.study]
+    own, fresh = [cells[wildcards.cell]], []
+    if int(wildcards.repeat) in opened.conditional:
+        fresh = [cells[name] for name in opened.fresh]
+    needs = {"environment": libraries_of(own), "provision": data_of(own)}
+    needs["wanted"] = libraries_of(fresh) + data_of(fresh)
+    return {name: [ancient(path) for path in paths] for name, paths in needs.items()}
 
 
 def libraries_of(cells) -> list[str]:

@@ -26,11 +26,9 @@ rule plan:
 rule measure:
     """Measure one cell once, alone on the machine."""
     input:
+        unpack(needs_of),
         ready=ancient("results/{run}/{study}/ready.json"),
         plan=ancient("results/{run}/{study}/plan.json"),
-        environment=ancient(environments_of),
-        provision=ancient(provisions_of),
-        wanted=ancient(wanted_of),
     output:
         # Not removed before the step, which leaves a record that is there: an input that is gone starts this rule too.
         update("results/{run}/{study}/records/{cell}/repeat={repeat}.json"),
