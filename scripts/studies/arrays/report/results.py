@@ -101,14 +101,13 @@ def durable(run: Results) -> Table:
 
 def service(run: Results) -> Table:
     """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
-    cells = run.measured[run.measured["backend"] == "hsds"]
-    values = cells.set_index("cell")["rate"].index
+    cells = run.measured[(run.measured["backend"] == "hsds") & ~run.measured["operation"].isin(TRIALS)]
     sizes = {cell["cell"]: _bytes(cell) / MIB for cell in cells.to_dict("records")}
     columns = [Column("array / MiB", lambda _, some: some["cell"].map(sizes), prose.number)]
     for title, name, unit in OF_SERVICE:
         columns.append(Column(title, _of_cells(name, unit), prose.number))
     caption = "What a service's nodes took while a cell was measured; medians."
-    return listings.table(run, "service", caption, columns, cells) if len(values) else listings.omitted(pd.DataFrame())
+    return listings.table(run, "service", caption, columns, cells)
 
 
 def limits(run: Results) -> list[str]:
