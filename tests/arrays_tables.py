@@ -119,7 +119,7 @@ def facts(folder: Path) -> dict:
             **{"runs": 1, "slow10": [1, 1], "slow5": [0, 1], "alarms": [0, 1]},
             "reached": {"slow10": 0.0968, "slow5": 0.0484},
         },
-        **STUDY.facts({}, gather.read(folder, "synthetic", "arrays")[1], {}, {}),
+        **STUDY.facts({}, gather.read(folder, "synthetic", "arrays")[1], {}, {"studies": {"arrays": {}}}),
         **{"code": ["a" * 64], "git": ["b" * 40], "sessions": ["one"]},
     }
 
