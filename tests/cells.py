@@ -20,8 +20,13 @@ CONFIG = {
         "hdf5-1.14.6": {"kind": "source", "hdf5": "1.14.6"},
         "hdf5-2.0.0": {"kind": "source", "hdf5": "2.0.0"},
         "yt": {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/yt.lock"},
+        "arrays": {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/arrays.lock"},
     },
-    "stores": {"disk": {"kind": "posix"}, "s3": {"kind": "s3", "bucket": "test", "server": "embedded"}},
+    "stores": {
+        "disk": {"kind": "posix"},
+        "s3": {"kind": "s3", "bucket": "test", "server": "embedded"},
+        "azure": {"kind": "azure-blob", "container": "test", "server": "embedded"},
+    },
     "studies": {
         "shots": {
             "data": {"shots": 4, "signals": 8},
@@ -54,6 +59,19 @@ CONFIG = {
                 "method": ["futures"],
                 "workers": [2],
                 "threads": [1],
+                "cache": ["any"],
+            },
+        },
+        "arrays": {
+            "control_cells": 0,
+            "time_limit_s": 600,
+            "matrix": {
+                "library": ["arrays"],
+                "store": ["disk"],
+                "backend": ["hsds"],
+                "operation": ["write"],
+                "shape": ["50x40"],
+                "chunks": ["20x15"],
                 "cache": ["any"],
             },
         },

@@ -101,9 +101,10 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 @pytest.fixture(scope="session")
 def synthetic(once: Callable) -> Callable[[str], Path]:
     """Return a function study -> folder of the tables of its synthetic run."""
-    from tests import blobs_tables, particles_tables, report_tables, volumes_tables
+    from tests import arrays_tables, blobs_tables, particles_tables, report_tables, volumes_tables
 
-    tables = {"blobs": blobs_tables, "particles": particles_tables, "shots": report_tables, "volumes": volumes_tables}
+    tables = {"arrays": arrays_tables, "blobs": blobs_tables, "particles": particles_tables}
+    tables |= {"shots": report_tables, "volumes": volumes_tables}
     return lambda study: once(f"tables-{study}", tables[study].build)
 
 
@@ -156,6 +157,19 @@ def with_yt(once: Callable) -> Path:
         assert done.returncode == 0, done.stderr
 
     return once("with-yt", build)
+
+
+@pytest.fixture(scope="session")
+def with_hsds(once: Callable, environments: Path) -> Path:
+    """Return a folder with the artefacts of a library with HSDS and Zarr, arrays.json, and of the servers."""
+
+    def build(folder: Path) -> None:
+        spec = json.dumps({"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/arrays.lock"})
+        done = program("build_library", "--library", "arrays", "--spec", spec, "--out", folder / "arrays.json")
+        assert done.returncode == 0, done.stderr
+        shutil.copy2(environments / "servers.json", folder)
+
+    return once("with-hsds", build)
 
 
 def copy_project(copy: Path) -> Path:

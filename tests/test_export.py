@@ -38,7 +38,7 @@ def exported(once, tmp_path_factory) -> Path:
     """Return the folder of a project in which a run of three studies, one of them imported, was exported."""
 
     def make(folder: Path) -> None:
-        for name in ("config", "scripts"):
+        for name in ("config", "envs", "scripts"):
             (folder / name).symlink_to(ROOT / name)
         run = folder / "results/synthetic"
         cells = synthetic_cells(1, page_buffer=("0", "64MiB", "unset"), **FEW)
@@ -149,7 +149,7 @@ def test_the_documentation_reads_it_as_it_is_printed(exported, monkeypatch, caps
 
 
 def test_a_run_without_records_is_one_line(tmp_path):
-    for name in ("config", "scripts"):
+    for name in ("config", "envs", "scripts"):
         (tmp_path / name).symlink_to(ROOT / name)
     done = program("export", "--configfile", "config/config.yaml", "--run", "nothing", cwd=tmp_path)
     assert done.returncode == 2

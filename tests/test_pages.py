@@ -17,7 +17,7 @@ from tests import browser
 from tests.browser import Visit
 from tests.pages import Links, write_afresh, write_index, write_words
 
-STUDIES = ("shots", "volumes", "blobs", "particles")
+STUDIES = ("shots", "volumes", "blobs", "particles", "arrays")
 # Closes all chapters, then follows each link of the contents bar: is its chapter open, and in sight?
 FOLLOW = """(async () => {
   const found = {};

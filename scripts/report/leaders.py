@@ -110,8 +110,9 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
     texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
-    # One level that all cells have is said once for all, as other factors are.
-    at = stretch(lead.levels, lead.of, results) if lead.of != (results.usual.get(report.along),) else ""
+    # One level that most cells have is said once for all, as other factors are, but for those that are given.
+    usual = not report.factor(report.along).given and lead.of == (results.usual.get(report.along),)
+    at = "" if usual else stretch(lead.levels, lead.of, results)
     at = f"{at}, " if at else ""
     if lead.kind in UNJUDGED:
         return where, f"{at}most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."

@@ -1,4 +1,4 @@
-"""The statistics of METHOD 16, 17 and 19 on plain arrays: intervals, rates, and the verdicts of a family.
+"""The statistics of METHOD 16, 17 and 19 on plain numbers: intervals, rates, and the verdicts of a family.
 
 `d` is always an array (blocks, comparisons) of ln(contender / baseline), NaN where a block is not complete. All of it
 is even-handed: exchanging contender and baseline turns every ratio into its inverse and `faster` into `slower`.

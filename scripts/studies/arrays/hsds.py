@@ -1,6 +1,7 @@
 """An array in HSDS, asked through its Python client, h5pyd, or by bare requests to its REST interface."""
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -108,14 +109,15 @@ class Hsds(backends.Backend):
             return objects.held(objects.opened(_all_of(target), target.store), rest.prefix())
 
     def remove(self, target: Target) -> None:
-        """Remove the objects of the domain, and the domain."""
-        with Rest(target) as rest:
-            if _elsewhere(target):
+        """Remove the objects of the domain, and the domain; a service of our own need not run for that."""
+        if _elsewhere(target):
+            with Rest(target) as rest:
                 rest.send("DELETE", "/", {})
-                return
-            store = objects.opened(_all_of(target), target.store)
-            objects.remove(store, rest.prefix())
-            objects.remove(store, target.place["domain"].strip("/"))
+            return
+        store, domain = objects.opened(_all_of(target), target.store), target.place["domain"].strip("/")
+        if about := objects.content(store, f"{domain}/.domain.json"):
+            objects.remove(store, _prefix(json.loads(about)["root"]))
+        objects.remove(store, domain)
 
 
 def strings(target: Target, count: int) -> str:
@@ -194,9 +196,8 @@ class Rest:
         self.send("PUT", "/", {"flush": 1})
 
     def prefix(self) -> str:
-        """Return what the keys of the domain's objects begin with, its own aside: that of its root group."""
-        first, second = self.ask("/")["root"].removeprefix("g-").split("-")[:2]
-        return f"db/{first}-{second}"
+        """Return what the keys of the domain's objects begin with, its own aside."""
+        return _prefix(self.ask("/")["root"])
 
     def ask(self, path: str, **parameters: int) -> dict:
         """Return the JSON of an answer."""
@@ -247,6 +248,12 @@ def _select(piece: Piece) -> dict[str, str]:
 
 def _shaped(values: np.ndarray, piece: Piece) -> np.ndarray:
     return values.reshape(piece.rows[1] - piece.rows[0], piece.columns[1] - piece.columns[0])
+
+
+def _prefix(root: str) -> str:
+    """Return what the keys of all objects below a root group begin with."""
+    first, second = root.removeprefix("g-").split("-")[:2]
+    return f"db/{first}-{second}"
 
 
 def _elsewhere(target: Target) -> bool:

@@ -71,10 +71,12 @@ class _Measured:
         self._job, self._team, self._cell = job, team, job["settings"]["cell"]
         self._manifest, self._writes = read_json(job["manifest"]), self._cell["operation"] == "write"
         self._target, self._backend = plan.target_of(job), backends.of(self._cell["backend"])
-        self._folder = stack.enter_context(plan.folder(job))
-        self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
         # What a file or a service that is there already holds is not written first.
         self._ahead = not self._writes and self._cell["backend"] != "library"
+        self._folder = stack.enter_context(plan.folder(job))
+        # When no node of a service is there to store more.
+        stack.push(self._remove)
+        self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
 
     def prepare(self) -> None:
         """Start the service; where the operation reads, write the array first, and read it once to warm what caches it.
@@ -125,9 +127,6 @@ class _Measured:
             self._plan(writes=False)
         correct = self._read() if self._writes else self._right()
         effective = self._effective()
-        if self._ahead or self._writes:
-            for target in self._targets():
-                self._backend.remove(target)
         first = [account["first_byte_s"] for account in self._accounts if account["first_byte_s"] is not None]
         acknowledged = self._acknowledged if self._writes else None
         alike = {"total_s": self._total, "acknowledged_s": acknowledged}
@@ -149,6 +148,12 @@ class _Measured:
             # Arms are the same code, whichever backend each has loaded.
             "modules": provenance.package("studies/arrays"),
         }
+
+    def _remove(self, failure: type[BaseException] | None, *_: object) -> None:
+        """Remove what was written from where objects of others are; what has failed before has the last word."""
+        if self._ahead or self._writes:
+            with contextlib.suppress(Exception) if failure else contextlib.nullcontext():
+                self._backend.remove(self._target)
 
     def _plan(self, writes: bool) -> None:
         """Decide what each client does, and let it make its values."""

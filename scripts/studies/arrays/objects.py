@@ -39,6 +39,14 @@ def connection_string() -> str:
     raise Problem(f"HSDS and Zarr take the credentials of Azure from {azure.CONNECTION}; set it")
 
 
+def content(store: ObjectStore, key: str) -> bytes:
+    """Return what an object holds; nothing where there is none."""
+    try:
+        return bytes(obstore.get(store, key).bytes())
+    except FileNotFoundError:
+        return b""
+
+
 def held(store: ObjectStore, prefix: str = "") -> tuple[int, int]:
     """Return how many objects lie below a prefix, and their bytes."""
     sizes = [entry["size"] for entries in obstore.list(store, prefix) for entry in entries]

@@ -109,14 +109,14 @@ class Arrays(Study):
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed."""
         cell, effective = settings["cell"], {**manifest["layout"], **record["effective"]}
-        asked = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
+        labels = {"chunks": cell["chunks"], "compression": cell["compression"], "hdf5": settings["library"]["hdf5"]}
         if cell["backend"] == "hsds" and not stores.of(settings["store"]).elsewhere:
-            asked |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
+            labels |= {"nodes": int(cell["nodes"]), "request_limit": sizes.in_bytes(cell["request_limit"])}
         if cell["concurrency"] != "unset" and "concurrency" in effective:
-            asked |= {"concurrency": int(cell["concurrency"])}
+            labels |= {"concurrency": int(cell["concurrency"])}
         wrong = [
             f"{name} is {effective[name]}, {level} was asked"
-            for name, level in asked.items()
+            for name, level in labels.items()
             if effective[name] != level
         ]
         return wrong + (uncounted(record, settings) if cell["operation"] == "read" else [])

@@ -37,6 +37,12 @@ def called(levels: dict, names: Names | None = None) -> str:
     return " ".join([BACKENDS[levels["backend"]], *more])
 
 
+def _software(level: str, facts: dict) -> str:
+    """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where that is in the name."""
+    version = (facts.get("libraries") or {}).get(level, {}).get("hdf5", "")
+    return f"HDF5 {version}" if level == f"hdf5-{version}" else f"HDF5 {version} ({level})" if version else level
+
+
 def _sides(level: str, _facts: dict) -> str:
     """Return "1,500 × 275" of "1500x275"."""
     return " × ".join(f"{int(side):,}" for side in level.split("x") if side)
@@ -61,23 +67,23 @@ REPORT = Report(
     title="Arrays through a service",
     headline="backend",
     factors=(
-        Factor("library", within="in {}"),
+        Factor("library", known_as=_software, within="in {}"),
         Factor("store", place=True, within="on {}"),
         Factor("backend", names=BACKENDS, within="with {}", order=tuple(BACKENDS)),
         Factor("operation", names=OPERATIONS, within="{}", given=True, order=tuple(OPERATIONS)),
-        Factor("shape", subject="an array of {}", within="of {} values", known_as=_sides, given=True),
+        Factor("shape", subject="an array of {}", label="{}", within="for {}", known_as=_sides, given=True),
         Factor("chunks", subject="chunks of {}", known_as=_sides, plural=True),
         Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
         Factor("values", names=VALUES, plural=True, within="of {}", given=True),
-        Factor("access", names=ACCESSES, within="by {}", given=True, order=tuple(ACCESSES)),
-        Factor("protocol", names={"client": "the client's library", "binary": "bare requests", "json": "JSON"}),
+        Factor("access", names=ACCESSES, within="for {}", given=True, order=tuple(ACCESSES)),
+        Factor("protocol", names={"client": "h5pyd", "binary": "bare requests", "json": "JSON"}),
         Factor("nodes", unit="data node", axis="Data nodes"),
         Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit"),
         Factor("streaming", names={"on": "streaming", "off": "no streaming"}),
         Factor("clients", unit="client", axis="Clients at once"),
         Factor(
             "concurrency",
-            names={"unset": "as many requests in flight as it makes by itself", "1": "1 request in flight"},
+            names={"unset": "the default number of requests in flight", "1": "1 request in flight"},
             subject="{} requests in flight",
             plural=True,
             axis="Requests in flight",
@@ -93,7 +99,10 @@ REPORT = Report(
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
     panels=("operation", "compression", "store", "access", "cache"),
     contest=Contest(
-        ("backend", *USUAL), "was fastest", lambda cell: OPERATIONS[cell["operation"]], lambda levels, _: called(levels)
+        ("backend", *USUAL),
+        "took the least time",
+        lambda cell: OPERATIONS[cell["operation"]],
+        lambda levels, _: called(levels),
     ),
     harness=(Column("start of clients / s", "cluster_start_s", number),),
     effective=(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.report import listings, prose, results
+from scripts.report import listings, names, prose, results
 from scripts.report.declaration import Column
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
 from scripts.studies.arrays.pieces import TRIALS
-from scripts.studies.arrays.report import MIB, REPORT, USUAL, called
+from scripts.studies.arrays.report import BACKENDS, MIB, REPORT
 
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "total_s", *FACTORS)
@@ -36,7 +36,6 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     folder = Path(tables)
     frames = results.read_tables(folder, REPORT, (), NEEDED)
     _leave_out_trials(frames)
-    _leave_to_services(frames)
     return results.complete(frames, _records, read_facts(facts), REPORT, folder)
 
 
@@ -48,17 +47,6 @@ def _leave_out_trials(frames: dict) -> None:
     if len(cells):
         times = [name for name in cells if name.startswith("total_s")]
         cells.loc[cells["operation"].isin(TRIALS), times] = float("nan")
-
-
-def _leave_to_services(frames: dict) -> None:
-    """Leave empty what only a service has in rows of other backends, where services differ in it."""
-    cells = frames["cells"] if len(frames["cells"]) else frames["samples"]
-    of_services = cells[cells["backend"] == "hsds"] if len(cells) else cells
-    for factor in USUAL:
-        if len(of_services) and of_services[factor].nunique() > 1:
-            for table in (frames["samples"], frames["cells"], frames["matrix"]):
-                if len(table):
-                    table.loc[table["backend"] != "hsds", factor] = ""
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
@@ -78,13 +66,14 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
 def why(run: Results) -> Iterator[str]:
     """Yield how much of a service's time for writing is that until it acknowledges."""
     cells = run.measured
-    for cell in cells[(cells["backend"] == "hsds") & (cells["operation"] == "write")].to_dict("records"):
-        rates = [prose.number(cell[name]) for name in ("acknowledged_rate", "rate")]
-        if pd.notna(cell["acknowledged_rate"]):
-            yield (
-                f"{called(cell)} acknowledges what is written to {run.names.store(cell['store'])} at {rates[0]} MiB/s "
-                f"and has stored it at {rates[1]} MiB/s: it stores what it holds about once a second."
-            )
+    written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
+    for (store, compression), alike in written.groupby(["store", "compression"], sort=False):
+        acknowledged, stored = (prose.span(alike[name], names.rate) for name in ("acknowledged_rate", "rate"))
+        yield (
+            f"{BACKENDS['hsds']} acknowledges what is written to {run.names.store(store)} "
+            f"{run.names.within('compression', [compression])} at {acknowledged} MiB/s and has stored it at {stored} "
+            "MiB/s: it stores what it holds about once a second."
+        )
 
 
 def durable(run: Results) -> Table:

@@ -1,0 +1,360 @@
+"""Arrays: their values and pieces, what each client does of them, which cells can exist, and what their page says."""
+
+import itertools
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import ROOT, artefact
+
+from scripts.frame import config as configuration
+from scripts.frame import matrix
+from scripts.report import leaders
+from scripts.studies.arrays import clients, library, make, pieces, plan, values
+from scripts.studies.arrays.report import called, results
+from scripts.studies.arrays.study import STUDY
+from tests import arrays_tables
+from tests.arrays_tables import READ, SERVICE, USUAL
+from tests.records import failed
+
+MIB = 2**20
+# Shapes that nothing divides, larger and smaller than a block of values, and one chunk that is the whole array.
+ODD = [("1x1", "1x1"), ("7x5", "3x2"), ("600x11", "257x4"), ("5x600", "2x599"), ("13x7", "13x7")]
+ACCESSES = ("whole", "rows", "columns", "blocks", "pieces")
+
+
+@pytest.fixture(scope="module")
+def run(synthetic):
+    return arrays_tables.load(synthetic("arrays"))
+
+
+@pytest.mark.parametrize("kind", ["formula", "floats", "random"])
+def test_values_are_the_same_in_parts_as_in_whole_and_follow_from_the_seed(kind):
+    whole = values.make(kind, 11, slice(0, 1000), 3)
+    assert (whole.shape, whole.dtype) == ((1000, 11), values.dtype(kind))
+    for first, end in itertools.pairwise((0, 1, 255, 256, 257, 700, 1000)):
+        assert np.array_equal(values.make(kind, 11, slice(first, end), 3), whole[first:end])
+    other = values.make(kind, 11, slice(0, 1000), 4)
+    assert np.array_equal(whole, other) == (kind == "formula")
+    assert len(np.unique(whole)) > 1000
+
+
+def test_gzip_makes_of_the_published_array_what_was_printed(tmp_path):
+    made(tmp_path, shape="2200x12000", chunks="1500x275", compression="gzip")
+    manifest = artefact(tmp_path / "manifest.json")
+    layout, [file] = manifest["layout"], manifest["files"]
+    assert round(file["bytes"] / MIB, 2) == 38.59
+    assert 0 < file["bytes"] - layout["stored_bytes"] < MIB / 50, "what describes the chunks"
+    assert (layout["shape"], layout["chunks"], layout["compression"]) == ("2200x12000", "1500x275", "gzip")
+
+
+def made(folder: Path, **settings: object) -> Path:
+    """Make an array's file and its manifest; return the file."""
+    whole = {"shape": "50x40", "chunks": "20x15", "compression": "none", "values": "formula", "seed": 1} | settings
+    out = ("--dataset", "arrays-1", "--settings", json.dumps(whole), "--out", str(folder / "manifest.json"))
+    assert make.main([*out]) == 0
+    return folder / make.NAME
+
+
+@pytest.mark.parametrize("shape, chunks", ODD)
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("count", [1, 2, 3, 100])
+def test_clients_cover_each_value_once_and_none_shares_a_chunk_with_another(shape, chunks, access, count):
+    array, limit = pieces.of_levels(shape, chunks), 300
+    bands = pieces.bands(array, count)
+    assert len(bands) <= count
+    covered = np.zeros((array.rows, array.columns), int)
+    for band in bands:
+        assert band[0] % array.chunk_rows == 0, "it begins with a chunk"
+        parts = pieces.cut(array, band, access, limit)
+        for piece in parts:
+            covered[piece.slices] += 1
+            assert covered[piece.slices].size * pieces.ITEM == piece.bytes
+            assert band[0] <= piece.rows[0] < piece.rows[1] <= band[1]
+        if access == "pieces":
+            assert all(piece.bytes < limit or piece.rows[1] - piece.rows[0] == 1 for piece in parts)
+        elif access == "whole":
+            assert len(parts) == 1
+    assert (covered == 1).all()
+
+
+def test_a_shape_counts_its_chunks_whole():
+    shape = pieces.of_levels("2200x12000", "1500x275")
+    assert (shape.bytes, shape.chunks, shape.padded_bytes) == (211_200_000, 2 * 44, 2 * 44 * 1500 * 275 * 8)
+
+
+@pytest.mark.parametrize("count, operation", itertools.product((1, 2, 3), ("write", "read")))
+def test_clients_of_the_library_write_files_of_their_own_and_read_one(tmp_path, count, operation):
+    file = made(tmp_path)
+    cell = {name: levels[0] for name, levels in USUAL.items()} | {"shape": "50x40", "chunks": "20x15"}
+    cell |= {"operation": operation, "clients": str(count), "access": "rows"}
+    settings = {"cell": cell, "store": {"kind": "posix"}, "rdcc_nbytes": 2**20, "data": {"seed": 1}}
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    job = {"settings": settings, "scratch": str(scratch), "location": {"folder": str(tmp_path)}}
+    works = plan.works(job, plan.target_of(job), operation == "write")
+    assert [work.new for work in works] == [operation == "write"] * count
+    for task in enumerate(works):
+        clients.prepare(task)
+    accounts = [clients.perform(number) for number in range(count)]
+    assert sum(account["bytes"] for account in accounts) == 50 * 40 * 8
+    assert len({work.target.place["address"] for work in works}) == (count if operation == "write" else 1)
+    if operation == "write":
+        parts = []
+        for work in works:
+            assert (
+                library.layout(Path(work.target.place["address"]))["chunks"] == f"{min(20, work.target.shape.rows)}x15"
+            )
+            with h5py.File(work.target.place["address"]) as opened:
+                parts.append(opened[library.DATASET][()])
+        assert np.array_equal(np.concatenate(parts), values.make("formula", 40, slice(0, 50), 1))
+    else:
+        assert sum(map(clients.right, range(count))) == 50 * 40 * 8
+        with h5py.File(file, "r+") as opened:
+            opened[library.DATASET][25, 3] += 1
+        for number in range(count):
+            clients.perform(number)
+        assert sum(map(clients.right, range(count))) == (50 - 20) * 40 * 8, "a piece with a wrong value is not right"
+
+
+def test_two_records_never_write_to_the_same_place():
+    names = {plan.name_of({"scratch": f"/results/cell-{number}/.repeat=1.scratch"}) for number in range(100)}
+    assert len(names) == 100
+
+
+def expanded(**levels: object) -> tuple[list, list]:
+    """Return the cells of one mapping, and those that are left out."""
+    config = configuration.load(ROOT / "config/smoke.yaml")
+    config["stores"]["device"] = {"kind": "posix", "device": "/dev/sdz", "erase": True}
+    config["stores"]["share"] = {
+        "kind": "azure-files",
+        "account_url": "https://x.file.core.windows.net",
+        "share": "arrays",
+    }
+    section = config["studies"]["arrays"]
+    section |= {"control_cells": 0, "compare": []}
+    usual = {"library": "arrays", "store": "disk", "backend": "hsds", "operation": "write", "cache": "any"}
+    usual |= {"shape": "600x440", "chunks": "300x220"}
+    section["matrix"] = {
+        factor: level if isinstance(level, list) else [level] for factor, level in (usual | levels).items()
+    }
+    return matrix.expand(configuration.resolve(config, []), "arrays")
+
+
+@pytest.mark.parametrize(
+    "levels, reason",
+    [
+        ({"backend": ["hsds", "zarr"], "protocol": "binary"}, "protocol: of a service only; take the default"),
+        (
+            {"backend": ["hsds", "library"], "nodes": 2, "streaming": "off", "request_limit": "90MiB"},
+            "nodes, request_limit, streaming: of a service only; take the default",
+        ),
+        (
+            {"backend": ["zarr", "library"], "concurrency": 4},
+            "the library has one request under way at a time; take concurrency unset",
+        ),
+        (
+            {"backend": ["zarr", "library"], "store": "s3-loopback"},
+            "the HDF5 library does not write to an object store",
+        ),
+        ({"chunks": ["300x220", "300x441"]}, "a chunk is larger than the array"),
+        ({"clients": [2, 3]}, "the array has fewer rows of chunks than clients"),
+        ({"shape": "900x440", "clients": [3, 4]}, "the array has fewer rows of chunks than clients"),
+        ({"cache": ["any", "cold"]}, "what is written is in no cache before; take cache any"),
+        (
+            {"access": ["pieces", "whole"], "streaming": "off", "request_limit": "1MiB"},
+            "without streaming HSDS refuses requests of 2.014 MiB; take pieces",
+        ),
+        (
+            {"protocol": "json", "request_limit": ["100MiB", "5MiB"]},
+            "a text of so many numbers is above the request limit; take pieces and a higher limit, or binary",
+        ),
+        ({"store": ["disk", "device"]}, "an array lies in files, or in objects of S3 or Azure Blob"),
+        ({"store": ["disk", "share"]}, "an array lies in files, or in objects of S3 or Azure Blob"),
+        (
+            {"library": ["arrays", "hdf5-2.0.0"]},
+            "library hdf5-2.0.0 lacks hsds, h5pyd, obstore, which backend hsds needs",
+        ),
+        (
+            {"library": ["arrays", "hdf5-2.0.0"], "backend": "zarr"},
+            "library hdf5-2.0.0 lacks zarr, obstore, which backend zarr needs",
+        ),
+        (
+            {"library": ["hdf5-2.0.0", "arrays"], "backend": "library", "operation": "read", "store": "s3"},
+            "arrays is a wheel, which has no ROS3",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_left_out_with_the_reason(levels, reason):
+    cells, omitted = expanded(**levels)
+    assert len(cells) == 1
+    assert [reason in one.reason for one in omitted] == [True], [one.reason for one in omitted]
+
+
+@pytest.mark.parametrize("levels", [{"access": "pieces"}, {"access": "whole", "streaming": "on"}])
+def test_a_service_takes_more_than_its_limit_in_pieces_or_streamed(levels):
+    cells, omitted = expanded(request_limit="1MiB", **levels)
+    assert (len(cells), omitted) == (1, [])
+
+
+def test_an_estimate_grows_with_what_costs_time():
+    def of(**levels: object) -> dict:
+        [cell], _ = expanded(**levels)
+        return STUDY.estimate(cell.settings)
+
+    once, read = of(), of(operation="read")
+    assert (once["bytes"], once["requests"]) == (2 * 600 * 440 * 8, 2 * 4), "what is written is read back"
+    assert of(compression="gzip")["seconds"] > once["seconds"] > of(backend="zarr")["seconds"]
+    assert read["seconds"] == once["seconds"]
+    of_library = of(backend="library", operation="read", library="hdf5-2.0.0", store="s3")
+    assert of_library["bytes"] == 600 * 440 * 8, "its file is there"
+    assert of(shape="1200x440")["seconds"] > once["seconds"]
+
+
+SETTINGS = {
+    "cell": {name: levels[0] for name, levels in USUAL.items()} | {"backend": "hsds", "concurrency": "4"},
+    "library": {"hdf5": "2.0.0"},
+    "store": {"kind": "s3", "server": "embedded"},
+}
+EFFECTIVE = {
+    **{"chunks": "1500x275", "compression": "none", "hdf5": "2.0.0", "nodes": 1, "request_limit": 100 * MIB},
+    **{"concurrency": 4, "clients": 1, "clients_asked": 1},
+}
+WORK = {
+    **{"tasks_done": 1, "tasks_asked": 1, "logical_bytes": 8, "logical_bytes_asked": 8},
+    **{"checksum": "c0de", "checksum_asked": "c0de"},
+}
+
+
+@pytest.mark.rule(3, 10)
+@pytest.mark.parametrize(
+    "effective, reason",
+    [
+        ({"chunks": "1500x550"}, "chunks is 1500x550, 1500x275 was asked"),
+        ({"compression": "gzip"}, "compression is gzip, none was asked"),
+        ({"hdf5": "1.14.6"}, "hdf5 is 1.14.6, 2.0.0 was asked"),
+        ({"nodes": 2}, "nodes is 2, 1 was asked"),
+        ({"request_limit": 2**20}, "request_limit is 1048576, 104857600 was asked"),
+        ({"concurrency": 10}, "concurrency is 10, 4 was asked"),
+    ],
+)
+def test_a_cell_that_was_not_measured_as_its_label_says_has_failed(effective, reason):
+    record = {"effective": EFFECTIVE, "requests": {}}
+    assert STUDY.failures(record, SETTINGS, {"layout": {}}) == []
+    assert STUDY.failures(record | {"effective": EFFECTIVE | effective}, SETTINGS, {"layout": {}}) == [reason]
+
+
+@pytest.mark.rule(3)
+def test_nodes_and_limits_are_asked_of_a_service_alone_and_the_library_s_layout_is_that_of_its_manifest():
+    of_library = {key: EFFECTIVE[key] for key in ("hdf5", "clients", "clients_asked")}
+    cell = SETTINGS["cell"] | {"backend": "library", "concurrency": "unset"}
+    record, layout = {"effective": of_library, "requests": {}}, {"chunks": "1500x275", "compression": "none"}
+    assert STUDY.failures(record, SETTINGS | {"cell": cell}, {"layout": layout}) == []
+    other = layout | {"chunks": "10x10"}
+    assert STUDY.failures(record, SETTINGS | {"cell": cell}, {"layout": other}) == [
+        "chunks is 10x10, 1500x275 was asked"
+    ]
+
+
+@pytest.mark.rule(3)
+def test_a_read_of_an_embedded_server_that_saw_no_request_has_failed():
+    record, read = {"effective": EFFECTIVE, "requests": {}}, SETTINGS["cell"] | {"operation": "read"}
+    assert STUDY.failures(record, SETTINGS | {"cell": read}, {"layout": {}}) == [
+        "no request reached the embedded server, or none was counted"
+    ]
+
+
+@pytest.mark.rule(8, 9)
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"work": WORK | {"checksum": "wrong"}}, "the values that were read do not have the checksum of the manifest"),
+        ({"work": WORK | {"tasks_done": 0}}, "0 tasks were done, 1 asked"),
+        ({"work": WORK | {"logical_bytes": 7}}, "7 logical bytes were done, 8 asked"),
+        ({"effective": EFFECTIVE | {"clients_asked": 2}}, "1 clients took part, 2 were asked"),
+        (
+            {"cache": {"asked": "cold", "state": "warm", "resident_before": 1.0, "resident_after": 1.0}},
+            "the page cache was warm (100.0% resident), cold was asked",
+        ),
+        (
+            {"cache": {"asked": "warm", "state": "warm", "resident_before": 1.0, "resident_after": 0.5}},
+            "the page cache lost pages while the cell ran (50.0% resident after), warm was asked",
+        ),
+    ],
+)
+def test_a_record_that_broke_a_rule_is_not_valid(change, reason):
+    cold = {"asked": "cold", "state": "cold", "resident_before": 0.0, "resident_after": 1.0}
+    settings = SETTINGS | {"cell": SETTINGS["cell"] | {"operation": "read"}}
+    record = {"work": WORK, "effective": EFFECTIVE, "cache": cold}
+    assert STUDY.faults(record, settings) == []
+    assert STUDY.faults(record | change, settings) == [reason]
+
+
+def test_each_backend_is_judged_and_the_fastest_is_named(run):
+    leads = leaders.find(run)
+    lost = {("hsds", "client", "4", "100MiB", "on"), ("zarr", "client", "1", "100MiB", "on")}
+    assert {arm for lead in leads for arm in lead.outside} == lost, "one repeat failed, one was not valid"
+    # Of the formula, the library is the fastest on the disk.
+    assert "the HDF5 library" in leaders.headline(leads, run)
+    assert "not judged" not in leaders.headline(leads, run)
+    rows = run.comparisons()
+    assert (rows[["baseline_cell", "contender_cell"]] != "").all(axis=None), "each comparison has its two cells"
+
+
+def test_arms_are_called_by_what_is_not_as_it_comes():
+    usual = {"backend": "hsds", "protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
+    assert called(usual) == "HSDS"
+    assert called(usual | {"backend": "zarr"}) == "Zarr"
+    assert called(usual | {"protocol": "json", "nodes": "4"}) == "HSDS as JSON with 4 data nodes"
+    assert called(usual | {"streaming": "off", "request_limit": "1MiB", "protocol": "binary"}) == (
+        "HSDS by bare requests with requests of at most 1MiB without streaming"
+    )
+
+
+def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run):
+    cells = run.measured
+    written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write")]
+    assert (written["rate"] < written["acknowledged_rate"]).all()
+    reads = run.records[run.records["operation"] == "read"]
+    assert reads["acknowledged_rate"].isna().all()
+    lines = list(results.why(run))
+    assert len(lines) == len(set(lines)) == 3, "a line for each store and compression"
+    assert all(line.startswith("HSDS acknowledges what is written to ") for line in lines)
+    table = results.durable(run).frame
+    assert set(table["operation"]) == {"write"}
+    assert len(table) == len(cells[cells["operation"] == "write"])
+
+
+def test_what_a_service_took_is_listed_of_services_alone(run):
+    table = results.service(run).frame
+    assert set(table["backend"]) == {"hsds"}
+    assert set(table["array / MiB"]) == {12000 * 2200 * 8 / MIB}
+    four = table[table["nodes"] == "4"].iloc[0]
+    assert float(four["CPU of the busiest data node / s"]) < float(four["CPU of all data nodes / s"])
+
+
+def test_a_page_without_any_service_says_nothing_of_services(tmp_path):
+    rows = arrays_tables.cells(backend=("library", "zarr"))
+    run = arrays_tables.load(arrays_tables.build(tmp_path, rows))
+    assert [*results.why(run), *results.limits(run)] == []
+    assert results.service(run).frame.empty
+    assert len(results.durable(run).frame) == 2
+
+
+def test_what_a_run_without_any_record_has_to_say_is_said(tmp_path):
+    rows = arrays_tables.cells() + arrays_tables.cells(**READ)
+    run = arrays_tables.load(arrays_tables.build(tmp_path, rows, lambda record: failed(record, "no room")))
+    assert run.measured.empty
+    assert [*results.why(run), *results.limits(run)] == []
+    assert results.service(run).frame.empty
+    assert results.durable(run).frame.empty
+
+
+def test_a_run_of_reads_alone_has_rates_and_nothing_that_was_acknowledged(tmp_path):
+    rows = arrays_tables.cells(**READ) + arrays_tables.cells(**SERVICE | READ | {"cache": ("warm",)})
+    run = arrays_tables.load(arrays_tables.build(tmp_path, rows))
+    assert run.measured["rate"].notna().all()
+    assert results.durable(run).frame.empty
+    assert list(results.why(run)) == []

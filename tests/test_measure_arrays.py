@@ -1,0 +1,184 @@
+"""A cell of `arrays`, measured: what a record says of each backend and store, and faults that are planted and seen."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import ContainerClient
+from cells import ROS3, Place
+from conftest import artefact, processes_of
+
+from scripts.stores import azure
+from scripts.stores import store as stores
+
+CHUNKS, VALUES, PADDED = 9, 50 * 40 * 8, 9 * 20 * 15 * 8
+# What describes an array beside its chunks: HSDS has an object for the dataset and one for the group that has it.
+DESCRIBED = {"hsds": 2, "zarr": 1}
+# What a prelude says to get at the nodes of each service that is started.
+NODES = (
+    "import os, signal\nfrom scripts.studies.arrays import hsds, service\nservices, start = [], service._start\n"
+    "service._start = lambda *given: services.append(start(*given)) or services[-1]\n"
+)
+
+
+@pytest.fixture
+def cell(tmp_path: Path, with_hsds: Path, environments: Path, once: Callable) -> Callable[..., Place]:
+    """Return a function that makes a place to measure a cell of `arrays` in."""
+
+    def build(**levels: object) -> Place:
+        built = environments if levels.get("library") else with_hsds
+        return Place(tmp_path, built, once, study="arrays", **levels).make()
+
+    return build
+
+
+def stored(here: Place) -> set[str]:
+    """Return the names of all objects in the store of a cell, and of all files where that is a disk."""
+    spec = here.cell.settings["store"]
+    if spec["kind"] != "azure-blob":
+        folder = Path(here.provided.get("folder") or here.folder)
+        return {str(path) for path in folder.rglob("*") if path.is_file() and ".vgwlocks" not in path.parts}
+    store = stores.of(spec)
+    with store.serve(
+        artefact(here.environments / "servers.json"), Path(here.provided["folder"]), None, sys.stderr
+    ) as served:
+        connection = store.address(served, {})[1][azure.CONNECTION]
+        with ContainerClient.from_connection_string(connection, spec["container"]) as container:
+            return set(container.list_blob_names())
+
+
+def measured(here: Place) -> dict:
+    """Measure a cell, and return its record if nothing is left in the store, and nothing runs, after that."""
+    before = stored(here)
+    record = here.measure()
+    own = {str(here.folder / name) for name in ("repeat=1.json", "step.log")}
+    after = {name for name in stored(here) - before - own if "/software/" not in name}
+    assert after == set(), "something is left in the store"
+    assert processes_of(str(here.folder)) == []
+    return record
+
+
+@pytest.mark.rule(7, 9, 10)
+@pytest.mark.parametrize(
+    "levels",
+    [
+        {"backend": "library", "operation": "write", "clients": 2, "access": "columns"},
+        {"backend": "library", "operation": "read", "library": "hdf5-2.0.0", **ROS3},
+        {"backend": "hsds", "operation": "write", "compression": "gzip", "values": "floats", "access": "blocks"},
+        {"backend": "hsds", "operation": "read", "store": "s3", "protocol": "binary", "nodes": 2, "access": "columns"},
+        {"backend": "hsds", "operation": "write", "store": "azure", "protocol": "json", "concurrency": 2},
+        {"backend": "zarr", "operation": "write", "compression": "gzip", "values": "random", "clients": 3},
+        {"backend": "zarr", "operation": "read", "store": "s3", "concurrency": 2, "access": "rows"},
+        {"backend": "zarr", "operation": "write", "store": "azure"},
+    ],
+    ids=lambda levels: "-".join([levels["backend"], levels["operation"], levels.get("store", ["disk"])[0]]),
+)
+def test_each_backend_writes_and_reads_in_each_store_and_says_what_it_stored(cell, levels):
+    levels = {key: value for key, value in levels.items() if key != "driver"}
+    record = measured(cell(**levels))
+    assert (record["status"], record["reasons"]) == ("done", [])
+    work, seconds, effective = record["work"], record["seconds"], record["effective"]
+    assert work["logical_bytes"] == VALUES
+    assert work["padded_bytes"] == PADDED
+    assert sum(row["bytes"] for row in record["samples"]) == VALUES
+    assert len({row["worker-pid"] for row in record["samples"]}) == effective["clients"] == levels.get("clients", 1)
+    parts = {"columns": 3, "rows": 3, "blocks": 9}.get(levels.get("access"), 1)
+    assert work["tasks_done"] == parts * (levels.get("clients", 1) if levels["backend"] != "hsds" else 1)
+    if levels["backend"] != "library":
+        assert work["stored_objects"] == CHUNKS + DESCRIBED[levels["backend"]]
+    if "compression" not in levels:
+        assert work["stored_bytes"] >= (VALUES if levels["backend"] == "library" else PADDED)
+    assert effective.get("chunks", "20x15") == "20x15"
+    assert seconds["open"] <= seconds["total"]
+    if levels["operation"] == "write":
+        assert seconds["open"] <= seconds["acknowledged"] <= seconds["total"]
+    if levels["backend"] == "hsds":
+        assert (effective["nodes"], effective["request_limit"]) == (levels.get("nodes", 1), 100 * 2**20)
+        assert effective["data_node_peak_bytes"] > 2**20
+        assert effective["ready_s"] > 0
+    assert ("first_byte" in seconds) == (levels.get("protocol") == "binary")
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("backend", ["zarr", "hsds"])
+def test_a_wrong_value_in_a_stored_chunk_is_an_invalid_record(cell, backend):
+    here = cell(backend=backend)
+    # Changed when all is stored, before it is read back.
+    here.pretend(
+        f"from pathlib import Path\nfrom scripts.studies.arrays import {backend} as module\n"
+        "stored = module.BACKEND.stored\n"
+        "def change(target):\n"
+        "    sizes = stored(target)\n"
+        "    files = Path(target.place['folder']).rglob('*')\n"
+        "    chunk = next(path for path in files if path.is_file() and path.stat().st_size == 20 * 15 * 8)\n"
+        "    chunk.write_bytes(b'\\x01' + chunk.read_bytes()[1:])\n"
+        "    return sizes\n"
+        "module.BACKEND.stored = change"
+    )
+    record = measured(here)
+    assert (record["status"], record["valid"]) == ("done", False)
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+
+
+@pytest.mark.rule(7)
+def test_what_a_service_has_acknowledged_and_not_stored_is_not_taken_for_stored(cell):
+    here = cell()
+    # Nodes that are ended forget what they hold: what was only acknowledged is not there when it is read back.
+    here.pretend(NODES + "hsds.Rest.flush = lambda self: [os.kill(services[-1].nodes['dn1'].pid, signal.SIGKILL)]")
+    record = measured(here)
+    assert not record["valid"]
+    assert len(record["reasons"]) == 1
+
+
+@pytest.mark.rule(4)
+def test_a_node_that_is_killed_while_it_is_read_from_is_a_failed_record_in_one_line(cell):
+    here = cell(operation="read", protocol="binary", access="rows", store="s3")
+    here.pretend(
+        NODES + "get, asked = hsds.Rest.get, []\n"
+        "def kill(self, piece):\n"
+        "    asked.append(piece)\n"
+        "    if len(asked) == 2:\n"
+        "        os.kill(services[-1].nodes['dn1'].pid, signal.SIGKILL)\n"
+        "    return get(self, piece)\n"
+        "hsds.Rest.get = kill"
+    )
+    record = measured(here)
+    assert record["status"] == "failed"
+    [line] = record["reasons"]
+    assert "HSDS " in line
+
+
+def test_a_service_that_does_not_become_ready_is_one_line(cell):
+    here = cell()
+    here.pretend(
+        "import os, signal\nfrom scripts.studies.arrays import service\n"
+        "service._STARTS, service.wait_for_port = 1, lambda *given: None\n"
+        "service._wait_until_ready.__globals__['READY_S'] = 0.05"
+    )
+    record = measured(here)
+    assert record["status"] == "failed"
+    assert ["HSDS was not ready within 0.05 s; its words are in the log" in line for line in record["reasons"]] == [
+        True
+    ]
+
+
+def test_a_port_that_somebody_takes_in_between_is_not_asked_and_another_is_taken(cell):
+    here = cell()
+    here.pretend(
+        "import socket\nfrom scripts.studies.arrays import service\n"
+        "taken = socket.create_server(('127.0.0.1', 0))\nports, free = [taken.getsockname()[1]], service.free_port\n"
+        "service.free_port = lambda: ports.pop() if ports else free()"
+    )
+    record = measured(here)
+    assert (record["status"], record["reasons"]) == ("done", [])
+    assert "address already in use" in (here.folder / "step.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.rule(6)
+def test_a_slowed_control_waits_and_says_for_how_long(cell):
+    here = cell(backend="zarr", control_cells=1)
+    slowed = next(one for one in here.cells if one.levels["control"] == "slow10")
+    record = here.measure(cell=slowed)
+    assert record["valid"], record["reasons"]
+    assert 0 < record["work"]["waited_s"] < record["seconds"]["total"]
