@@ -425,3 +425,26 @@ def test_a_page_counts_the_particles_of_own_files(tmp_path):
     assert set(run.cells["particles"]) == {str(particles_tables.OWN)}
     assert run.measured["rate"].notna().all()
     assert "at 0.3 million, serial" in leaders.headline(leaders.find(run), run)
+
+
+@pytest.mark.rule(6)
+def test_controls_repeat_cells_in_which_one_thread_reads_if_there_are_any():
+    def slowed(**levels: list) -> list[str]:
+        values = {
+            "run": "r",
+            "libraries": {"h5py": {"kind": "wheel", "hdf5": "2.0.0"}},
+            "stores": {"disk": {"kind": "posix"}},
+        }
+        levels = {
+            "library": ["h5py"],
+            "store": ["disk"],
+            "particles": ["A"],
+            "operation": ["sum"],
+            "workers": [4],
+        } | levels
+        section = {"control_cells": 3, "matrix": {**levels, "threads": [2], "cache": ["warm"]}}
+        config = configuration.resolve(values | {"studies": {"particles": section}}, [])
+        return [cell.levels["method"] for cell in matrix.expand(config, "particles")[0] if cell.levels["control"]]
+
+    assert set(slowed(method=["serial", "chunkwise", "futures", "array"])) == {"serial", "chunkwise"}
+    assert set(slowed(method=["futures", "array"])) == {"futures", "array"}

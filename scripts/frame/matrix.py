@@ -69,7 +69,8 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
             reasons = sorted({one.reason for one in omitted.values() if one.levels[factor] == baseline})
             why = "; ".join(reasons) or "it is not in the matrix"
             raise Problem(f"studies.{study}.compare: no cell has the baseline {factor} {baseline} ({why})")
-    chosen = random.Random(f"{config['seed']} control").sample(originals, min(section["control_cells"], len(originals)))
+    steady = studies.of(study).steady(originals)
+    chosen = random.Random(f"{config['seed']} control").sample(steady, min(section["control_cells"], len(steady)))
     controls = [(cell, "twin") for cell in chosen] + [(cell, level) for cell in chosen[:1] for level in SHARES]
     repeated = [_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
     return originals + repeated, list(omitted.values())

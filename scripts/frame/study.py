@@ -69,6 +69,10 @@ class Study:
         """Yield why a combination of levels cannot exist."""
         yield from ()
 
+    def steady(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells that controls may repeat: those whose time a wait of a known share makes longer by that."""
+        return cells
+
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with what only the study knows; all that is in them makes the cell."""
         return settings

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scripts.frame.records import Kept
-from scripts.frame.study import Study, lacking, lost_pages, uncounted, undone, unreadable
+from scripts.frame.study import Cell, Study, lacking, lost_pages, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
@@ -86,6 +86,10 @@ class Arrays(Study):
         if backend == "library":
             yield from unreadable(levels | {"driver": "sec2" if writes or store.files else "ros3"}, config)
         yield from lacking(levels, config, NEEDS[backend], f"backend {backend}")
+
+    def steady(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells that take a time."""
+        return [cell for cell in cells if cell.levels["operation"] not in TRIALS]
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""

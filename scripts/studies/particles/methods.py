@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scripts.lib.slowed import Waits
 from scripts.studies.particles import through_yt
 from scripts.studies.particles.reading import Chunk, Source, account, read
 
@@ -150,7 +149,7 @@ def _yt_part(piece: Any, source: Source, operation: str, edges: Sequence[float])
     import numpy as np
 
     if source.empty:
-        account([through_yt.number_of(piece)], 0.0, 0, Waits(""))
+        account([through_yt.number_of(piece)], 0.0, 0, "")
         values = np.empty(0)
     else:
         values = through_yt.of_piece(piece, source)

@@ -71,7 +71,7 @@ class _Account:
         self.seconds, self.longest, self.bytes, self.waited = 0.0, 0.0, 0, 0.0
 
 
-_account = _Account()
+_account, _of_thread = _Account(), threading.local()
 _effective: dict = {}
 
 
@@ -84,7 +84,7 @@ def read(source: Source, chunk: Chunk) -> "np.ndarray":
     # Here, as the process that starts the workers imports this module, too.
     import numpy as np
 
-    waits, began, count = Waits(source.control), time.perf_counter(), 0
+    began, count = time.perf_counter(), 0
     values = np.empty(0)
     try:
         if not source.empty:
@@ -101,7 +101,7 @@ def read(source: Source, chunk: Chunk) -> "np.ndarray":
                     opened_with(file.effective())
     except (OSError, KeyError) as error:
         raise Problem(f"{chunk.address} cannot be read: {' '.join(map(str, error.args))}") from error
-    account([chunk.number], time.perf_counter() - began, count, waits)
+    account([chunk.number], time.perf_counter() - began, count, source.control)
     return values
 
 
@@ -116,15 +116,21 @@ def within(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
     return ((places >= low) & (places < high)).all(axis=1)
 
 
-def account(chunks: list[int], seconds: float, count: int, waits: Waits) -> None:
-    """Note that chunks were read in so many seconds: `count` bytes in memory; a slowed control waits for its share."""
+def account(chunks: list[int], seconds: float, count: int, control: str) -> None:
+    """Note that chunks were read in so many seconds: `count` bytes in memory; a slowed control waits for its share.
+
+    A wait that took longer than asked shortens the next of the same thread.
+    """
+    waits = _of_thread.__dict__.setdefault(control, Waits(control))
+    before = waits.seconds
     waits.after(seconds)
+    waited = waits.seconds - before
     with _account.lock:
         _account.chunks += chunks
-        _account.seconds += seconds + waits.seconds
+        _account.seconds += seconds + waited
         _account.longest = max(_account.longest, seconds)
         _account.bytes += count
-        _account.waited += waits.seconds
+        _account.waited += waited
 
 
 def taken() -> dict:

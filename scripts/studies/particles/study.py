@@ -5,7 +5,18 @@ from pathlib import Path
 
 from scripts import drivers
 from scripts.frame.records import Kept
-from scripts.frame.study import Study, idle, lacking, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
+from scripts.frame.study import (
+    Cell,
+    Study,
+    idle,
+    lacking,
+    lost_pages,
+    mappings,
+    unaccounted,
+    uncounted,
+    undone,
+    unreadable,
+)
 from scripts.lib import cache, sizes
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
@@ -80,6 +91,10 @@ class Particles(Study):
         unused = ("particles", "per_file", "seed") if "files" in data else ("group", "field")
         return settings | {"data": {key: value for key, value in data.items() if key not in unused}}
 
+    def steady(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells in which one thread reads, if any: of several, one that waits may let another one read."""
+        return [cell for cell in cells if _readers(cell.levels) == 1] or cells
+
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""
         cell, network = settings["cell"], settings["store"].get("network") or {}
@@ -143,6 +158,10 @@ class Particles(Study):
     def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""
         return None if METHODS[levels["method"]].pure else tuple(levels[factor] for factor in CONTEXT)
+
+
+def _readers(levels: dict[str, str]) -> int:
+    return int(levels["workers"]) * int(levels["threads"]) if METHODS[levels["method"]].dask else 1
 
 
 def _particles(data: dict) -> int:

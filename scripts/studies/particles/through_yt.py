@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.lib.program import Problem
-from scripts.lib.slowed import Waits
 from scripts.studies.particles.reading import Chunk, Source, account, opened_with
 
 if TYPE_CHECKING:
@@ -109,10 +108,10 @@ def _count(reader: type, control: str) -> None:
     read = reader._read_particle_data_file
 
     def counting(self: Any, piece: Any, *arguments: Any) -> dict:
-        waits, began = Waits(control), time.perf_counter()
+        began = time.perf_counter()
         values = read(self, piece, *arguments)
         count = 8 * sum(part.size for part in values.values())
-        account([number_of(piece)], time.perf_counter() - began, count, waits)
+        account([number_of(piece)], time.perf_counter() - began, count, control)
         return values
 
     reader._read_particle_data_file = counting
