@@ -24,7 +24,7 @@ from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_folders, expect_room, read_json
 from scripts.stores import store as stores
 
-# Jobs stay until the end: of 10,000 cells, Python would look for garbage among them for a fifth of the plan's time.
+# Jobs stay until the end: of 10,000 cells, Python would look for garbage among them for a sixth of the plan's time.
 gc.set_threshold(100_000)
 OF_VENV = ".venv/bin/python"
 

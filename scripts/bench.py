@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks import (
+    arrays,
     blobs,
     builds,
     false_verdicts,
@@ -63,6 +64,7 @@ BENCHMARKS = {
     "particles": Benchmark(particles.loop, {"particles": 100_000} | _ROUND),
     "tasks": Benchmark(particles.tasks, {"counts": (200,)}),
     "memory": Benchmark(particles.memory, {"times": 1}),
+    "arrays": Benchmark(arrays.rows, {"shape": "3000x2200"} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

@@ -162,7 +162,7 @@ def expanded(**levels: object) -> tuple[list, list]:
         ({"chunks": ["300x220", "300x441"]}, "a chunk is larger than the array"),
         ({"clients": [2, 3]}, "the array has fewer rows of chunks than clients"),
         ({"shape": "900x440", "clients": [3, 4]}, "the array has fewer rows of chunks than clients"),
-        ({"cache": ["any", "cold"]}, "what is written is in no cache before; take cache any"),
+        ({"cache": ["any", "cold"]}, "only a read has a state of the cache; take cache any"),
         (
             {"access": ["pieces", "whole"], "streaming": "off", "request_limit": "1MiB"},
             "without streaming HSDS refuses requests of 2.014 MiB; take pieces",

@@ -146,7 +146,8 @@ def best(results: Results) -> Table:
     frame = pd.DataFrame({"": [results.names.place(row) for row in fastest.to_dict("records")]})
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:
-            frame[report.factor(name).title] = [results.names.level(name, level) for level in fastest[name]]
+            levels = fastest[name]
+            frame[report.factor(name).title] = [results.names.level(name, level) if level else "" for level in levels]
     # What all rows have in common is said once.
     alike = [title for title in frame if len(frame) > 1 and frame[title].nunique() == 1]
     common = f" In all rows: {', '.join(frame[title].iloc[0] for title in alike)}." if alike else ""

@@ -56,6 +56,8 @@ def find(results: Results) -> list[Lead]:
     """Return who leads, in each group of arms that deliver the same and in each context, along the levels."""
     contest, context_names, edges = results.report.contest, context_of(results), _edges(results)
     cells = results.measured
+    # What has no value takes part in no contest.
+    cells = cells[cells[results.report.values[0].column].notna()]
     cells = cells.assign(group=[contest.group(cell) for cell in cells.to_dict("records")])
     alike: dict[tuple, dict[Context, list[Lead]]] = {}
     for (group, *context), some in cells.groupby(["group", *context_names], sort=False):

@@ -59,6 +59,7 @@ def measure(step: Step) -> dict:
         "work": {"checksum_asked": crc, "checksum": WRONG if wrong else crc},
         "effective": {**drivers.of("sec2").versions(), **in_force, "clients": 1, "clients_asked": 1},
         "verified": "after each trial",
+        "cache": {"asked": cell["cache"], "state": "any", "resident_before": None},
         "modules": provenance.package("studies/arrays"),
     }
 
@@ -89,12 +90,12 @@ class Trials:
             plain = replace(target, protocol="client")
             for times in TIMES:
                 piece = self._piece(times)
-                yield self._tried(one, "read, binary", times, piece, partial(self._get, target, piece))
-                yield self._tried(one, "write, binary", times, piece, partial(self._put, target, piece))
-                yield self._tried(one, "read, h5pyd", times, piece, partial(self._read, plain, piece))
+                yield self._tried(one, "binary read", times, piece, partial(self._get, target, piece))
+                yield self._tried(one, "binary write", times, piece, partial(self._put, target, piece))
+                yield self._tried(one, "h5pyd read", times, piece, partial(self._read, plain, piece))
             for times in (FEW, MANY):
                 piece = self._piece(times)
-                yield self._tried(one, "read, JSON", times, piece, partial(self._get_json, target, piece))
+                yield self._tried(one, "JSON read", times, piece, partial(self._get_json, target, piece))
             yield from self._strings(one, target)
 
     def faults(self) -> Iterator[dict]:
@@ -112,15 +113,19 @@ class Trials:
         with self._running(slow) as (one, target):
             patience = PATIENCE * SLOW_S
             yield self._tried(
-                one, "client wants bytes in time", times, whole, partial(self._get, target, whole, patience)
+                one,
+                "client wants bytes in less time than all take",
+                times,
+                whole,
+                partial(self._get, target, whole, patience),
             )
         with self._running(slow) as (one, target):
             kill = one.nodes["dn1"].kill
             get = partial(self._get, target, whole, between=kill)
-            yield self._tried(one, "data node killed, binary", times, whole, get)
+            yield self._tried(one, "data node killed in a binary read", times, whole, get)
         with self._running(slow) as (one, target), _later(one.nodes["dn1"].kill):
             read = partial(self._read, replace(target, protocol="client"), whole)
-            yield self._tried(one, "data node killed, h5pyd", times, whole, read)
+            yield self._tried(one, "data node killed in an h5pyd read", times, whole, read)
         for room in ROOM:
             with self._running(replace(roomy, more=_SOON)) as (one, target):
                 _give(one, int(room * whole.bytes))
@@ -199,8 +204,8 @@ class Trials:
                 rest.send("PUT", path, {}, data=bytes(MANY * self._limit), headers={"Content-Type": hsds.BINARY})
                 return True, None
 
-            yield self._tried(one, "read, strings, binary", MANY, piece, get)
-            yield self._tried(one, "write, strings, binary", MANY, piece, put)
+            yield self._tried(one, "binary read of strings", MANY, piece, get)
+            yield self._tried(one, "binary write of strings", MANY, piece, put)
 
     def _at_once(self, one: Service, target: Target) -> dict:
         """Return how many of many small requests at once were turned away."""

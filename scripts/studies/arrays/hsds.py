@@ -104,6 +104,7 @@ class Hsds(backends.Backend):
         with Rest(target) as rest:
             if _elsewhere(target):
                 rest.look_up()
+                rest.send("PUT", "/", {"flush": 1, "rescan": 1})
                 facts = rest.ask(rest.dataset, verbose=1)
                 return facts["num_chunks"], facts["allocated_size"]
             return objects.held(objects.opened(_all_of(target), target.store), rest.prefix())

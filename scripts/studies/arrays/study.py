@@ -23,6 +23,7 @@ NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "
 _OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
 # What trials decide by themselves.
 _OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
+_HOLDS = 128 * 2**20  # chunk_mem_cache_size of HSDS, by default
 _OF_RECORD = ("repeat", "effective", "work")  # what its report reads in a record
 _TRIALS_S = {"limits": 10, "faults": 45}
 _START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
@@ -53,10 +54,13 @@ class Arrays(Study):
             ),
             "the HDF5 library does not write to an object store": backend == "library" and writes and not store.files,
             "a chunk is larger than the array": shape.chunk_rows > shape.rows or shape.chunk_columns > shape.columns,
+            f"a chunk is larger than what a data node holds, {sizes.text(_HOLDS)}; take smaller chunks": (
+                service and shape.padded_bytes // shape.chunks > _HOLDS
+            ),
             "the array has fewer rows of chunks than clients": (
                 len(pieces.bands(shape, int(levels["clients"]))) < int(levels["clients"])
             ),
-            "what is not read is in no cache before; take cache any": not reads and levels["cache"] != "any",
+            "only a read has a state of the cache; take cache any": not reads and levels["cache"] != "any",
             "limits and faults are those of a service of the workflow's own": trials and (not service or running),
             "a service is asked through the backend hsds": running and not service,
             "a service elsewhere has the nodes and limits that it has; take the defaults": running

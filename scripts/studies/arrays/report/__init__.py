@@ -7,12 +7,7 @@ from scripts.report.prose import number
 
 MIB = 2**20
 BACKENDS = {"library": "the HDF5 library", "hsds": "HSDS", "zarr": "Zarr"}
-OPERATIONS = {
-    "write": "writing",
-    "read": "reading",
-    "limits": "requests near the limit",
-    "faults": "faults",
-}
+OPERATIONS = {"write": "writing", "read": "reading", "limits": "requests near the limit", "faults": "faults"}
 ACCESSES = {
     "whole": "the whole array",
     "rows": "rows of chunks",

@@ -1,6 +1,6 @@
 """The tables of the study, and what only this study shows and says of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +9,7 @@ from scripts.report import listings, names, prose, results
 from scripts.report.declaration import Column
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
-from scripts.studies.arrays.pieces import TRIALS
+from scripts.studies.arrays.pieces import TRIALS, of_levels
 from scripts.studies.arrays.report import BACKENDS, MIB, REPORT
 
 FACTORS = REPORT.names
@@ -90,35 +90,25 @@ def durable(run: Results) -> Table:
 
 def service(run: Results) -> Table:
     """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
-    cells = run.measured[run.measured["backend"] == "hsds"]
-    values = cells.set_index("cell")["rate"].index
-    sizes = {cell["cell"]: _bytes(cell) / MIB for cell in cells.to_dict("records")}
-    columns = [Column("array / MiB", lambda _, some: some["cell"].map(sizes), prose.number)]
-    for title, name, unit in OF_SERVICE:
-        columns.append(Column(title, _of_cells(name, unit), prose.number))
+    cells = run.measured[(run.measured["backend"] == "hsds") & ~run.measured["operation"].isin(TRIALS)]
+    of_array = [of_levels(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
+    columns = [Column("array / MiB", "array_mib", prose.number)]
+    columns += [Column(title, _of_cells(name, unit), prose.number) for title, name, unit in OF_SERVICE]
     caption = "What a service's nodes took while a cell was measured; medians."
-    return listings.table(run, "service", caption, columns, cells) if len(values) else listings.omitted(pd.DataFrame())
+    return listings.table(run, "service", caption, columns, cells.assign(array_mib=of_array))
 
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    lines = []
-    if (run.measured["backend"] == "hsds").any():
-        lines.append(
-            "The service runs beside its client, whose cores it takes; there is no network between them, and no "
-            "container."
-        )
-    if run.facts.get("not_printed"):
-        lines.append(f"The published rates are not shown: {run.facts['not_printed']}.")
-    return lines
+    beside = "The service runs beside its client, whose cores it takes, without a network between them or containers."
+    lines = [beside] if (run.measured["backend"] == "hsds").any() else []
+    problem = run.facts.get("not_printed")
+    return lines + ([f"The published rates are not shown: {problem}."] if problem else [])
 
 
-def _bytes(cell: dict) -> int:
-    rows, columns = map(int, cell["shape"].split("x"))
-    return 8 * rows * columns
+def _of_cells(name: str, unit: int) -> Callable[[Results, pd.DataFrame], pd.Series]:
+    """Return what gives the median of what was in force over a cell's valid records, in a unit."""
 
-
-def _of_cells(name: str, unit: int):
     def of(run: Results, cells: pd.DataFrame) -> pd.Series:
         return listings.of_readers(f"effective.{name}", "median")(run, cells) / unit
 

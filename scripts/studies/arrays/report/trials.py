@@ -11,8 +11,8 @@ from scripts.report.page import Table
 from scripts.studies.arrays.pieces import TRIALS
 from scripts.studies.arrays.report import MIB
 
-ANSWERED = "answered"
-STREAMING = {"on": "with streaming", "off": "without"}
+ANSWERED, BINARY = "answered", ("binary read", "binary write")
+STREAMING = {"on": "with streaming", "off": "without streaming"}
 TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 
@@ -30,19 +30,15 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
     some = trials[trials["operation"] == operation]
     if some.empty:
         return Table(operation, "", pd.DataFrame())
-    large = operation == "limits"
     rows = []
     for (what, times), trial in some.groupby(["phase", "times_limit"], sort=False, dropna=False):
-        row = {"what": what} | ({"× limit": times} if large else {})
-        for level, title in STREAMING.items():
-            of_level = trial[trial["streaming"] == level]
-            row[title] = _outcomes(of_level["outcome"])
-            answered = of_level[of_level["outcome"] == ANSWERED]
-            row[f"service node's memory {title} / MiB"] = answered["service_node_bytes"].median() / MIB
-            row[f"data node's memory {title} / MiB"] = answered["data_node_bytes"].median() / MIB
-            row[f"first byte {title} / s"] = answered["first_byte_s"].median()
-            row[f"last byte {title} / s"] = answered["trial_s"].where(answered["first_byte_s"].notna()).median()
-        rows.append(row | {"request / MiB": trial["request_bytes"].median() / MIB})
+        row = {"what": what} | ({"× limit": times} if operation == "limits" else {})
+        row["request / MiB"] = trial["request_bytes"].median() / MIB
+        of_level = {title: trial[trial["streaming"] == level] for level, title in STREAMING.items()}
+        row |= {title: _outcomes(part["outcome"]) for title, part in of_level.items()}
+        for title, part in of_level.items():
+            row |= _amounts(part[part["outcome"] == ANSWERED], title)
+        rows.append(row)
     frame = pd.DataFrame(rows)
     frame = frame.loc[:, [(frame[name].notna() & (frame[name] != "")).any() for name in frame]]
     numbers = [name for name in frame if frame[name].dtype.kind == "f" and name != "× limit"]
@@ -61,21 +57,40 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
 def answer(trials: pd.DataFrame) -> Iterator[str]:
     """Yield whether streaming lifts the limit, of what requests, and what it costs in memory."""
     some = trials[(trials["operation"] == "limits") & (trials["times_limit"] > 1)]
-    binary = some[some["phase"].isin(("read, binary", "write, binary"))]
+    binary = some[some["phase"].isin(BINARY)]
     for level, title in STREAMING.items():
         of_level = binary[binary["streaming"] == level]
         if len(of_level):
-            answered = (of_level["outcome"] == ANSWERED).sum()
-            most = of_level["times_limit"].max()
+            answered, most = (of_level["outcome"] == ANSWERED).sum(), of_level["times_limit"].max()
             yield (
-                f"{prose.capital(title)}{' streaming' if level == 'off' else ''}, {answered} of {len(of_level)} binary "
-                f"reads and writes of up to {most:g} times the request limit were answered"
-                f"{_others(of_level['outcome'])}."
+                f"{prose.capital(title)}, {answered} of {len(of_level)} binary reads and writes of up to {most:g} "
+                f"times the request limit were answered{_others(of_level['outcome'])}."
             )
-    refused = some[some["phase"].str.contains("JSON|strings") & (some["streaming"] == "on")]
-    if len(refused):
-        kinds = [f"{what} ({_outcomes(part['outcome'])})" for what, part in refused.groupby("phase", sort=False)]
-        yield f"Above the limit, also with streaming: {prose.listing(kinds)}."
+    on = some[some["streaming"] == "on"]
+    largest = on[on["times_limit"].eq(on["times_limit"].max()) & on["phase"].isin(BINARY) & (on["outcome"] == ANSWERED)]
+    for what, part in largest.groupby("phase", sort=False):
+        request, grown = (prose.number(part[name].median() / MIB) for name in ("request_bytes", "service_node_bytes"))
+        first, last = (prose.number(part[name].median()) for name in ("first_byte_s", "trial_s"))
+        bytes_in = (
+            ""
+            if part["first_byte_s"].isna().all()
+            else f"; its first byte came after {first} s, its last after {last} s"
+        )
+        yield f"A {what} of {request} MiB made the service node's memory grow by {grown} MiB{bytes_in}."
+    others = on[~on["phase"].isin((*BINARY, "h5pyd read"))]
+    if len(others):
+        kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
+        yield f"What else was above the limit, with streaming: {'; '.join(kinds)}."
+
+
+def _amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
+    """Return what trials that were answered took: memory, and the seconds until the first and the last byte."""
+    return {
+        f"service node's memory {title} / MiB": answered["service_node_bytes"].median() / MIB,
+        f"data node's memory {title} / MiB": answered["data_node_bytes"].median() / MIB,
+        f"first byte {title} / s": answered["first_byte_s"].median(),
+        f"last byte {title} / s": answered["trial_s"].where(answered["first_byte_s"].notna()).median(),
+    }
 
 
 def _outcomes(outcomes: Iterable[str]) -> str:

@@ -1,0 +1,52 @@
+"""What writing and reading arrays costs beside bare scripts, in the interpreter that has the service and Zarr."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.benchmarks.common import Row, Say, at_most, compared
+from scripts.benchmarks.prepared import cells, interpreter
+from scripts.lib.program import Problem
+
+_USUAL = {
+    **{"library": ["arrays"], "store": ["s3"], "backend": ["zarr"], "operation": ["read"], "chunks": ["1500x275"]},
+    **{"cache": ["warm"]},
+}
+_READY_S = 3
+# Name of a pair, what is measured, what it is compared with, the limit, whether it is one of rates, and why it differs.
+_PAIRS = (
+    ("library", "HDF5 library, read, warm", "bare h5py", 1.03, False, ""),
+    ("h5pyd", "h5pyd, read, warm", "bare GET from the same service", None, False, "both fill one array"),
+    (
+        "zarr",
+        "Zarr, read from S3, warm",
+        "bare GETs of its chunks, as many in flight",
+        0.95,
+        True,
+        "which drop the bytes",
+    ),
+)
+
+
+def rows(folder: Path, say: Say, shape: str = "12000x2200", rounds: int = 10) -> Iterator[Row]:
+    """Read an array through each backend, and bare, in turn; start the service."""
+    section = {"control_cells": 0, "matrix": _USUAL | {"shape": [shape]}}
+    store = {"kind": "s3", "bucket": "bench", "server": "embedded"}
+    (cell,) = cells(folder, say, "arrays", {"s3": store}, **section)
+    python = interpreter(cell.folder, "arrays", say)
+    with cell.served() as location:
+        job = {"shape": shape, "rounds": rounds, "folder": str(folder), "key": location["key"], "store": cell.store}
+        command = [python, "-sE", "-m", "scripts.benchmarks.arrays_inside", json.dumps(job)]
+        say(f"{rounds} rounds of each pair")
+        answer = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise Problem((answer.stderr.strip() or "it said nothing").splitlines()[-1])
+    taken = json.loads(answer.stdout.splitlines()[-1])
+    for name, what, other, limit, is_rate, note in _PAIRS:
+        ours, others = taken[name]
+        yield compared(what, ours, other, others, limit, note, taken["bytes"] if is_rate else None)
+    yield at_most(
+        "service of 1 data node, ready after", max(taken["ready_s"]), _READY_S, "s", "the longest of all starts"
+    )
