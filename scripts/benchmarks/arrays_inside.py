@@ -1,30 +1,46 @@
 """The part of the benchmark of arrays that runs in the interpreter which has HSDS and Zarr; it prints JSON."""
 
+import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
-import obstore
-import zarr
 
 from scripts.lib import cache
-from scripts.studies.arrays import backends, objects, pieces, service, values
+from scripts.lib.program import json_object, run
+from scripts.studies.arrays import backends, pieces, values
 from scripts.studies.arrays.backends import Target
 from scripts.studies.arrays.pieces import Piece
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 _STARTS, _CACHE = 3, 8 << 20
 
 
-def main(job: dict) -> dict:
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmark that the command line describes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("job", type=json_object, help='JSON as {"shape", "rounds", "folder", "store", "key"}')
+    print(json.dumps(taken_by(parser.parse_args(argv).job)))
+    return 0
+
+
+def taken_by(job: dict) -> dict:
     """Return the seconds of each pair of ways to read, in turn, and of the service's starts.
 
     `job` has the array's shape, how many rounds, a folder, and the store of objects with a key in it.
     """
+    import obstore
+    import zarr
+
+    from scripts.studies.arrays import objects, service
+
     shape = pieces.of_levels(job["shape"], "1500x275")
     array = values.make("formula", shape.columns, slice(0, shape.rows), 1)
     piece = Piece((0, shape.rows), (0, shape.columns))
@@ -64,12 +80,12 @@ def main(job: dict) -> dict:
     taken["zarr"] = _in_turn(job["rounds"], read(of["zarr"]), lambda: asyncio.run(_get(store, chunks, at_once)))
     settings, where = service.Settings(1, 100 << 20, streaming=True), service.storage(places["hsds"], {})
     for number in range(_STARTS):
-        with service.running(settings, where, folder) as one:
-            taken["ready_s"].append(one.ready_s)
+        with service.running(settings, where, folder) as running:
+            taken["ready_s"].append(running.ready_s)
             if number < _STARTS - 1:
                 continue
-            here = {**places["hsds"], "endpoint": one.endpoint}
-            target = replace(of["hsds"], place=here, secrets=(service.USER, one.password))
+            here = {**places["hsds"], "endpoint": running.endpoint}
+            target = replace(of["hsds"], place=here, secrets=(service.USER, running.password))
             write(target)
             taken["h5pyd"] = _in_turn(job["rounds"], read(target), read(replace(target, protocol="binary")))
     return taken
@@ -88,8 +104,10 @@ def _in_turn(rounds: int, first: Callable[[], object], second: Callable[[], obje
     return taken
 
 
-async def _get(store: obstore.store.ObjectStore, names: list[str], at_once: int) -> None:
+async def _get(store: "ObjectStore", names: list[str], at_once: int) -> None:
     """Get objects whole, so many at once, and drop them."""
+    import obstore
+
     room = asyncio.Semaphore(at_once)
 
     async def get(name: str) -> None:
@@ -100,4 +118,4 @@ async def _get(store: obstore.store.ObjectStore, names: list[str], at_once: int)
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(json.loads(sys.argv[1]))))
+    run(main)

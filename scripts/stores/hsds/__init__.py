@@ -1,1 +1,1 @@
-"""A running HDF service (HSDS) elsewhere, which keeps arrays itself."""
+"""A running HDF service (HSDS) elsewhere, which keeps datasets itself."""

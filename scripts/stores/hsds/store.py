@@ -37,7 +37,7 @@ def credentials() -> tuple[str, str]:
 
 
 class Hsds(Store):
-    """A folder of a service's, in which arrays are made and removed."""
+    """A folder of a service, in which datasets are made and removed."""
 
     service = "HSDS"
 

@@ -86,17 +86,17 @@ class Trials:
 
     def limits(self) -> Iterator[dict]:
         """Yield what came of requests below and above the limit, and by how much they made memory grow."""
-        with self._running(self._settings) as (one, target):
+        with self._running(self._settings) as (running, target):
             plain = replace(target, protocol="client")
             for times in TIMES:
                 piece = self._piece(times)
-                yield self._tried(one, "binary read", times, piece, partial(self._get, target, piece))
-                yield self._tried(one, "binary write", times, piece, partial(self._put, target, piece))
-                yield self._tried(one, "h5pyd read", times, piece, partial(self._read, plain, piece))
+                yield self._tried(running, "binary read", times, piece, partial(self._get, target, piece))
+                yield self._tried(running, "binary write", times, piece, partial(self._put, target, piece))
+                yield self._tried(running, "h5pyd read", times, piece, partial(self._read, plain, piece))
             for times in (FEW, MANY):
                 piece = self._piece(times)
-                yield self._tried(one, "JSON read", times, piece, partial(self._get_json, target, piece))
-            yield from self._strings(one, target)
+                yield self._tried(running, "JSON read", times, piece, partial(self._get_json, target, piece))
+            yield from self._strings(running, target)
 
     def faults(self) -> Iterator[dict]:
         """Yield what came of clients that wait or do not, of too many requests, of too little memory, and of a kill."""
@@ -104,44 +104,44 @@ class Trials:
         times = MOST
         # Without streaming the request is one that the service does not refuse.
         roomy = self._settings if self._streaming else replace(self._settings, request_limit=2 * times * self._limit)
-        with self._running(roomy) as (one, target):
+        with self._running(roomy) as (running, target):
             yield self._tried(
-                one, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
+                running, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
             )
         delay = SLOW_S / self._target.shape.chunks
         slow = replace(roomy, in_flight=1, more=(("posix_delay", delay), *_SOON))
-        with self._running(slow) as (one, target):
+        with self._running(slow) as (running, target):
             patience = PATIENCE * SLOW_S
             yield self._tried(
-                one,
+                running,
                 "client wants bytes in less time than all take",
                 times,
                 whole,
                 partial(self._get, target, whole, patience),
             )
-        with self._running(slow) as (one, target):
-            kill = one.nodes["dn1"].kill
+        with self._running(slow) as (running, target):
+            kill = running.nodes["dn1"].kill
             get = partial(self._get, target, whole, between=kill)
-            yield self._tried(one, "data node killed in a binary read", times, whole, get)
-        with self._running(slow) as (one, target), _later(one.nodes["dn1"].kill):
+            yield self._tried(running, "data node killed in a binary read", times, whole, get)
+        with self._running(slow) as (running, target), _later(running.nodes["dn1"].kill):
             read = partial(self._read, replace(target, protocol="client"), whole)
-            yield self._tried(one, "data node killed in an h5pyd read", times, whole, read)
+            yield self._tried(running, "data node killed in an h5pyd read", times, whole, read)
         for room in ROOM:
-            with self._running(replace(roomy, more=_SOON)) as (one, target):
-                _give(one, int(room * whole.bytes))
+            with self._running(replace(roomy, more=_SOON)) as (running, target):
+                _give(running, int(room * whole.bytes))
                 what = f"data node may take {room:g} × the request"
-                yield self._tried(one, what, times, whole, partial(self._get, target, whole))
-        with self._running(replace(roomy, more=(("max_task_count", _TASKS),))) as (one, target):
-            yield self._at_once(one, target)
+                yield self._tried(running, what, times, whole, partial(self._get, target, whole))
+        with self._running(replace(roomy, more=(("max_task_count", _TASKS),))) as (running, target):
+            yield self._at_once(running, target)
 
     @contextlib.contextmanager
     def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
         """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
         place = self._target.place
-        with service.running(settings, service.storage(place, self._target.store), self._folder) as one:
-            secrets = service.USER, one.password
-            here = {**place, "endpoint": one.endpoint}
-            yield one, replace(self._target, place=here, protocol="binary", secrets=secrets)
+        with service.running(settings, service.storage(place, self._target.store), self._folder) as running:
+            secrets = service.USER, running.password
+            here = {**place, "endpoint": running.endpoint}
+            yield running, replace(self._target, place=here, protocol="binary", secrets=secrets)
 
     def _piece(self, times: float) -> Piece:
         """Return whole rows of so many times the limit, and of a row less."""
@@ -149,9 +149,9 @@ class Trials:
         rows = int((times * self._limit - 1) // (ITEM * columns))
         return Piece((0, max(1, rows)), (0, columns))
 
-    def _tried(self, one: Service, what: str, times: float, piece: Piece, do: Callable[[], tuple]) -> dict:
+    def _tried(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], tuple]) -> dict:
         """Return what came of a request: the outcome in a word or two, its seconds, and how memory grew."""
-        grown, began = one.grown(), time.perf_counter()
+        grown, began = running.grown(), time.perf_counter()
         outcome, first = _waited(do)
         seconds, growth = time.perf_counter() - began, grown()
         data = [size for name, size in growth.items() if name != "sn"]
@@ -189,7 +189,7 @@ class Trials:
     def _is_right(self, result: np.ndarray, piece: Piece) -> bool:
         return np.array_equal(result, self._values[piece.slices])
 
-    def _strings(self, one: Service, target: Target) -> Iterator[dict]:
+    def _strings(self, running: Service, target: Target) -> Iterator[dict]:
         """Yield what came of strings of a variable length, read and written as bytes, above the limit."""
         count = -(-MANY * self._limit // GUESSED)
         path = hsds.strings(target, count)
@@ -204,16 +204,16 @@ class Trials:
                 rest.send("PUT", path, {}, data=bytes(MANY * self._limit), headers={"Content-Type": hsds.BINARY})
                 return True, None
 
-            yield self._tried(one, "binary read of strings", MANY, piece, get)
-            yield self._tried(one, "binary write of strings", MANY, piece, put)
+            yield self._tried(running, "binary read of strings", MANY, piece, get)
+            yield self._tried(running, "binary write of strings", MANY, piece, put)
 
-    def _at_once(self, one: Service, target: Target) -> dict:
+    def _at_once(self, running: Service, target: Target) -> dict:
         """Return how many of many small requests at once were turned away."""
         piece = Piece((0, 1), (0, self._target.shape.columns))
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.look_up()
             ask = partial(rest.get, piece)
-            grown, began = one.grown(), time.perf_counter()
+            grown, began = running.grown(), time.perf_counter()
             with ThreadPoolExecutor(_REQUESTS) as pool:
                 outcomes = list(pool.map(lambda _: _outcome(lambda: (bool(ask()), None))[0], range(_REQUESTS)))
         growth = grown()
@@ -253,9 +253,9 @@ def _stop() -> None:
     time.sleep(_STOPPED_S)
 
 
-def _give(one: Service, room: int) -> None:
+def _give(running: Service, room: int) -> None:
     """Limit how much memory each data node may take beside what it has (prlimit(2), RLIMIT_DATA)."""
-    for name, process in one.nodes.items():
+    for name, process in running.nodes.items():
         if name != "sn":
             limit = memory.data(process.pid) + room
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))

@@ -131,7 +131,7 @@ class _Measured:
         acknowledged = self._acknowledged if self._writes else None
         alike = {"total_s": self._total, "acknowledged_s": acknowledged}
         return {
-            "samples": [{"number": number, **alike, **one} for number, one in enumerate(self._accounts, 1)],
+            "samples": [{"number": number, **alike, **account} for number, account in enumerate(self._accounts, 1)],
             "seconds": {
                 "total": self._total,
                 "open": max(account["open_s"] for account in self._accounts),

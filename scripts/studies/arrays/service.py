@@ -121,7 +121,7 @@ def running(settings: Settings, store: Mapping[str, str], folder: Path) -> Itera
 def _start(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, str], folder: Path) -> Service:
     began, password = time.perf_counter(), secrets.token_hex(16)
     port, *ports = (free_port() for _ in range(settings.nodes + 1))
-    endpoint, places = f"http://127.0.0.1:{port}", [f"http://127.0.0.1:{one}" for one in sorted(ports)]
+    endpoint, places = f"http://127.0.0.1:{port}", [f"http://127.0.0.1:{other}" for other in sorted(ports)]
     common = ["--standalone", f"--dn_urls={','.join(places)}", f"--hsds_endpoint={endpoint}"]
     user = [f"--hs_username={USER}", f"--hs_password={password}", f"--admin_user={USER}"]
     commands = {
