@@ -105,6 +105,11 @@ def test_the_smoke_run_measures_judges_and_reports_on_real_servers(smoke):
         r"(\d+) chunks were listed and (\d+) read", (clone / "reports/smoke/particles.md").read_text("utf-8")
     )
     assert int(pure[1]) == 2 * int(pure[2]), "what Dask took for one is on the page"
+    arrays = records(clone, "smoke", "arrays")
+    assert {record["cell"]["backend"] for record in arrays.values()} == {"library", "hsds", "zarr"}
+    assert [record["reasons"] for record in arrays.values() if not record["valid"]] == []
+    page = (clone / "reports/smoke/arrays.md").read_text("utf-8")
+    assert "the HDF5 library does not write to an object store" in page, "what is left out is on the page"
     until(lambda: processes_of(str(clone)) == [])
 
 

@@ -51,7 +51,7 @@ class Hsds(backends.Backend):
         """
         if target.protocol == "client":
             with _file(target, "w" if new else "r+") as file:
-                dataset = _created(file, target) if new else file[DATASET]
+                dataset = _created(file, target) if new else _dataset(file)
 
                 def write(piece: Piece, values: np.ndarray) -> None:
                     dataset[piece.slices] = values
@@ -70,7 +70,7 @@ class Hsds(backends.Backend):
         """Open the domain."""
         if target.protocol == "client":
             with _file(target, "r") as file:
-                dataset = file[DATASET]
+                dataset = _dataset(file)
                 yield lambda piece: (dataset[piece.slices], None)
             return
         with Rest(target) as rest:
@@ -90,7 +90,7 @@ class Hsds(backends.Backend):
     def effective(self, target: Target) -> dict:
         """Return the dataset's layout, the versions, and the service's nodes and limits, as it tells them."""
         with _file(target, "r") as file, Rest(target) as rest:
-            dataset = file[DATASET]
+            dataset = _dataset(file)
             about, domain = rest.ask("/about"), rest.ask("/", verbose=1)
             return {
                 "chunks": "x".join(map(str, dataset.chunks)),
@@ -152,7 +152,7 @@ class Rest:
     def look_up(self) -> None:
         """Ask for the dataset's address."""
         with _file(self._target, "r") as file:
-            self.dataset = f"/datasets/{file[DATASET].id.uuid}"
+            self.dataset = f"/datasets/{_dataset(file).id.uuid}"
 
     def put(self, piece: Piece, values: np.ndarray) -> None:
         """Write values as they lie in memory, in one request."""
@@ -240,6 +240,18 @@ def _broken(what: str) -> Iterator[None]:
         yield
     except (requests.RequestException, HTTPError, OSError) as error:
         raise Broken(f"HSDS did not go on with {what}: {type(error).__name__}") from error
+
+
+def _dataset(file: h5pyd.File) -> h5pyd.Dataset:
+    """Return the dataset of a domain.
+
+    Raises:
+        Problem: the service has none: what described it was not stored.
+    """
+    try:
+        return file[DATASET]
+    except KeyError as error:
+        raise Problem(f"HSDS has no dataset {DATASET} in {file.filename}; it was not stored") from error
 
 
 def _select(piece: Piece) -> dict[str, str]:
