@@ -56,8 +56,6 @@ def find(results: Results) -> list[Lead]:
     """Return who leads, in each group of arms that deliver the same and in each context, along the levels."""
     contest, context_names, edges = results.report.contest, context_of(results), _edges(results)
     cells = results.measured
-    # What has no value takes part in no contest.
-    cells = cells[cells[results.report.values[0].column].notna()]
     cells = cells.assign(group=[contest.group(cell) for cell in cells.to_dict("records")])
     alike: dict[tuple, dict[Context, list[Lead]]] = {}
     for (group, *context), some in cells.groupby(["group", *context_names], sort=False):
@@ -110,17 +108,14 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
     texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
-    # One level that most cells have is said once for all, as other factors are, but for those that are given.
-    usual = not report.factor(report.along).given and lead.of == (results.usual.get(report.along),)
-    at = "" if usual else stretch(lead.levels, lead.of, results)
-    at = f"{at}, " if at else ""
+    at = stretch(lead.levels, lead.of, results)
     if lead.kind in UNJUDGED:
-        return where, f"{at}most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."
+        return where, f"{at}, most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."
     rest = f"; not judged: {prose.listing(map(called, lead.outside))}." if lead.outside else "."
     if lead.kind == "open":
-        return where, f"{at}nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}"
+        return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}"
     same = ", each as fast as the other" if lead.kind == "same" else ""
-    return where, f"{at}{prose.listing(texts)} {report.contest.fastest}{same}{rest}"
+    return where, f"{at}, {prose.listing(texts)} {report.contest.fastest}{same}{rest}"
 
 
 def advice(leads: list[Lead], results: Results) -> list[str]:

@@ -1,7 +1,6 @@
 """What a service does with requests near its limits, and where something goes wrong: tried, not believed."""
 
 import contextlib
-import errno
 import resource
 import threading
 import time
@@ -138,7 +137,8 @@ class Trials:
     def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
         """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
         place = self._target.place
-        with service.running(settings, service.storage(place, self._target.store), self._folder) as running:
+        where = service.storage(place, self._target.store)
+        with service.running(settings, where, self._folder, together=False) as running:
             secrets = service.USER, running.password
             here = {**place, "endpoint": running.endpoint}
             yield running, replace(self._target, place=here, protocol="binary", secrets=secrets)
@@ -243,9 +243,6 @@ def _outcome(do: Callable[[], tuple[bool, float | None]]) -> tuple[str, float | 
         return _STATUS.get(refused.status, f"status {refused.status}"), None
     except Problem as problem:
         return "timed out" if "Timeout" in str(problem) else "broke off", None
-    except OSError as error:
-        # What h5pyd makes of statuses and of connections.
-        return _STATUS.get(error.errno, "broke off" if error.errno in (None, errno.EIO) else str(error)), None
 
 
 def _stop() -> None:

@@ -54,7 +54,8 @@ class Hsds(backends.Backend):
                 dataset = _created(file, target) if new else _dataset(file)
 
                 def write(piece: Piece, values: np.ndarray) -> None:
-                    dataset[piece.slices] = values
+                    with _broken("a write by h5pyd"):
+                        dataset[piece.slices] = values
 
                 yield write
             return
@@ -234,11 +235,14 @@ def _broken(what: str) -> Iterator[None]:
     """Say in one line that `what` was not answered within a `with` block.
 
     Raises:
+        Refused: it was, with a status that h5pyd makes an error's number of.
         Broken: it was not.
     """
     try:
         yield
     except (requests.RequestException, HTTPError, OSError) as error:
+        if (status := getattr(error, "errno", None) or 0) >= _WRONG:
+            raise Refused(f"HSDS answered {what} with", status, error.strerror) from error
         raise Broken(f"HSDS did not go on with {what}: {type(error).__name__}") from error
 
 

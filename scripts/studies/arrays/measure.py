@@ -84,6 +84,9 @@ class _Measured:
         A cold service is a fresh one: nodes hold what they have written.
         """
         began = time.perf_counter()
+        if not self._target.place.keys() & {"folder", "endpoint"}:
+            # What an attempt has left under the same name that was ended from outside.
+            self._remove(None)
         self._serve()
         if self._ahead:
             self._team.map(clients.prepare, [(0, plan.written_ahead(self._job, self._target))])

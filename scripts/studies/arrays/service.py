@@ -5,8 +5,9 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from scripts.studies.arrays import objects
 
 READY_S = 30
 USER = "benchmark"
-_STARTS, _PAUSE_S = 3, 0.01
+_STARTS, _PAUSE_S, _WATCH_S = 3, 0.01, 0.2
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,15 @@ class Service:
         endpoint: its URL.
         password: of the user `USER`, made for this start.
         nodes: its processes by name: the service node "sn", and the data nodes "dn1" and so on.
+        began: when it was started, by `time.perf_counter`.
         ready_s: the seconds that it took to be ready.
     """
 
     endpoint: str
     password: str
     nodes: dict[str, subprocess.Popen]
-    ready_s: float
+    began: float
+    ready_s: float = 0.0
 
     def grown(self) -> Callable[[], dict[str, int]]:
         """Return what says by how many bytes the peak of each node's memory is above what is in memory now."""
@@ -93,10 +96,11 @@ def storage(place: Mapping[str, str], spec: Mapping) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(settings: Settings, store: Mapping[str, str], folder: Path) -> Iterator[Service]:
+def running(settings: Settings, store: Mapping[str, str], folder: Path, together: bool = True) -> Iterator[Service]:
     """Run a service for the length of a `with` block; what its nodes say goes to standard error, the step's log.
 
-    `store` says where it stores (`storage`), `folder` is where its configuration may be written.
+    `store` says where it stores (`storage`), `folder` is where its configuration may be written. Its nodes end
+    `together` where one ends by itself: h5pyd asks a service that has lost a node again and again, for minutes.
 
     Raises:
         Problem: it is not ready within `READY_S` seconds.
@@ -115,7 +119,31 @@ def running(settings: Settings, store: Mapping[str, str], folder: Path) -> Itera
                     continue
                 stack.push(attempt.pop_all())
                 break
+        _wait_until_ready(service)
+        if together:
+            stack.enter_context(_watched(service.nodes.values()))
         yield service
+
+
+@contextlib.contextmanager
+def _watched(nodes: Collection[subprocess.Popen]) -> Iterator[None]:
+    """End all nodes as soon as one has ended, for the length of a `with` block."""
+    left = threading.Event()
+
+    def watch() -> None:
+        while not left.wait(_WATCH_S):
+            if any(node.poll() is not None for node in nodes):
+                for node in nodes:
+                    node.kill()
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        left.set()
+        thread.join()
 
 
 def _start(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, str], folder: Path) -> Service:
@@ -138,15 +166,16 @@ def _start(stack: contextlib.ExitStack, settings: Settings, store: Mapping[str, 
     nodes = {name: stack.enter_context(owned([*program, *more], sys.stderr, env)) for name, more in commands.items()}
     for name, at in zip(nodes, [*sorted(ports), port], strict=True):
         wait_for_port(at, nodes[name], f"HSDS's node {name}", READY_S)
-    _wait_until_ready(endpoint)
-    return Service(endpoint, password, nodes, time.perf_counter() - began)
+    return Service(endpoint, password, nodes, began)
 
 
-def _wait_until_ready(endpoint: str) -> None:
+def _wait_until_ready(service: Service) -> None:
+    """Wait for a service that has started, and say how long that took."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         with contextlib.suppress(requests.RequestException, ValueError):
-            if requests.get(f"{endpoint}/about", timeout=READY_S).json()["state"] == "READY":
+            if requests.get(f"{service.endpoint}/about", timeout=READY_S).json()["state"] == "READY":
+                service.ready_s = time.perf_counter() - service.began
                 return
         time.sleep(_PAUSE_S)
     raise Problem(f"HSDS was not ready within {READY_S} s; its words are in the log")

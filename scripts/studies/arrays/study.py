@@ -12,11 +12,6 @@ from scripts.stores import store as stores
 from scripts.studies.arrays import pieces
 from scripts.studies.arrays.pieces import MOST, TRIALS
 
-# What backends that are compared with each other have in common; nodes and limits are those of a service alone.
-CONTEXT = (
-    *("library", "store", "operation", "shape", "chunks", "compression", "values", "access", "clients", "concurrency"),
-    "cache",
-)
 # What each backend needs that the lock of a library may lack.
 NEEDS = {"library": (), "hsds": ("hsds", "h5pyd", "obstore"), "zarr": ("zarr", "obstore")}
 # Factors of a service, with the level that cells without one have.
@@ -161,10 +156,6 @@ class Arrays(Study):
 
         path = self.section(config).get("published")
         return printed.read(Path(path)) if path else []
-
-    def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
-        """Return what backends have in common that do the same: each is compared with each."""
-        return None if levels["operation"] in TRIALS else tuple(levels[factor] for factor in CONTEXT)
 
     def _band(self, shape: pieces.Shape, levels: dict[str, str]) -> tuple[int, int]:
         return pieces.bands(shape, int(levels["clients"]))[0]

@@ -1,8 +1,7 @@
 """What the report of the study `arrays` shows and says."""
 
-from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Value, of_totals
+from scripts.report.declaration import Column, Factor, Metric, Report, Value, of_totals
 from scripts.report.listings import WHOLE, in_mib, of_readers
-from scripts.report.names import Names
 from scripts.report.prose import number
 
 MIB = 2**20
@@ -16,20 +15,6 @@ ACCESSES = {
     "pieces": "pieces below the request limit",
 }
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
-# What of a service is a factor: where it is left as it comes, an arm is called by its backend.
-USUAL = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "streaming": "on"}
-
-
-def called(levels: dict, names: Names | None = None) -> str:
-    """Return the name of an arm: its backend, and what of a service is not as it comes."""
-    unusual = {
-        "protocol": "by bare requests" if levels["protocol"] == "binary" else "as JSON",
-        "nodes": f"with {levels['nodes']} data nodes",
-        "request_limit": f"with requests of at most {levels['request_limit']}",
-        "streaming": "without streaming",
-    }
-    more = [words for factor, words in unusual.items() if levels[factor] not in ("", USUAL[factor])]
-    return " ".join([BACKENDS[levels["backend"]], *more])
 
 
 def _software(level: str, facts: dict) -> str:
@@ -71,7 +56,7 @@ REPORT = Report(
         Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
         Factor("values", names=VALUES, plural=True, within="of {}", given=True),
         Factor("access", names=ACCESSES, within="for {}", given=True, order=tuple(ACCESSES)),
-        Factor("protocol", names={"client": "h5pyd", "binary": "bare requests", "json": "JSON"}),
+        Factor("protocol", names={"client": "its own library", "binary": "bare requests", "json": "JSON"}),
         Factor("nodes", unit="data node", axis="Data nodes"),
         Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit"),
         Factor("streaming", names={"on": "streaming", "off": "no streaming"}),
@@ -93,12 +78,6 @@ REPORT = Report(
     ),
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
     panels=("operation", "compression", "store", "access", "cache"),
-    contest=Contest(
-        ("backend", *USUAL),
-        "took the least time",
-        lambda cell: OPERATIONS[cell["operation"]],
-        lambda levels, _: called(levels),
-    ),
     harness=(Column("start of clients / s", "cluster_start_s", number),),
     effective=(
         Column("HDF5", "hdf5"),
