@@ -43,6 +43,43 @@ SEEN = """(async () => {
 })()"""
 
 
+# Brings the n-th mark to hover over into sight and returns its figure, label and place, null after the last: of all
+# texts on the page that differ in more than their digits the first, each at its first mark that is drawn.
+MARK = """(async (number) => {
+  const places = new Map();
+  for (const view of Bokeh.index.roots) {
+    for (const tool of (view.model.toolbar?.tools ?? []).filter((one) => one.type === "HoverTool")) {
+      for (const {glyph, data_source: {data}} of tool.renderers) {
+        const {x, y} = data, row = [...(x ?? data.left)].findIndex((_, at) => !x || isFinite(x[at] + y[at]));
+        const form = JSON.stringify([glyph.type, data.tip?.[row] ?? tool.tooltips]).replace(/[\\d.,]+/g, "#");
+        if (row >= 0 && !places.has(form)) places.set(form, {view, tool, glyph, data, row});
+      }
+    }
+  }
+  if (number >= places.size) return null;
+  const {view, tool, glyph, data, row} = [...places.values()][number];
+  view.el.scrollIntoView({block: "center"});
+  for (let frames = 0; frames < 3; frames += 1) await new Promise((done) => requestAnimationFrame(done));
+  const middle = (axis, from, to) => (glyph[axis] ? data[glyph[axis].field][row]
+    : (data[glyph[from].field][row] + data[glyph[to].field][row]) / 2);
+  const box = view.canvas_view.el.getBoundingClientRect();
+  return {figure: view.el.parentElement.id, label: tool.tooltips[0][0], tip: data.tip?.[row],
+          x: box.x + view.frame.x_scale.compute(middle("x", "left", "right")),
+          y: box.y + view.frame.y_scale.compute(middle("y", "bottom", "top"))};
+})"""
+# Waits until a text stands over the mark under the mouse, and returns its lines; Bokeh draws in shadow trees.
+TIP = """(async () => {
+  const within = (root) => [...root.querySelectorAll("*")].flatMap((one) =>
+    [...(one.matches(".bk-tooltip-row-value") ? [one] : []), ...(one.shadowRoot ? within(one.shadowRoot) : [])]);
+  let lines = [];
+  for (let frames = 0; frames < 100 && !lines.length; frames += 1) {
+    await new Promise((done) => requestAnimationFrame(done));
+    lines = within(document).filter((one) => one.getClientRects().length).map((one) => one.parentElement.textContent);
+  }
+  return lines.map((line) => line.trim());
+})()"""
+
+
 @dataclass
 class Visit:
     """What came of one visit."""
@@ -51,6 +88,7 @@ class Visit:
     errors: list[str] = field(default_factory=list)
     seen: dict = field(default_factory=dict)
     answers: dict = field(default_factory=dict)
+    hovered: list[dict] = field(default_factory=list)
 
 
 def browser() -> str | None:
@@ -58,7 +96,13 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, str] = NOTHING, *widths: int) -> Visit:
+def visit(
+    page: Path,
+    screen: Mapping[str, str] = NOTHING,
+    paper: Mapping[str, str] = NOTHING,
+    *widths: int,
+    hover: bool = False,
+) -> Visit:
     """Open `page`, have all of it drawn, ask questions (JavaScript) there and close the browser.
 
     Args:
@@ -66,6 +110,7 @@ def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, s
         screen: name -> expression, whose value is the answer of that name; a promise is waited for.
         paper: as `screen`, asked afterwards of the page as it is printed.
         widths: of the window in pixels, 1300 unless named; where there are several, all is drawn at each in turn.
+        hover: move the mouse over a mark of each kind first, and note the lines that are shown there.
     """
     widths = widths or (1300,)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -81,14 +126,14 @@ def visit(page: Path, screen: Mapping[str, str] = NOTHING, paper: Mapping[str, s
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
             return asyncio.run(
-                asyncio.wait_for(_read(address, page.resolve().as_uri(), screen, paper, widths), timeout=120)
+                asyncio.wait_for(_read(address, page.resolve().as_uri(), screen, paper, widths, hover), timeout=120)
             )
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths: tuple[int, ...]) -> Visit:
+async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths: tuple[int, ...], hover: bool) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -113,6 +158,7 @@ async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths:
         # A window is at least 500 pixels wide, a screen need not be.
         await call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
+    waited = {"awaitPromise": True, "returnByValue": True}
     await resize(widths[0])
     await call("Page.navigate", url=url)
     loaded = "new Promise((done) => document.readyState == 'complete' ? done() : addEventListener('load', done))"
@@ -123,6 +169,13 @@ async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths:
             await call("Runtime.evaluate", expression=SEEN, awaitPromise=True)
         answer = await call("Runtime.evaluate", expression=READ_ON, awaitPromise=True, returnByValue=True)
         found.seen = answer.get("result", {}).get("value", {})
+    while hover:
+        answer = await call("Runtime.evaluate", expression=f"{MARK}({len(found.hovered)})", **waited)
+        if not (mark := answer["result"].get("value")):
+            break
+        await call("Input.dispatchMouseEvent", type="mouseMoved", x=mark["x"], y=mark["y"])
+        answer = await call("Runtime.evaluate", expression=TIP, **waited)
+        found.hovered.append(mark | {"lines": answer["result"]["value"]})
     for media, asked in (("screen", screen), ("print", paper)):
         await call("Emulation.setEmulatedMedia", media=media)
         if media == "print" and asked:

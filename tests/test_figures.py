@@ -2,19 +2,31 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from scripts.report import comparisons as ratios
-from scripts.report import curves, findings, judgement, listings, rows
-from scripts.report.plot import COLOURS, Look
+from scripts.report import curves, findings, judgement, listings, plot_html, rows
+from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel
 from scripts.report.results import ABSENT, Results
 from scripts.studies.shots.report import results
-from tests import records
+from tests import browser, records
 from tests.report_tables import changed
 
+# Of each figure its frame's height, the names of its legend, which parts of that are drawn outside, and how many of its
+# marks have no text when the mouse is over them.
+LEGENDS = """Bokeh.index.roots.filter((view) => view.model.toolbar).map((view) => {
+  const {model} = view, legend = model.above.find((one) => one.type === "Legend");
+  const outer = view.el.getBoundingClientRect(), box = legend && view.views.find_one(legend).el.getBoundingClientRect();
+  const hovered = new Set(model.toolbar.tools.flatMap((tool) => (tool.type === "HoverTool" ? tool.renderers : [])));
+  return {height: model.inner_height, names: legend?.items.map((item) => item.label.value) ?? [],
+          outside: box ? Math.max(outer.left - box.left, box.right - outer.right, outer.top - box.top) : 0,
+          silent: model.renderers.filter((one) => one.glyph.type === "Scatter" && !hovered.has(one)).length};
+})"""
 PRINTED = {
     8: "488 .251735 .031577 .237753 .242595 .245573 .249351 .513524",
     16: "974 .258045 .011587 .238073 .250987 .254876 .260530 .320893",
@@ -180,3 +192,37 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     assert len(findings.where_it_stops(run)) >= 1
     assert len(curves.against(run, "workers").panels) == 4
     assert "1 cell measured twice" in judgement.control(run.verdicts)
+
+
+def arms(number: int, label: str) -> tuple[Marks, ...]:
+    """Return `number` arms of two points and four samples each, whose labels begin alike."""
+    points = pd.DataFrame({"x": [1.0, 2.0], "y": [1.0, 3.0], "y_low": [0.9, 2.8], "y_high": [1.1, 3.2], "n": [2, 2]})
+    samples = pd.DataFrame({"x": [1.0, 1.0, 2.0, 2.0], "y": [0.9, 1.1, 2.8, 3.2], "note": 2 * ["first", "second"]})
+    return tuple(Marks(label and f"{label} {arm}", Look.of(arm), points, samples, joined=True) for arm in range(number))
+
+
+@pytest.mark.parametrize("width", [1300, 400])
+def test_a_legend_names_all_arms_and_takes_no_room_from_what_is_drawn(width: int, tmp_path: Path):
+    if not browser.browser():
+        pytest.skip(f"none of {', '.join(browser.NAMES)} is installed")
+    marks = {
+        "none": arms(3, ""),
+        "one": arms(1, "volume"),
+        "some": arms(4, "volume"),
+        "many": arms(30, "a long name of"),
+    }
+    marks["line"] = tuple(replace(mark, look=Look("#000000", ""), samples=mark.samples[:0]) for mark in marks["one"])
+    figures = [Figure(name, name, "", (Panel(name, "x", "y", own),), pd.DataFrame()) for name, own in marks.items()]
+    script = Path("notebooks/templates/offline/static/plots.js").read_text(encoding="utf-8")
+    drawn = "".join(map(plot_html.draw, figures))
+    page = tmp_path / "page.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{plot_html.loader()}{drawn}<script>{script}</script>")
+    visit = browser.visit(page, {"legends": LEGENDS}, {}, width)
+    assert visit.errors == []
+    legends = dict(zip(marks, visit.answers["legends"], strict=True))
+    assert {name: one["names"] for name, one in legends.items()} == {
+        name: [mark.label for mark in own if mark.label] for name, own in marks.items()
+    }
+    assert {name: one["silent"] for name, one in legends.items()} == dict.fromkeys(marks, 0)
+    assert max(one["outside"] for one in legends.values()) <= 0
+    assert max(one["height"] for one in legends.values()) - min(one["height"] for one in legends.values()) <= 20

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from scripts.report.markup import markdown_line
+from scripts.report.names import with_interval
 from tests import browser
 from tests.browser import Visit
 from tests.pages import Links, write_afresh, write_index, write_words
@@ -48,6 +50,9 @@ SIDEWAYS = "[document.documentElement.scrollWidth, innerWidth]"
 # Tables that are wider than the page, by their heads.
 WIDER = """[...document.querySelectorAll(".scroll")].filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.querySelector("thead").innerText)"""
+# What stands over a mark: its label, its value, an interval, of how many, and a note.
+NUMBER = r"-?[\d,]*\.?\d+"
+TIP = re.compile(rf": {NUMBER}( \[{NUMBER}, {NUMBER}\])?(, n = [\d,]+)?( \(.+\))?$")
 # How much of its panel's width each name of a row takes, and of its row's height, for its marks to be seen below it.
 NAMES = """(() => {
   const pen = document.createElement("canvas").getContext("2d");
@@ -89,7 +94,7 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
         screen = {"sideways": SIDEWAYS, "names": NAMES}
         # Each link lays the page out anew, which takes a while.
         screen |= {"links": FOLLOW, "wider": WIDER} if width == 1300 else {}
-        visit = browser.visit(report_of(study), screen, {"pictures": PICTURES, "cut": CUT}, width)
+        visit = browser.visit(report_of(study), screen, {"pictures": PICTURES, "cut": CUT}, width, hover=width == 1300)
         (folder / "visit.json").write_text(json.dumps(asdict(visit)))
 
     def visited(study: str, width: int = 1300) -> Visit:
@@ -209,6 +214,25 @@ def test_no_page_scrolls_sideways_and_every_figure_has_room(study: str, width: i
     scrolled, inner = visit.answers["sideways"]
     assert scrolled <= inner == width
     assert visit.seen["wide"] > 0.6 * (width if width < 900 else width / 3)
+
+
+def test_a_mark_under_the_mouse_is_named_with_its_value(study: str, visits: Callable[..., Visit]):
+    hovered = visits(study).hovered
+    assert any("n = " in line for mark in hovered for line in mark["lines"])
+    for mark in hovered:
+        assert f"{mark['label']}: {mark['tip']}" in mark["lines"]
+        assert [line for line in mark["lines"] if not TIP.search(line)] == []
+
+
+@pytest.mark.parametrize("name", ["shots", "blobs", "particles"])
+def test_the_text_over_a_mark_has_the_numbers_of_its_table(
+    name: str, report_of: Callable[[str], Path], visits: Callable[..., Visit]
+):
+    [lines] = [mark["lines"] for mark in visits(name).hovered if mark["figure"] == "figure-deciding-0"]
+    numbers = pd.read_csv(report_of(name).parent / f"{name}_files" / "deciding.csv")
+    columns = [numbers[column] for column in ("verdict", "ratio", "ratio_low", "ratio_high", "blocks")]
+    shown = {f"{verdict}: {with_interval(*ratio)}, n = {n:.0f}" for verdict, *ratio, n in zip(*columns, strict=True)}
+    assert set(lines) <= shown
 
 
 @pytest.mark.parametrize("name", ["shots", "volumes"])

@@ -6,7 +6,7 @@ tables has the same bytes.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from html import escape
 
@@ -24,6 +24,8 @@ from bokeh.models import (
     GlyphRenderer,
     Label,
     LabelSet,
+    Legend,
+    LegendItem,
     LinearAxis,
     PlainText,
     Span,
@@ -32,11 +34,15 @@ from bokeh.resources import Resources
 from bokeh.settings import settings
 from holoviews.plotting.bokeh import BokehRenderer
 
+from scripts.report.names import rate, with_interval
 from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, packed
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
 settings.simple_ids = True
+LEGEND_LINE = 20  # of the page's pixels: a line of a legend
+LEGEND_GAP = 18  # between two columns
+_NO_ROW_GAP = ".bk-grid { row-gap: 0 !important; }"
 HATCHES = {"": " ", "//": "right_diagonal_line", "..": "dot", "xx": "diagonal_cross"}
 
 
@@ -81,14 +87,14 @@ def _height(panel: Panel) -> int:
 def _panel(panel: Panel, figure: Figure):
     """Return the panel as a figure of Bokeh's."""
     labels = list(dict.fromkeys(drawn.label for drawn in (*panel.bars, *panel.marks) if drawn.label))
-    columns = _legend_columns(panel, figure, labels)
+    columns = _legend_columns(labels, min(figure.columns, len(figure.panels)))
     elements = [*map(_bars, panel.bars), *(one for marks in panel.marks for one in _marks(marks, bool(panel.rows)))]
     drawn = hv.Overlay(elements or [hv.Curve([])]).opts(
         backend="bokeh",
         responsive=True,
         normalize=False,
         title="",
-        height=_height(panel) + 24 * -(-len(labels) // columns),
+        height=_height(panel) + (4 + LEGEND_LINE * -(-len(labels) // columns) if labels else 0),
         xlim=tuple(map(float, panel.x_range())),
         ylim=tuple(map(float, panel.y_range())),
         logx=panel.x_log,
@@ -98,19 +104,35 @@ def _panel(panel: Panel, figure: Figure):
         yaxis=None if panel.rows else "left",
         show_grid=True,
         default_tools=["pan", "box_zoom", "reset", "save"],
-        show_legend=bool(labels),
-        legend_position="top",
-        legend_cols=columns,
-        legend_opts={"click_policy": "hide", "border_line_color": None, "spacing": 18, "padding": 2, "margin": 0},
-        hooks=[partial(_dress, panel, figure)],
+        show_legend=False,
+        hooks=[partial(_add_legend, columns), partial(_dress, panel, figure)],
     )
     return BokehRenderer.get_plot_state(drawn)
 
 
-def _legend_columns(panel: Panel, figure: Figure, labels: list[str]) -> int:
-    if (panel.rows or figure.columns == 1) and max(map(len, labels), default=0) < 26:
-        return 4
-    return 3 if len("".join(labels)) <= 24 else 2
+def _legend_columns(labels: list[str], panels: int) -> int:
+    """Return how many columns a legend has where `panels` stand beside each other; in less room the page has fewer."""
+    wide = [LEGEND_GAP + 28 + 6 * len(label) for label in labels]
+    fits = (
+        columns
+        for columns in range(len(labels), 1, -1)
+        if sum(max(wide[column::columns]) for column in range(columns)) <= 1200 // panels - 60
+    )
+    return next(fits, 1)
+
+
+def _add_legend(columns: int, plot, _element) -> None:
+    """Name what is drawn by its label; HoloViews leaves out a legend of many elements, and one of a single element."""
+    drawn: dict[str, list[GlyphRenderer]] = {}
+    for part in plot.subplots.values():
+        drawn.setdefault(part.hmap.last.label, []).append(part.handles["glyph_renderer"])
+    items = [LegendItem(label=value(label), renderers=renderers) for label, renderers in drawn.items() if label]
+    if items:
+        places = {"location": (0, 0), "margin": 0, "padding": 2, "spacing": LEGEND_GAP, "ncols": columns}
+        # Without a background, as the name of a limit may reach up behind it.
+        looks = {"background_fill_color": None, "border_line_color": None, "stylesheets": [_NO_ROW_GAP]}
+        legend = Legend(items=items, orientation="horizontal", click_policy="hide", **places, **looks)
+        plot.state.add_layout(legend, "above")
 
 
 def _plain_column(column: object) -> list:
@@ -123,16 +145,17 @@ def _plain_column(column: object) -> list:
 
 def _bars(bars: Bars) -> hv.Element:
     table = bars.table.assign(bottom=bars.table["y"] - 0.31, top=bars.table["y"] + 0.31)
-    table["length"] = table["right"] - table["left"]
-    bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "length", label=bars.label)
+    ends = zip(table["left"], table["right"], strict=True)
+    table["tip"] = [f"{rate(right - left)} ({rate(left)} to {rate(right)})" for left, right in ends]
+    bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "tip", label=bars.label)
     hatch = {"hatch_pattern": HATCHES[bars.hatch], "hatch_color": "white", "hatch_alpha": 0.7}
     return _styled(
         bar,
         fill_color=bars.colour,
         fill_alpha=bars.alpha,
         line_color="white",
-        tools=["hover"],
-        hover_tooltips=[(bars.label, "@length{0.[0000]} (@left{0.[0000]} to @right{0.[0000]})")],
+        # Bars without a label are the tiles of a map, which have their values written on them.
+        **(_hover(bars.label) if bars.label else {}),
         hooks=[lambda plot, _: plot.handles["glyph"].update(**hatch)],
     )
 
@@ -141,12 +164,11 @@ def _marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
     """Yield an arm's samples, intervals, line and summaries, from the back to the front."""
     label, look, points = marks.label, marks.look, marks.points
     value = "x" if in_rows else "y"
-    number = f"@{value}{{0.[0000]}}"
     if len(marks.samples):
-        samples = hv.Scatter(marks.samples, "x", ["y", "note"], label=label)
+        samples = hv.Scatter(_with_tips(marks.samples, value), "x", ["y", "tip"], label=label)
         edge = look.colour if look.marker == "x" else None
         dot = {"marker": look.marker, "size": 5, "fill_color": look.colour, "fill_alpha": 0.4, "line_color": edge}
-        yield _styled(samples, **dot, tools=["hover"], hover_tooltips=f"{number} (@note)")
+        yield _styled(samples, **dot, **_hover(label))
     ends = points.assign(x_end=points["x"], y_end=points["y"])
     for axis, corners in (("x", ["x_low", "y", "x_high", "y_end"]), ("y", ["x", "y_low", "x_end", "y_high"])):
         if f"{axis}_low" in points:
@@ -155,18 +177,31 @@ def _marks(marks: Marks, in_rows: bool) -> Iterator[hv.Element]:
         line = {"color": look.colour, "line_width": 1.8, "line_dash": look.dash}
         yield _styled(hv.Curve(points, "x", "y", label=label), **line)
     if look.marker:
-        more = [column for column in (f"{value}_low", f"{value}_high", "n", "note") if column in points]
-        interval = f" [@{value}_low{{0.[0000]}}, @{value}_high{{0.[0000]}}]" if f"{value}_low" in points else ""
-        tip = f"{escape(label)}: {number}{interval}{', n = @n' * ('n' in more)}{' (@note)' * ('note' in more)}"
         dot = {"marker": look.marker, "size": marks.size, "line_color": look.colour, "line_width": 1.5}
         dot["fill_color"] = look.colour if look.filled else "white"
-        summary = hv.Scatter(points, "x", ["y", *more], label=label)
-        yield _styled(summary, **dot, tools=["hover"], hover_tooltips=tip)
+        summary = hv.Scatter(_with_tips(points, value), "x", ["y", "tip"], label=label)
+        yield _styled(summary, **dot, **_hover(label))
+
+
+def _hover(label: str) -> dict:
+    """Options for the text over a mark, its `tip`; HoloViews would change a text that names several columns."""
+    return {"tools": ["hover"], "hover_tooltips": [(label, "@{tip}")]}
+
+
+def _with_tips(points: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return points with the text that a reader sees over each: its value as in tables, its interval, its note."""
+    return points.assign(tip=[_tip(point, value) for point in points.to_dict("records")])
+
+
+def _tip(point: Mapping, value: str) -> str:
+    number = with_interval(point[value], point.get(f"{value}_low"), point.get(f"{value}_high"))
+    size = f", n = {point['n']:,.0f}" if pd.notna(point.get("n")) else ""
+    return f"{number}{size}" + (f" ({point['note']})" if point.get("note") else "")
 
 
 def _styled(element: hv.Element, **style) -> hv.Element:
     """The ends of all axes are given: to look for them in the data would take HoloViews a third of its time."""
-    return element.opts(backend="bokeh", normalize=False, apply_ranges=False, **style)
+    return element.opts(backend="bokeh", normalize=False, apply_ranges=False, show_legend=False, **style)
 
 
 def _dress(panel: Panel, figure: Figure, plot, _element) -> None:

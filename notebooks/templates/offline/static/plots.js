@@ -24,9 +24,8 @@ addEventListener("resize", () => {
   clearTimeout(waiting);
   waiting = setTimeout(redraw, 200);
 });
-// Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher; on a
-// phone a legend has one column.
-const PHONE = 480;
+// Names of rows are broken into lines where a panel is narrower than they are, and its rows are as much higher; a
+// legend has only as many columns as fit.
 const pen = document.createElement("canvas").getContext("2d");
 function fitted(text, width) {
   let rows = 0, lines = 1, legend = 0;
@@ -37,16 +36,28 @@ function fitted(text, width) {
       lines = Math.max(...names.map((name) => name.split("\n").length));
       rows = names.length;
     }
-    if (part?.name === "Legend" && width < PHONE) {
+    if (part?.name === "Legend") {
       const {items, ncols} = part.attributes;
-      legend = 24 * (items.length - Math.ceil(items.length / ncols));
-      part.attributes.ncols = 1;
+      const columns = columnsOf(items.map((item) => item.attributes.label.value), ncols, width - 50);
+      legend = 20 * (Math.ceil(items.length / columns) - Math.ceil(items.length / ncols));
+      part.attributes.ncols = columns;
     }
     // Bokeh leaves out a height that is its default.
     const higher = 18 * (lines - 1) * rows + legend;
     if (part?.name === "Figure") part.attributes.height = (part.attributes.height ?? 600) + higher;
     return part;
   });
+}
+// Beside its text, each label has its mark and a gap.
+function columnsOf(labels, most, width) {
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const wide = labels.map((label) => pen.measureText(label).width + 46);
+  for (let columns = most; columns > 1; columns -= 1) {
+    const widest = Array(columns).fill(0);
+    wide.forEach((one, place) => (widest[place % columns] = Math.max(widest[place % columns], one)));
+    if (widest.reduce((sum, one) => sum + one) <= width) return columns;
+  }
+  return 1;
 }
 function broken(text, width) {
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
