@@ -38,16 +38,21 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     counts = pd.Series([len(one.rows) for one in decided]).groupby([one.where for one in decided], sort=False).sum()
     where = counts.idxmax()
     here = sorted((one for one in decided if one.where == where), key=lambda finding: -finding.size)[:3]
-    new, old = sides(here[0].rows.iloc[0], results)
-    than = [f"{here[0].effect.than} {old}", "", ""]
-    texts = [_joined(one.effect.text, old, one.under) for one, old in zip(here, than, strict=False)]
+    first, texts = sides(here[0].rows.iloc[0], results), []
+    for one in here:
+        new, old = sides(one.rows.iloc[0], results)
+        # What is compared is named once, and again where something else is.
+        compared = () if texts and (new, old) == first else (new, f"{one.effect.than} {old}")
+        texts.append(_joined(*compared[:1], one.effect.text, *compared[1:], one.under))
     joined = "; ".join(texts) if "," in "".join(texts) else prose.listing(texts)
-    text = prose.capital(f"{where}, {new}" if where else new) + f" {joined}"
+    text = prose.capital(f"{where}, {joined}" if where else joined)
     beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
     if beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
         spent_to = results.report.metric(strongest.metric).spent_to
-        text += f"; it {_joined(strongest.effect.text, f'to {spent_to}', strongest.under)}"
+        others = {sides(one.rows.iloc[0], results) for one in (*here, strongest)} != {first}
+        who = sides(strongest.rows.iloc[0], results)[0] if others else "it"
+        text += f"; {who} {_joined(strongest.effect.text, f'to {spent_to}', strongest.under)}"
     rest = sum(len(one.rows) for one in own if not one.decided)
     return bold(text + (f"; {prose.count(rest, 'comparison')} stayed undecided." if rest else "."))
 
