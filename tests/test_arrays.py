@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -13,8 +14,9 @@ from conftest import ROOT, artefact
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.lib.program import Problem
 from scripts.report import answer, findings
-from scripts.studies.arrays import clients, library, make, pieces, plan, values
+from scripts.studies.arrays import clients, library, make, pieces, plan, printed, values
 from scripts.studies.arrays.report import results, trials
 from scripts.studies.arrays.study import STUDY
 from tests import arrays_tables
@@ -377,3 +379,41 @@ def test_a_run_of_reads_alone_has_rates_and_nothing_that_was_acknowledged(tmp_pa
     assert run.measured["rate"].notna().all()
     assert results.durable(run).frame.empty
     assert list(results.why(run)) == []
+
+
+PRINTED = """test,compression,machine,backend,write_MBps,read_MBps
+stream_test,none,macpro,HSDS,42.2,54.3
+write_example,gzip,m5.2xlarge,HSDS(4 node docker; S3),104.3,81.5
+write_example,none,m5.2xlarge,HDF5Lib,1416.8,1308.1
+"""
+
+
+def test_printed_rates_stand_beside_what_was_measured_of_the_same_array(run, tmp_path):
+    path = tmp_path / "rates.csv"
+    path.write_text(PRINTED, encoding="utf-8")
+    rates = printed.read(path)
+    assert len(rates) == 6
+    assert [rate["backend"] for rate in rates[::2]] == ["hsds", "hsds", "library"]
+    table = printed.beside(replace(run, facts=run.facts | {"printed": rates})).frame
+    assert list(table.columns[4:]) == ["macpro", "m5.2xlarge", "here, as published", "here, stored or cold"]
+    assert table["macpro"].tolist()[:2] == [42.2, 54.3]
+    measured = table[table["here, stored or cold"] != ""]
+    assert len(measured), "some of the same arrays were measured"
+    assert printed.beside(run).frame.empty
+
+
+@pytest.mark.parametrize(
+    "change, line",
+    [
+        (("write_MBps", "write"), "lacks the column write_MBps"),
+        (("stream_test", "other_test"), "has no rates of stream_test and write_example"),
+        (("42.2", "fast"), "or some that are no numbers"),
+    ],
+)
+def test_a_file_that_has_no_printed_rates_is_one_line(change, line, tmp_path):
+    path = tmp_path / "rates.csv"
+    path.write_text(PRINTED.replace(*change), encoding="utf-8")
+    with pytest.raises(Problem, match=line):
+        printed.read(path)
+    with pytest.raises(Problem, match="cannot be read as a table"):
+        printed.read(tmp_path / "nowhere.csv")

@@ -36,6 +36,8 @@ _SOON = (("dn_max_retries", 1),)
 # What a data node may take beside what it has, in multiples of a request.
 ROOM = (0.5, 1, 2, 4)
 WRONG = "wrong values"
+# The C library then gives large buffers back as soon as they are free (mallopt(3)): what a request takes is seen.
+_GIVES_BACK = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**17))
 _STATUS = {413: "refused (413)", 503: "busy (503)"}
 
 
@@ -137,7 +139,7 @@ class Trials:
     def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
         """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
         place = self._target.place
-        where = service.storage(place, self._target.store)
+        where = service.storage(place, self._target.store) | _GIVES_BACK
         with service.running(settings, where, self._folder, together=False) as running:
             secrets = service.USER, running.password
             here = {**place, "endpoint": running.endpoint}
