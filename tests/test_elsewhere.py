@@ -96,8 +96,10 @@ def test_with_conda_every_rule_runs_in_its_own_environment(bare, clone, conda):
     values = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
     shots, volumes, blobs = (values["studies"][name] for name in ("shots", "volumes", "blobs"))
     values["repeats"] = 1
-    del values["studies"]["particles"]
-    values["libraries"] = {name: {"kind": "conda", "hdf5": name.removeprefix("hdf5-")} for name in values["libraries"]}
+    for study in ("particles", "arrays"):
+        del values["studies"][study]
+    versions = [name.removeprefix("hdf5-") for name in values["libraries"] if name.startswith("hdf5-")]
+    values["libraries"] = {f"hdf5-{version}": {"kind": "conda", "hdf5": version} for version in versions}
     shots |= {
         "control_cells": 0,
         "matrix": shots["matrix"][0] | {"page_buffer": ["0"]},

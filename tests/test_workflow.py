@@ -128,7 +128,7 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
         left = artefact(path)
         sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {left['headline']}")
         answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
-    assert len(answers) == 8
+    assert len(answers) == 10
     assert [line.partition(" ")[2] for line in said[-1 - len(answers) : -1]] == answers
     again = launch(smoke / "clone", *SMOKE)
     assert again.returncode == 0, again.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scripts.benchmarks.common import Row, Say, at_most, compared
 from scripts.benchmarks.prepared import cells, interpreter
+from scripts.lib.processes import owned
 from scripts.lib.program import Problem
 
 _USUAL = {
@@ -39,14 +40,31 @@ def rows(folder: Path, say: Say, shape: str = "12000x2200", rounds: int = 10) ->
     with cell.served() as location:
         job = {"shape": shape, "rounds": rounds, "folder": str(folder), "key": location["key"], "store": cell.store}
         command = [python, "-sE", "-m", "scripts.benchmarks.arrays_inside", json.dumps(job)]
-        say(f"{rounds} rounds of each pair")
-        answer = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise Problem((answer.stderr.strip() or "it said nothing").splitlines()[-1])
-    taken = json.loads(answer.stdout.splitlines()[-1])
+        taken = _taken(command, folder / "inside.log", say)
     for name, what, other, limit, is_rate, note in _PAIRS:
         ours, others = taken[name]
         yield compared(what, ours, other, others, limit, note, taken["bytes"] if is_rate else None)
     yield at_most(
         "service of 1 data node, ready after", max(taken["ready_s"]), _READY_S, "s", "the longest of all starts"
     )
+
+
+def _taken(command: list[str], log: Path, say: Say) -> dict:
+    """Run the part inside the library, say which round begins, and return what it hands over.
+
+    Raises:
+        Problem: it failed; the line has its last words.
+    """
+    pipes = {"stdout": subprocess.PIPE, "text": True, "stdin": subprocess.DEVNULL}
+    taken: dict = {}
+    with open(log, "w", encoding="utf-8") as words, owned(command, words, dict(os.environ), **pipes) as process:
+        for line in process.stdout:
+            if line.startswith("{"):
+                taken = json.loads(line)
+            else:
+                say(line.strip())
+        status = process.wait()
+    if status:
+        said = log.read_text(encoding="utf-8").strip().splitlines()
+        raise Problem(said[-1] if said else f"{command[3]} ended with status {status} and said nothing")
+    return taken

@@ -1,4 +1,4 @@
-"""The part of the benchmark of arrays that runs in the interpreter which has HSDS and Zarr; it prints JSON."""
+"""The part of the benchmark of arrays that runs in an interpreter with HSDS and Zarr; it prints rounds and JSON."""
 
 import argparse
 import asyncio
@@ -96,6 +96,7 @@ def _in_turn(rounds: int, first: Callable[[], object], second: Callable[[], obje
     first(), second()
     taken: tuple[list, list] = ([], [])
     for number in range(rounds):
+        print(f"round {number + 1} of {rounds}", flush=True)
         ways = [(taken[0], first), (taken[1], second)]
         for own, way in ways if number % 2 else reversed(ways):
             began = time.perf_counter()

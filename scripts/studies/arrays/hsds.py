@@ -122,14 +122,6 @@ class Hsds(backends.Backend):
         objects.remove(store, domain)
 
 
-def strings(target: Target, count: int) -> str:
-    """Make a dataset of so many strings of a variable length, all empty, and return the path of its values."""
-    with _file(target, "r+") as file:
-        dataset = file.create_dataset("strings", (count,), h5pyd.special_dtype(vlen=str))
-        file.flush()
-        return f"/datasets/{dataset.id.uuid}/value"
-
-
 class Rest:
     """The REST interface of a service, asked about one array over a connection that stays open.
 
@@ -192,6 +184,14 @@ class Rest:
         """Read values as numbers in a text."""
         values = self.send("GET", f"{self.dataset}/value", _select(piece)).json()["value"]
         return np.array(values, self._target.dtype), None
+
+    def strings(self, count: int) -> str:
+        """Make a dataset of so many strings of a variable length, all empty, and return the path of its values."""
+        kind = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+        answer = self.send(
+            "POST", "/datasets", {}, json={"type": kind | {"strPad": "H5T_STR_NULLTERM"}, "shape": count}
+        )
+        return f"/datasets/{answer.json()['id']}/value"
 
     def flush(self) -> None:
         """Return when the nodes have stored all that they hold of the domain."""
