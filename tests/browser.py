@@ -58,14 +58,19 @@ MARK = """(async (number) => {
   }
   if (number >= places.size) return null;
   const {view, tool, glyph, data, row} = [...places.values()][number];
-  view.el.scrollIntoView({block: "center"});
-  for (let frames = 0; frames < 3; frames += 1) await new Promise((done) => requestAnimationFrame(done));
   const middle = (axis, from, to) => (glyph[axis] ? data[glyph[axis].field][row]
     : (data[glyph[from].field][row] + data[glyph[to].field][row]) / 2);
-  const box = view.canvas_view.el.getBoundingClientRect();
-  return {figure: view.el.parentElement.id, label: tool.tooltips[0][0], tip: data.tip?.[row],
-          x: box.x + view.frame.x_scale.compute(middle("x", "left", "right")),
-          y: box.y + view.frame.y_scale.compute(middle("y", "bottom", "top"))};
+  const place = () => {
+    const box = view.canvas_view.el.getBoundingClientRect();
+    return {x: box.x + view.frame.x_scale.compute(middle("x", "left", "right")),
+            y: box.y + view.frame.y_scale.compute(middle("y", "bottom", "top"))};
+  };
+  // Then the mark itself: a figure may be higher than the window.
+  view.el.scrollIntoView({block: "center"});
+  for (let frames = 0; frames < 3; frames += 1) await new Promise((done) => requestAnimationFrame(done));
+  scrollBy({top: place().y - innerHeight / 2, behavior: "instant"});
+  for (let frames = 0; frames < 3; frames += 1) await new Promise((done) => requestAnimationFrame(done));
+  return {figure: view.el.parentElement.id, label: tool.tooltips[0][0], tip: data.tip?.[row], ...place()};
 })"""
 # Waits until a text stands over the mark under the mouse, and returns its lines; Bokeh draws in shadow trees.
 TIP = """(async () => {
