@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,16 +42,32 @@ _GIVES_BACK = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 _STATUS = {413: "refused (413)", 503: "busy (503)"}
 
 
+class Answer(NamedTuple):
+    """What a request brought.
+
+    Attributes:
+        right: its values are those that should be there.
+        first_s, last_s: seconds from the request to the first byte, where that is known, and to the last.
+    """
+
+    right: bool
+    first_s: float | None
+    last_s: float
+
+
 def measure(step: Step) -> dict:
     """Return the program's part of a record whose cell tries what a service does."""
     job = step.job
     cell = job["settings"]["cell"]
     with plan.folder(job):
         trials = Trials(job, plan.target_of(job))
-        in_force = trials.write()
-        step.open_window()
-        rows = list(trials.limits() if cell["operation"] == "limits" else trials.faults())
-        step.close_window()
+        try:
+            in_force = trials.write()
+            step.open_window()
+            rows = list(trials.limits() if cell["operation"] == "limits" else trials.faults())
+            step.close_window()
+        finally:
+            hsds.BACKEND.remove(trials.target)
     crc = read_json(job["manifest"])["crc32"]
     wrong = any(row["outcome"] == WRONG for row in rows)
     total = sum(row["trial_s"] for row in rows)
@@ -66,11 +83,11 @@ def measure(step: Step) -> dict:
 
 
 class Trials:
-    """Services over one array, and what they did; a trial is a row of samples."""
+    """Services over one array, the `target`, and what they did; a trial is a row of samples."""
 
     def __init__(self, job: dict, target: Target) -> None:
         """Take the array that is there."""
-        self._job, self._target, self._folder = job, target, plan.folder_of(job)
+        self._job, self.target, self._folder = job, target, plan.folder_of(job)
         cell, shape = job["settings"]["cell"], target.shape
         self._limit, self._streaming = sizes.in_bytes(cell["request_limit"]), cell["streaming"] == "on"
         self._settings = Settings(int(cell["nodes"]), self._limit, self._streaming)
@@ -109,7 +126,7 @@ class Trials:
             yield self._tried(
                 running, "client stops reading", times, whole, partial(self._get, target, whole, between=_stop)
             )
-        delay = SLOW_S / self._target.shape.chunks
+        delay = SLOW_S / self.target.shape.chunks
         slow = replace(roomy, in_flight=1, more=(("posix_delay", delay), *_SOON))
         with self._running(slow) as (running, target):
             patience = PATIENCE * SLOW_S
@@ -138,27 +155,27 @@ class Trials:
     @contextlib.contextmanager
     def _running(self, settings: Settings) -> Iterator[tuple[Service, Target]]:
         """Run a service over the array's store, and give the array as it is asked there, by bare requests."""
-        place = self._target.place
-        where = service.storage(place, self._target.store) | _GIVES_BACK
+        place = self.target.place
+        where = service.storage(place, self.target.store) | _GIVES_BACK
         with service.running(settings, where, self._folder, together=False) as running:
             secrets = service.USER, running.password
             here = {**place, "endpoint": running.endpoint}
-            yield running, replace(self._target, place=here, protocol="binary", secrets=secrets)
+            yield running, replace(self.target, place=here, protocol="binary", secrets=secrets)
             # The array is stored by now; what trials have written nobody needs, and nodes would store it as they end.
             for node in running.nodes.values():
                 node.kill()
 
     def _piece(self, times: float) -> Piece:
         """Return whole rows of so many times the limit, and of a row less."""
-        columns = self._target.shape.columns
+        columns = self.target.shape.columns
         rows = int((times * self._limit - 1) // (ITEM * columns))
         return Piece((0, max(1, rows)), (0, columns))
 
-    def _tried(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], tuple]) -> dict:
+    def _tried(self, running: Service, what: str, times: float, piece: Piece, do: Callable[[], Answer]) -> dict:
         """Return what came of a request: the outcome in a word or two, its seconds, and how memory grew."""
-        grown, began = running.grown(), time.perf_counter()
-        outcome, first = _waited(do)
-        seconds, growth = time.perf_counter() - began, grown()
+        grown = running.grown()
+        outcome, first, seconds = _waited(do)
+        growth = grown()
         data = [size for name, size in growth.items() if name != "sn"]
         return {
             **{"phase": what, "times_limit": times, "request_bytes": piece.bytes, "outcome": outcome},
@@ -168,31 +185,40 @@ class Trials:
 
     def _get(
         self, target: Target, piece: Piece, timeout_s: float = _WAIT_S, between: Callable[[], None] = lambda: None
-    ) -> tuple[bool, float | None]:
+    ) -> Answer:
         with hsds.Rest(target, timeout_s) as rest:
             rest.look_up()
+            began = time.perf_counter()
             result, first = rest.get(piece, between)
-        return self._is_right(result, piece), first
+        return self._answer(began, result, piece, first)
 
-    def _put(self, target: Target, piece: Piece) -> tuple[bool, None]:
+    def _put(self, target: Target, piece: Piece) -> Answer:
+        """Write other values than are there, which the next read must bring."""
+        other = self._values[piece.slices] + self._values.dtype.type(1)
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.look_up()
-            rest.put(piece, self._values[piece.slices])
-        return True, None
+            began = time.perf_counter()
+            rest.put(piece, other)
+        seconds = time.perf_counter() - began
+        self._values[piece.slices] = other
+        return Answer(True, None, seconds)
 
-    def _get_json(self, target: Target, piece: Piece) -> tuple[bool, None]:
+    def _get_json(self, target: Target, piece: Piece) -> Answer:
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.look_up()
+            began = time.perf_counter()
             result, _ = rest.get_json(piece)
-        return self._is_right(result, piece), None
+        return self._answer(began, result, piece)
 
-    def _read(self, target: Target, piece: Piece) -> tuple[bool, None]:
+    def _read(self, target: Target, piece: Piece) -> Answer:
         with hsds.BACKEND.reading(target) as read:
+            began = time.perf_counter()
             result, _ = read(piece)
-        return self._is_right(result, piece), None
+            return self._answer(began, result, piece)
 
-    def _is_right(self, result: np.ndarray, piece: Piece) -> bool:
-        return np.array_equal(result, self._values[piece.slices])
+    def _answer(self, began: float, result: np.ndarray, piece: Piece, first: float | None = None) -> Answer:
+        seconds = time.perf_counter() - began
+        return Answer(np.array_equal(result, self._values[piece.slices]), first, seconds)
 
     def _strings(self, running: Service, target: Target) -> Iterator[dict]:
         """Yield what came of strings of a variable length, read and written as bytes, above the limit."""
@@ -201,26 +227,28 @@ class Trials:
         with hsds.Rest(target, _WAIT_S) as rest:
             path = rest.strings(count)
 
-            def get() -> tuple[bool, None]:
-                rest.send("GET", path, {}, headers={"Accept": hsds.BINARY})
-                return True, None
+            def send(method: str, **options: object) -> Answer:
+                began = time.perf_counter()
+                rest.send(method, path, {}, **options)
+                return Answer(True, None, time.perf_counter() - began)
 
-            def put() -> tuple[bool, None]:
-                rest.send("PUT", path, {}, data=bytes(MANY * self._limit), headers={"Content-Type": hsds.BINARY})
-                return True, None
-
+            get = partial(send, "GET", headers={"Accept": hsds.BINARY})
+            many = bytes(MANY * self._limit)
+            put = partial(send, "PUT", data=many, headers={"Content-Type": hsds.BINARY})
             yield self._tried(running, "binary read of strings", MANY, piece, get)
             yield self._tried(running, "binary write of strings", MANY, piece, put)
 
     def _at_once(self, running: Service, target: Target) -> dict:
         """Return how many of many small requests at once were turned away."""
-        piece = Piece((0, 1), (0, self._target.shape.columns))
+        piece = Piece((0, 1), (0, self.target.shape.columns))
         with hsds.Rest(target, _WAIT_S) as rest:
             rest.look_up()
             ask = partial(rest.get, piece)
             grown, began = running.grown(), time.perf_counter()
             with ThreadPoolExecutor(_REQUESTS) as pool:
-                outcomes = list(pool.map(lambda _: _outcome(lambda: (bool(ask()), None))[0], range(_REQUESTS)))
+                outcomes = list(
+                    pool.map(lambda _: _outcome(lambda: Answer(bool(ask()), None, 0.0))[0], range(_REQUESTS))
+                )
         growth = grown()
         busy = outcomes.count(_STATUS[503])
         return {
@@ -230,24 +258,28 @@ class Trials:
         }
 
 
-def _waited(do: Callable[[], tuple[bool, float | None]]) -> tuple[str, float | None]:
+def _waited(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
     """Return as `_outcome` does, or that it did not end; what hangs ends with its service."""
-    results: list[tuple[str, float | None]] = []
-    thread = threading.Thread(target=lambda: results.append(_outcome(do)), daemon=True)
-    thread.start()
-    thread.join(_WAIT_S)
-    return results[0] if results else (f"no end within {_WAIT_S:g} s", None)
-
-
-def _outcome(do: Callable[[], tuple[bool, float | None]]) -> tuple[str, float | None]:
-    """Do it, and return what came of it, and the seconds to the first byte where they are known."""
+    pool = ThreadPoolExecutor(1)
     try:
-        right, first = do()
-        return "answered" if right else WRONG, first
+        return pool.submit(_outcome, do).result(_WAIT_S)
+    except TimeoutError:
+        return f"no end within {_WAIT_S:g} s", None, _WAIT_S
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _outcome(do: Callable[[], Answer]) -> tuple[str, float | None, float]:
+    """Do it, and return what came of it, the seconds to the first byte where they are known, and to the last."""
+    began = time.perf_counter()
+    try:
+        answer = do()
+        return "answered" if answer.right else WRONG, answer.first_s, answer.last_s
     except hsds.Refused as refused:
-        return _STATUS.get(refused.status, f"status {refused.status}"), None
+        outcome = _STATUS.get(refused.status, f"status {refused.status}")
     except Problem as problem:
-        return "timed out" if "Timeout" in str(problem) else "broke off", None
+        outcome = "timed out" if "Timeout" in str(problem) else "broke off"
+    return outcome, None, time.perf_counter() - began
 
 
 def _stop() -> None:
