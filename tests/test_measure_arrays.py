@@ -191,3 +191,34 @@ def test_a_slowed_control_waits_and_says_for_how_long(cell):
     record = here.measure(cell=slowed)
     assert record["valid"], record["reasons"]
     assert 0 < record["work"]["waited_s"] < record["seconds"]["total"]
+
+
+ANSWERED, TOO_LARGE = "answered", "refused (413)"
+
+
+@pytest.mark.parametrize("streaming, store", [("on", "s3"), ("off", "disk")])
+def test_requests_near_the_limit_come_out_as_the_service_documents_them_or_not(cell, streaming, store):
+    here = cell(
+        operation="limits", streaming=streaming, store=store, shape="300x220", chunks="150x110", request_limit="100KiB"
+    )
+    record = measured(here)
+    assert (record["status"], record["reasons"]) == ("done", [])
+    outcomes = {(row["phase"], row["times_limit"]): row["outcome"] for row in record["samples"]}
+    above = ANSWERED if streaming == "on" else TOO_LARGE
+    for what in ("binary read", "binary write", "h5pyd read"):
+        assert [outcomes[what, times] for times in (0.5, 1, 2, 4)] == [ANSWERED, ANSWERED, above, above]
+    assert [outcomes["JSON read", times] for times in (0.1, 2)] == [ANSWERED, TOO_LARGE]
+    assert outcomes["binary write of strings", 2] == TOO_LARGE
+    for row in record["samples"]:
+        first = row["first_byte_s"]
+        assert (first is not None) == (row["phase"] == "binary read" and row["outcome"] == ANSWERED)
+        assert first is None or first <= row["trial_s"]
+
+
+@pytest.mark.rule(9)
+def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cell):
+    here = cell(operation="limits", shape="300x220", chunks="150x110", request_limit="100KiB")
+    here.pretend("from scripts.studies.arrays import hsds\nhsds.Rest.put = lambda self, piece, values: None")
+    record = measured(here)
+    assert not record["valid"]
+    assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
