@@ -72,7 +72,7 @@ def test_clients_cover_each_value_once_and_none_shares_a_chunk_with_another(shap
     covered = np.zeros((array.rows, array.columns), int)
     for band in bands:
         assert band[0] % array.chunk_rows == 0, "it begins with a chunk"
-        parts = pieces.cut(array, band, access, limit)
+        parts = list(pieces.cut(array, band, access, limit))
         for piece in parts:
             covered[piece.slices] += 1
             assert covered[piece.slices].size * pieces.ITEM == piece.bytes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scripts import drivers
 from scripts.frame.records import Kept
 from scripts.lib import cache
+from scripts.lib.program import Problem
 from scripts.stores import store as stores
 
 if TYPE_CHECKING:
@@ -193,6 +194,20 @@ def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: st
     missing = [name for name in needs if library["kind"] != "conda" and name not in pins(library)]
     if missing:
         yield f"library {levels['library']} lacks {', '.join(missing)}, which {what} needs"
+
+
+def of_records(kept: Sequence[Kept], names: Sequence[str]) -> list[dict]:
+    """Return for a study's facts, of each record that tells what was in force, its cell and some of what it says."""
+    records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
+    return [{"cell": cell, **{name: record[name] for name in names}} for cell, record in records]
+
+
+def beside(read: Callable[[], list[dict]]) -> dict:
+    """Return for a study's facts what was printed elsewhere; what was measured is shown without it if need be."""
+    try:
+        return {"printed": read()}
+    except Problem as problem:
+        return {"printed": [], "not_printed": str(problem)}
 
 
 def idle(effective: dict) -> list[str]:

@@ -1,5 +1,6 @@
 """What one request asks of an array: how it is cut into pieces, and how clients share them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # Bytes of a value; how many times as many a text of large numbers may take.
@@ -63,8 +64,8 @@ def bands(shape: Shape, clients: int) -> list[tuple[int, int]]:
     return [(start, min(start + each, shape.rows)) for start in range(0, shape.rows, each)]
 
 
-def cut(shape: Shape, band: tuple[int, int], access: str, limit: int) -> list[Piece]:
-    """Return the pieces in which a client gets or writes its rows.
+def cut(shape: Shape, band: tuple[int, int], access: str, limit: int) -> Iterator[Piece]:
+    """Yield the pieces in which a client gets or writes its rows; none is larger than the first.
 
     Args:
         shape: of the array.
@@ -77,8 +78,6 @@ def cut(shape: Shape, band: tuple[int, int], access: str, limit: int) -> list[Pi
     below = max(1, (limit - 1) // (ITEM * shape.columns))
     height = {"rows": shape.chunk_rows, "blocks": shape.chunk_rows, "pieces": below}.get(access, end - first)
     width = shape.chunk_columns if access in ("columns", "blocks") else shape.columns
-    return [
-        Piece((row, min(row + height, end)), (column, min(column + width, shape.columns)))
-        for row in range(first, end, height)
-        for column in range(0, shape.columns, width)
-    ]
+    for row in range(first, end, height):
+        for column in range(0, shape.columns, width):
+            yield Piece((row, min(row + height, end)), (column, min(column + width, shape.columns)))

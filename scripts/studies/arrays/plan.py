@@ -89,7 +89,7 @@ def works(job: dict, target: Target, writes: bool) -> list[Work]:
     limit, new = sizes.in_bytes(cell["request_limit"]), writes and (apart or len(bands) == 1)
     return [
         Work(
-            *(part, pieces.cut(part.shape, band, cell["access"], limit), first, cell["values"], _seed(job)),
+            *(part, list(pieces.cut(part.shape, band, cell["access"], limit)), first, cell["values"], _seed(job)),
             *(writes, new, cell.get("control", "")),
         )
         for part, band, first in own
@@ -99,7 +99,7 @@ def works(job: dict, target: Target, writes: bool) -> list[Work]:
 def written_ahead(job: dict, target: Target) -> Work:
     """Return what writes the array that is read then, in one go or in pieces that every service takes."""
     limit = sizes.in_bytes(job["settings"]["cell"]["request_limit"])
-    parts = pieces.cut(target.shape, (0, target.shape.rows), "pieces", limit)
+    parts = list(pieces.cut(target.shape, (0, target.shape.rows), "pieces", limit))
     plain = replace(target, protocol="client")
     return Work(plain, parts, 0, job["settings"]["cell"]["values"], _seed(job), writes=True, new=True)
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scripts.frame.records import Kept
-from scripts.frame.study import Cell, Study, lacking, lost_pages, uncounted, undone, unreadable
+from scripts.frame.study import Cell, Study, beside, lacking, lost_pages, of_records, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
-from scripts.lib.program import Problem
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.arrays import pieces
@@ -38,7 +37,8 @@ class Arrays(Study):
         store, shape = stores.of(spec), pieces.of_levels(levels["shape"], levels["chunks"])
         limit, service = sizes.in_bytes(levels["request_limit"]), backend == "hsds"
         others = [name for name, level in _OF_SERVICE.items() if levels[name] != level]
-        largest = max(piece.bytes for piece in pieces.cut(shape, self._band(shape, levels), levels["access"], limit))
+        bands = pieces.bands(shape, int(levels["clients"]))
+        largest = next(pieces.cut(shape, bands[0], levels["access"], limit)).bytes
         reasons = {
             "an array lies in files, or in objects of S3 or Azure Blob": bool(
                 {"device", "shell", "share"} & spec.keys()
@@ -52,9 +52,7 @@ class Arrays(Study):
             f"a chunk is larger than what a data node holds, {sizes.text(_HOLDS)}; take smaller chunks": (
                 service and shape.padded_bytes // shape.chunks > _HOLDS
             ),
-            "the array has fewer rows of chunks than clients": (
-                len(pieces.bands(shape, int(levels["clients"]))) < int(levels["clients"])
-            ),
+            "the array has fewer rows of chunks than clients": (len(bands) < int(levels["clients"])),
             "only a read has a state of the cache; take cache any": not reads and levels["cache"] != "any",
             "limits and faults are those of a service of the workflow's own": trials and (not service or running),
             "a service is asked through the backend hsds": running and not service,
@@ -141,13 +139,7 @@ class Arrays(Study):
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return what the report says of the processes of each record, and the published rates."""
-        records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
-        readers = [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]
-        try:
-            return {"readers": readers, "printed": self._printed(config)}
-        except Problem as problem:
-            # What was measured is shown without them.
-            return {"readers": readers, "printed": [], "not_printed": str(problem)}
+        return {"readers": of_records(kept, _OF_RECORD), **beside(lambda: self._printed(config))}
 
     def _printed(self, config: dict) -> list[dict]:
         """Return the published rates that the configuration names."""
@@ -156,9 +148,6 @@ class Arrays(Study):
 
         path = self.section(config).get("published")
         return printed.read(Path(path)) if path else []
-
-    def _band(self, shape: pieces.Shape, levels: dict[str, str]) -> tuple[int, int]:
-        return pieces.bands(shape, int(levels["clients"]))[0]
 
 
 STUDY = Arrays("arrays")

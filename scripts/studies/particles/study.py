@@ -8,17 +8,18 @@ from scripts.frame.records import Kept
 from scripts.frame.study import (
     Cell,
     Study,
+    beside,
     idle,
     lacking,
     lost_pages,
     mappings,
+    of_records,
     unaccounted,
     uncounted,
     undone,
     unreadable,
 )
 from scripts.lib import cache, sizes
-from scripts.lib.program import Problem
 from scripts.stores import network as networks
 from scripts.studies.particles.methods import METHODS
 
@@ -139,13 +140,7 @@ class Particles(Study):
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
         """Return what the report says of the processes of each record."""
-        records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
-        readers = [{"cell": cell, **{key: record[key] for key in _OF_RECORD}} for cell, record in records]
-        try:
-            return {"readers": readers, "printed": self._printed(config)}
-        except Problem as problem:
-            # What was measured is shown without them.
-            return {"readers": readers, "printed": [], "not_printed": str(problem)}
+        return {"readers": of_records(kept, _OF_RECORD), **beside(lambda: self._printed(config))}
 
     def _printed(self, config: dict) -> list[dict]:
         """Return the published timings that the configuration names."""
