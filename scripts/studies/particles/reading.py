@@ -63,7 +63,7 @@ class _Account:
     """What this process has read since it was last asked; threads share it."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock, self.times_taken = threading.Lock(), 0
         self.forget()
 
     def forget(self) -> None:
@@ -119,9 +119,12 @@ def within(places: "np.ndarray", region: Sequence[float]) -> "np.ndarray":
 def account(chunks: list[int], seconds: float, count: int, control: str) -> None:
     """Note that chunks were read in so many seconds: `count` bytes in memory; a slowed control waits for its share.
 
-    A wait that took longer than asked shortens the next of the same thread.
+    A wait that took longer than asked shortens the next of the same thread, until the account is taken.
     """
-    waits = _of_thread.__dict__.setdefault(control, Waits(control))
+    own = (_account.times_taken, control)
+    if getattr(_of_thread, "own", None) != own:
+        _of_thread.own, _of_thread.waits = own, Waits(control)
+    waits = _of_thread.waits
     before = waits.seconds
     waits.after(seconds)
     waited = waits.seconds - before
@@ -138,4 +141,5 @@ def taken() -> dict:
     with _account.lock:
         answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
         _account.forget()
+        _account.times_taken += 1
     return answer | {"pid": os.getpid(), "peak_bytes": memory.peak(), "effective": dict(_effective)}
