@@ -6,12 +6,15 @@ Figures and tables leave their numbers as CSV in the report's folder of files, a
 """
 
 import contextlib
+import functools
 import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from html import escape
+from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -99,22 +102,21 @@ class Page:
         """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
         if not figure.panels:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
-        # HoloViews, Bokeh and matplotlib take seconds to import, and a page may be without figures.
-        from scripts.report import plot_html, plot_svg
-
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
+        svg = _aside().submit(_svg, figure)
+        # HoloViews and Bokeh take seconds to import, and a page may be without figures.
+        from scripts.report import plot_html
+
         drawn = self.loader() + plot_html.draw(figure)
-        self.picture(figure.name, figure.title, plot_svg.draw(figure), caption, drawn)
+        self.picture(figure.name, figure.title, svg.result(), caption, drawn)
 
     def leave(self, figure: Figure) -> str:
         """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
         if not figure.panels:
             return ""
-        from scripts.report import plot_svg
-
         picture = self._path(figure.name, "svg")
-        write_text(self.files / picture.name, plot_svg.draw(legible(figure)))
+        write_text(self.files / picture.name, _aside().submit(_svg, legible(figure)).result())
         return str(picture)
 
     def loader(self) -> str:
@@ -171,6 +173,19 @@ class Page:
         clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
         stem = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return Path(self.files.name, f"{stem}.{suffix}")
+
+
+@functools.cache
+def _aside() -> ProcessPoolExecutor:
+    """Return a process that draws for Markdown and paper, while this one draws the same for the screen."""
+    return ProcessPoolExecutor(1, get_context("fork"))
+
+
+def _svg(figure: Figure) -> str:
+    # Not at the top, so that matplotlib is imported in that process only.
+    from scripts.report import plot_svg
+
+    return plot_svg.draw(figure)
 
 
 def _show(**forms: str) -> None:

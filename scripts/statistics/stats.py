@@ -54,9 +54,11 @@ def median(values: Sequence[float]) -> Estimate:
     """
     array = np.asarray(values, dtype=float)
     ordered = np.sort(array[np.isfinite(array)])
-    low, high = _ranks(len(ordered), 0.5)
-    middle = float(np.median(ordered)) if len(ordered) else math.nan
-    return Estimate(middle, _at(ordered, low), _at(ordered, high), len(ordered))
+    n = len(ordered)
+    low, high = _ranks(n, 0.5)
+    # np.median takes ten times as long for so few values, and tables have thousands of medians.
+    middle = float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
+    return Estimate(middle, _at(ordered, low), _at(ordered, high), n)
 
 
 def share(events: int, n: int) -> Estimate:

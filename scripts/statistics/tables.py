@@ -145,6 +145,9 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     # What waits on purpose says nothing of the cost of an open.
     modelled = modelled_s(cells[~cells["control"].isin(SHARES)] if "control" in cells else cells)
     cells.insert(cells.columns.get_loc("amplification"), "modelled_s", modelled)
+    good = runs[runs["ok"].astype(bool)]
+    for name, flagged in (("outlying_repeats", _outlying(good)), ("disturbed_repeats", _disturbed(good))):
+        cells.insert(cells.columns.get_loc("cache_state"), name, cells["cell"].map(_repeats(good[flagged])).fillna(""))
     return cells
 
 
@@ -318,34 +321,39 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
     summary["amplification"] = stats.rate(moved, logical) if moved.notna().all() else math.nan
     summary |= {name: _one(_column(good, name)) for name in _FACTS[:-1]}
     summary |= {name: _median(good, name) for name in _RESIDENT}
-    summary |= {"outlying_repeats": _outlying(good), "disturbed_repeats": _disturbed(good)}
     return summary | {"cache_state": _one(_column(good, "cache_state"))}
 
 
-def _outlying(good: pd.DataFrame) -> str:
-    """The repeats whose total lies outside Tukey's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
+def _outlying(good: pd.DataFrame) -> pd.Series:
+    """Which records' totals lie outside their cell's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
 
     They are flagged, not removed: every figure and verdict has them.
     """
     total = _column(good, "seconds total")
-    if len(total) < stats.MIN_BLOCKS:
-        return ""
-    low, high = total.quantile([0.25, 0.75])
+    low, high = (total.groupby(good["cell"], sort=False).transform("quantile", share) for share in (0.25, 0.75))
     reach = 1.5 * (high - low)
-    return " ".join(str(repeat) for repeat in good["repeat"][(total < low - reach) | (total > high + reach)])
+    return _enough(good) & ((total < low - reach) | (total > high + reach))
 
 
-def _disturbed(runs: pd.DataFrame) -> str:
-    """Return which repeats of a cell were disturbed, as "2 5", by their valid records.
+def _disturbed(good: pd.DataFrame) -> pd.Series:
+    """Which records had some load beyond three times its median over their cell's: what a cell causes is in all of them.
 
-    One was if some load was beyond three times its median over the cell's repeats: what the cell causes itself is in
-    all of them. Such repeats are shown and stay in every figure: longer cells are disturbed more often.
+    Such repeats are shown and stay in every figure: longer cells are disturbed more often.
     """
-    loads = {name: runs[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in runs}
-    if len(runs) < stats.MIN_BLOCKS or not loads:
-        return ""
-    beyond = [(load > _BEYOND * load.median()) & (load > _LOADS[name]) for name, load in loads.items()]
-    return " ".join(str(repeat) for repeat in runs["repeat"][pd.concat(beyond, axis="columns").any(axis="columns")])
+    loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
+    medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
+    beyond = [(load > _BEYOND * medians[name]) & (load > _LOADS[name]) for name, load in loads.items()]
+    return _enough(good) & np.logical_or.reduce(beyond) if beyond else pd.Series(False, index=good.index)
+
+
+def _enough(good: pd.DataFrame) -> pd.Series:
+    """Whether a record's cell has enough of them to say which differs from the others."""
+    return good.groupby("cell", sort=False)["repeat"].transform("size") >= stats.MIN_BLOCKS
+
+
+def _repeats(flagged: pd.DataFrame) -> pd.Series:
+    """By cell, its repeats that are flagged, as "2 5"."""
+    return flagged["repeat"].astype(str).groupby(flagged["cell"], sort=False).agg(" ".join)
 
 
 def _spread_of_like(rows: pd.DataFrame, name: str) -> float:
