@@ -336,7 +336,7 @@ def _outlying(good: pd.DataFrame) -> pd.Series:
 
 
 def _disturbed(good: pd.DataFrame) -> pd.Series:
-    """Which records had some load beyond three times its median over their cell's: what a cell causes is in all of them.
+    """Which records had some load beyond three times its median over their cell's: its own load is in all of them.
 
     Such repeats are shown and stay in every figure: longer cells are disturbed more often.
     """
