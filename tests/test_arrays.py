@@ -164,6 +164,10 @@ def expanded(**levels: object) -> tuple[list, list]:
             "the HDF5 library does not write to an object store",
         ),
         ({"chunks": ["300x220", "300x441"]}, "a chunk is larger than the array"),
+        (
+            {"shape": "4097x4096", "chunks": ["300x220", "4097x4096"]},
+            "a chunk is larger than what a data node holds, 128 MiB; take smaller chunks",
+        ),
         ({"clients": [2, 3]}, "the array has fewer rows of chunks than clients"),
         ({"shape": "900x440", "clients": [3, 4]}, "the array has fewer rows of chunks than clients"),
         ({"cache": ["any", "cold"]}, "only a read has a state of the cache; take cache any"),
