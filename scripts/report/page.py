@@ -56,6 +56,11 @@ class Page:
         self.files = Path(files)
         self._loaded = False
 
+    @functools.cached_property
+    def _aside(self) -> ProcessPoolExecutor:
+        """A process that draws for Markdown and paper, while this one draws the same for the screen."""
+        return ProcessPoolExecutor(1, get_context("fork"))
+
     def text(self, *lines: str) -> None:
         """Show paragraphs, and what else `scripts.report.markup` makes of text."""
         if any(lines):
@@ -104,7 +109,7 @@ class Page:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
-        svg = _aside().submit(_svg, figure)
+        svg = self._aside.submit(_svg, figure)
         # HoloViews and Bokeh take seconds to import, and a page may be without figures.
         from scripts.report import plot_html
 
@@ -116,7 +121,7 @@ class Page:
         if not figure.panels:
             return ""
         picture = self._path(figure.name, "svg")
-        write_text(self.files / picture.name, _aside().submit(_svg, legible(figure)).result())
+        write_text(self.files / picture.name, self._aside.submit(_svg, legible(figure)).result())
         return str(picture)
 
     def loader(self) -> str:
@@ -173,12 +178,6 @@ class Page:
         clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
         stem = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return Path(self.files.name, f"{stem}.{suffix}")
-
-
-@functools.cache
-def _aside() -> ProcessPoolExecutor:
-    """Return a process that draws for Markdown and paper, while this one draws the same for the screen."""
-    return ProcessPoolExecutor(1, get_context("fork"))
 
 
 def _svg(figure: Figure) -> str:
