@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from scripts import gather
-from scripts.lib import slowed
+from scripts.lib import sizes, slowed
 from scripts.report.results import Results
 from scripts.studies.arrays import pieces
 from scripts.studies.arrays.report import results
 from scripts.studies.arrays.report.results import FACTORS
 from scripts.studies.arrays.study import STUDY
+from tests import arrays_trials
 from tests.records import failed, merge, sealed
 
 USUAL = {
@@ -63,6 +64,7 @@ def laptop() -> list[dict]:
     rows += cells(**released, **READ, store=("s3",)) + cells(**released)
     rows += cells(**SERVICE, compression=("gzip",), nodes=("2", "4"))
     rows += cells(compression=("gzip",), clients=("2", "4"))
+    rows += cells(**SERVICE, operation=("limits", "faults"), request_limit=("50MiB",), streaming=("on", "off"))
     controls = ((rows[0], "twin"), *((rows[0], level) for level in slowed.SHARES))
     return rows + [_row({f: cell[f] for f in FACTORS}, cell["cell"], level) for cell, level in controls]
 
@@ -86,7 +88,9 @@ def build(
         for row in rows:
             path = folder / "records" / row["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(sealed(change(_record(row, repeat, block, random))), encoding="utf-8")
+            tried = row["operation"] in pieces.TRIALS
+            record = _of_trials(row, repeat, block) if tried else _record(row, repeat, block, random)
+            path.write_text(sealed(change(record)), encoding="utf-8")
     pd.DataFrame([*rows, *impossible()]).to_csv(folder / "matrix.csv", index=False)
     merge(folder, ".", "arrays", compare=COMPARE)
     (folder / "facts.json").write_text(json.dumps(facts(folder)), encoding="utf-8")
@@ -173,6 +177,18 @@ def _troubled(record: dict) -> dict:
     return record
 
 
+def _of_trials(row: dict, repeat: int, block: float) -> dict:
+    # With noise of its own, so that the times of others are what they are without it.
+    record = _record(row, repeat, block, np.random.default_rng(repeat))
+    samples = arrays_trials.samples(row["operation"], row["streaming"] == "on", repeat, block)
+    total = sum(sample["trial_s"] for sample in samples)
+    return record | {
+        "seconds": {"total": total, "null": 0.0},
+        "samples": [{"number": number, "total_s": total, **sample} for number, sample in enumerate(samples, 1)],
+        "work": {name: record["work"][name] for name in ("checksum_asked", "checksum")},
+    }
+
+
 def _record(row: dict, repeat: int, block: float, random: np.random.Generator) -> dict:
     times = {name: value * block * np.exp(random.normal(0, 0.02)) for name, value in seconds(row).items()}
     # Whatever noise the parts have, they are in this order.
@@ -235,7 +251,8 @@ def _requests(row: dict, shape: pieces.Shape, stored: float) -> dict:
 def _of_nodes(row: dict, total: float, shape: pieces.Shape) -> dict:
     nodes = int(row["nodes"])
     return {
-        **{"hsds": "1.0.2", "h5pyd": "1.0.0", "nodes": nodes, "request_limit": 100 * MIB},
+        **{"hsds": "1.0.2", "h5pyd": "1.0.0", "nodes": nodes},
+        "request_limit": sizes.in_bytes(row["request_limit"]),
         **{"service_node_cpu_s": 0.5 * total, "service_node_peak_bytes": 2.2 * shape.bytes, "ready_s": 1.3},
         **{"data_node_cpu_s": 0.9 * total / nodes, "data_nodes_cpu_s": 0.9 * total},
         "data_node_peak_bytes": 1.4 * shape.bytes / nodes,

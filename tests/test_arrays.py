@@ -328,7 +328,10 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
         "Without streaming, 0 of 2 binary reads and writes of up to 4 times the request limit were answered; the "
         "others: refused (413).",
     ]
-    assert lines[2].startswith("A binary read of 4.00 MiB made the service node's memory grow by 3.00 MiB; its first")
+    assert lines[2] == (
+        "With streaming, a binary read made the service node's memory grow by 3.00 MiB for 1.00 MiB and by 3.00 MiB "
+        "for 4.00 MiB; of the largest, the first byte came after 0.100 s, the last after 0.500 s."
+    )
     assert lines[3] == "What else was above the limit, with streaming: JSON read: refused (413)."
     table = trials.table(tried, "limits")
     assert list(table.frame["with streaming"]) == ["answered", "answered", "answered", "refused (413)"]
@@ -336,6 +339,20 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
     faults = trials.table(tried, "faults").frame.iloc[0]
     assert faults["without streaming"] == "1 × broke off, 1 × status 500"
     assert trials.load(tmp_path / "nowhere").empty
+
+
+def test_trials_are_in_tables_and_sentences_of_their_own_and_nowhere_else(run, synthetic):
+    tried = trials.load(synthetic("arrays"))
+    assert set(tried["operation"]) == {"limits", "faults"}
+    assert not set(run.measured["operation"]) & set(pieces.TRIALS), "they have no value that a figure could show"
+    assert not set(run.verdicts["operation"]) & set(pieces.TRIALS), "nor a time to compare"
+    with_streaming, without, busy = trials.survivors(tried)
+    assert with_streaming.endswith(
+        "(room as a multiple of the read): 0.5 ×: 0 of 6; 1 ×: 2 of 6; 2 ×: 6 of 6; 4 ×: 6 of 6."
+    )
+    assert without.startswith("Without streaming, reads of 200 MiB were answered by data nodes with a memory limit")
+    assert busy == "Of 24 requests in flight to a service that takes 4 tasks, 23 were turned away (503)."
+    assert list(trials.survivors(tried[tried["operation"] == "limits"])) == []
 
 
 def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run):

@@ -74,6 +74,10 @@ class Study:
         """Return the cells that controls may repeat: those whose time a wait of a known share makes longer by that."""
         return cells
 
+    def timed(self, levels: dict[str, str]) -> bool:
+        """Return whether cells of these levels take a time that is compared with that of others."""
+        return True
+
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with what only the study knows; all that is in them makes the cell."""
         return settings

@@ -252,7 +252,7 @@ class Trials:
         growth = grown()
         busy = outcomes.count(_STATUS[503])
         return {
-            **{"phase": f"{_REQUESTS} requests at once, {_TASKS} tasks", "request_bytes": piece.bytes},
+            **{"phase": f"{_REQUESTS} requests in flight, {_TASKS} tasks", "request_bytes": piece.bytes},
             **{"outcome": f"{busy} busy (503)", "trial_s": time.perf_counter() - began},
             **{"service_node_bytes": growth["sn"], "times_limit": None, "first_byte_s": None},
         }

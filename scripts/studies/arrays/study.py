@@ -82,7 +82,11 @@ class Arrays(Study):
 
     def steady(self, cells: list[Cell]) -> list[Cell]:
         """Return the cells that take a time."""
-        return [cell for cell in cells if cell.levels["operation"] not in TRIALS]
+        return [cell for cell in cells if self.timed(cell.levels)]
+
+    def timed(self, levels: dict[str, str]) -> bool:
+        """Return whether cells of these levels take a time; trials do not."""
+        return levels["operation"] not in TRIALS
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}."""

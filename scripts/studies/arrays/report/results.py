@@ -90,7 +90,7 @@ def durable(run: Results) -> Table:
 
 def service(run: Results) -> Table:
     """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
-    cells = run.measured[(run.measured["backend"] == "hsds") & ~run.measured["operation"].isin(TRIALS)]
+    cells = run.measured[run.measured["backend"] == "hsds"]
     of_array = [of_levels(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
     columns = [Column("array / MiB", "array_mib", prose.number)]
     columns += [Column(title, _of_cells(name, unit), prose.number) for title, name, unit in OF_SERVICE]

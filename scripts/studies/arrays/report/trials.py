@@ -1,5 +1,6 @@
 """What a service did with requests near its limits, and where something went wrong: outcomes, counted over repeats."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from scripts.studies.arrays.report import MIB
 
 ANSWERED, BINARY = "answered", ("binary read", "binary write")
 STREAMING = {"on": "with streaming", "off": "without streaming"}
+# What a trial is called in which data nodes have so little memory, and in which so many requests are in flight.
+ROOM, AT_ONCE = (
+    re.compile(r"data node may take (\S+) × the request"),
+    re.compile(r"(\d+) requests in flight, (\d+) tasks"),
+)
+AMOUNTS = ["request_bytes", "service_node_bytes", "first_byte_s", "trial_s"]
 TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 
@@ -56,31 +63,51 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
 
 def answer(trials: pd.DataFrame) -> Iterator[str]:
     """Yield whether streaming lifts the limit, of what requests, and what it costs in memory."""
-    some = trials[(trials["operation"] == "limits") & (trials["times_limit"] > 1)]
-    binary = some[some["phase"].isin(BINARY)]
+    near = trials[trials["operation"] == "limits"]
+    above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
-        of_level = binary[binary["streaming"] == level]
-        if len(of_level):
+        if len(of_level := near[above & binary & (near["streaming"] == level)]):
             answered, most = (of_level["outcome"] == ANSWERED).sum(), of_level["times_limit"].max()
             yield (
                 f"{prose.capital(title)}, {answered} of {len(of_level)} binary reads and writes of up to {most:g} "
                 f"times the request limit were answered{_others(of_level['outcome'])}."
             )
-    on = some[some["streaming"] == "on"]
-    largest = on[on["times_limit"].eq(on["times_limit"].max()) & on["phase"].isin(BINARY) & (on["outcome"] == ANSWERED)]
-    for what, part in largest.groupby("phase", sort=False):
-        request, grown = (prose.number(part[name].median() / MIB) for name in ("request_bytes", "service_node_bytes"))
-        first, last = (prose.number(part[name].median()) for name in ("first_byte_s", "trial_s"))
-        bytes_in = (
-            ""
-            if part["first_byte_s"].isna().all()
-            else f"; its first byte came after {first} s, its last after {last} s"
-        )
-        yield f"A {what} of {request} MiB made the service node's memory grow by {grown} MiB{bytes_in}."
-    others = on[~on["phase"].isin((*BINARY, "h5pyd read"))]
+    on = near["streaming"] == "on"
+    for what, part in near[on & binary & (near["outcome"] == ANSWERED)].groupby("phase", sort=False):
+        yield f"With streaming, a {what} {_growth(part.groupby('times_limit')[AMOUNTS].median())}."
+    others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
     if len(others):
         kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
         yield f"What else was above the limit, with streaming: {'; '.join(kinds)}."
+
+
+def survivors(trials: pd.DataFrame) -> Iterator[str]:
+    """Yield how many reads data nodes with little memory answered, and how many requests in flight were turned away."""
+    room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
+    for (level, size), part in room.groupby(["streaming", "request_bytes"], sort=False):
+        if part[0].notna().any():
+            answered = (part["outcome"] == ANSWERED).groupby(part[0]).agg(["sum", "size"])
+            counts = [f"{times:g} ×: {row['sum']} of {row['size']}" for times, row in answered.iterrows()]
+            yield (
+                f"{prose.capital(STREAMING[level])}, reads of {_mib(size)} were answered by data nodes with a memory "
+                f"limit as follows (room as a multiple of the read): {'; '.join(counts)}."
+            )
+    for (many, tasks), part in at_once.groupby([0, 1]):
+        busy = prose.span(part["outcome"].str.extract(r"(\d+)")[0].astype(float), "{:g}".format)
+        yield f"Of {many:g} requests in flight to a service that takes {tasks:g} tasks, {busy} were turned away (503)."
+
+
+def _growth(medians: pd.DataFrame) -> str:
+    """Return how memory grew for the smallest and the largest request, and when the bytes of the largest came."""
+    ends = [medians.iloc[place] for place in dict.fromkeys((0, len(medians) - 1))]
+    grown = prose.listing(f"by {_mib(row['service_node_bytes'])} for {_mib(row['request_bytes'])}" for row in ends)
+    first, last = (prose.number(ends[-1][name]) for name in ("first_byte_s", "trial_s"))
+    came = f"; of the largest, the first byte came after {first} s, the last after {last} s"
+    return f"made the service node's memory grow {grown}{came if pd.notna(ends[-1]['first_byte_s']) else ''}"
+
+
+def _mib(size: float) -> str:
+    return f"{prose.number(size / MIB)} MiB"
 
 
 def _amounts(answered: pd.DataFrame, title: str) -> dict[str, float]:
