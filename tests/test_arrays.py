@@ -15,7 +15,7 @@ from conftest import ROOT, artefact
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.report import answer, findings
+from scripts.report import answer, comparisons, findings, labels
 from scripts.studies.arrays import clients, library, make, pieces, plan, printed, values
 from scripts.studies.arrays.report import results, trials
 from scripts.studies.arrays.study import STUDY
@@ -367,6 +367,27 @@ def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run
     table = results.durable(run).frame
     assert set(table["operation"]) == {"write"}
     assert len(table) == len(cells[cells["operation"] == "write"])
+
+
+def test_rows_and_tables_leave_out_what_means_nothing_to_a_backend(run):
+    table = results.durable(run).frame
+    of_service = table["backend"] == "hsds"
+    assert (table.loc[of_service, ["protocol", "nodes", "streaming"]] != "").all(axis=None)
+    assert (table.loc[~of_service, ["protocol", "nodes", "streaming"]] == "").all(axis=None)
+    assert set(table.loc[table["backend"] == "library", "concurrency"]) == {""}
+    rows = {"backend": "", "nodes": "2", "factor": "backend"}
+    sides = ({"baseline": "library", "contender": contender} for contender in ("zarr", "hsds"))
+    assert [run.names.levels(rows | side, ["nodes"]) for side in sides] == ["", "2 data nodes"]
+
+
+def test_names_of_rows_have_room_and_what_most_rows_share_is_said_once(run):
+    [first], [rest] = (figure.panels for figure in comparisons.deciding(run))
+    assert rest.title.startswith("Unless noted: HDF5 2.0.0 (arrays), ")
+    for name in (*first.rows, *rest.rows):
+        label = name.split(": ", 1)[1]
+        assert "data node" not in label or "nodes vs" in label, "it is that of most rows, or means nothing"
+        assert len(label) <= labels.LONG, "it ends within the figure"
+    assert len(set(rest.rows)) == len(rest.rows)
 
 
 def test_what_a_service_took_is_listed_of_services_alone(run):

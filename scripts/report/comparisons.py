@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from scripts.report import judgement, prose
+from scripts.report import judgement, labels, prose
 from scripts.report.findings import DECIDED
 from scripts.report.names import ratio_with_interval
 from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks
@@ -91,18 +91,18 @@ def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
     if rows.empty:
         return ()
     named, cells = results.names, rows.to_dict("records")
-    places = [named.place(row) for row in cells]
-    alike = len(set(places)) == 1
+    places = {named.place(row) for row in cells}
     inside = results.varying(rows, [name for name in results.report.names if name not in results.report.places])
-    labels = []
-    for row, place in zip(cells, places, strict=True):
-        levels = named.row(row, inside) if any(row[name] for name in inside) else ""
-        pair = " vs ".join(named.pair(row, named.level))
-        labels.append(", ".join(filter(None, [pair, levels, "" if alike else place])))
-    title = prose.capital(places[0]) if alike else ""
+
+    def label(row: dict) -> str:
+        pair, place = " vs ".join(named.pair(row, named.level)), named.place(row) if len(places) > 1 else ""
+        return ", ".join(filter(None, [pair, named.levels(row, inside), place]))
+
+    names, noted = labels.fitting(cells, inside, results, label)
+    title = prose.capital("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
     metric = results.report.metric(cells[0]["metric"])
     axis = "Time of the first named / time of the second" if metric.is_time else f"{metric.title}: first named / second"
-    return (_panel(rows, labels, title, axis, results),)
+    return (_panel(rows, names, title, axis, results),)
 
 
 def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
@@ -110,15 +110,15 @@ def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
     inside = [name for name in report.names if name not in (*report.places, head["factor"])]
     varies = results.varying(rows, inside) or [name for name in inside if head[name]][:1]
     rows = named.sort(rows, varies)
-    labels = [named.row(row, varies) for row in rows.to_dict("records")]
+    levels = [named.row(row, varies) for row in rows.to_dict("records")]
     pair = " vs ".join(named.pair(head, named.level))
     where = named.place(head) or report.factor(head["factor"]).title
     metric = report.metric(head["metric"])
     axis = f"{prose.capital(metric.title)}: ratio{' of times' if metric.is_time else ''}, {pair}"
-    return _panel(rows, labels, prose.capital(f"{pair}: {where}"), axis, results)
+    return _panel(rows, levels, prose.capital(f"{pair}: {where}"), axis, results)
 
 
-def _panel(rows: pd.DataFrame, labels: list[str], title: str, axis: str, results: Results) -> Panel:
+def _panel(rows: pd.DataFrame, names: list[str], title: str, axis: str, results: Results) -> Panel:
     """Comparisons from the top down, each under its verdict, its ratio and its label."""
     columns = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
     points = rows.assign(y=-np.arange(len(rows), dtype=float)).rename(columns=columns)
@@ -134,7 +134,7 @@ def _panel(rows: pd.DataFrame, labels: list[str], title: str, axis: str, results
         title=title,
         x_label=axis,
         marks=marks,
-        rows=tuple(f"{note}: {label}" for note, label in zip(notes, labels, strict=True)),
+        rows=tuple(f"{note}: {label}" for note, label in zip(notes, names, strict=True)),
         x_log=True,
         rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),

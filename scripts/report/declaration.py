@@ -30,6 +30,7 @@ class Factor:
     size: bool = False  # whether levels are sizes, "64MiB"
     place: bool = False  # whether it says where bytes came from: different places are told apart
     given: bool = False  # whether a reader's own work decides it, as what is read; the others can be chosen
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # levels of others to which it means something
     apart: bool = False  # whether a page lists the best of each of its levels, side by side
     axis: str = ""  # what an axis along it is called; its title where it is empty
     order: tuple[str, ...] = ()  # levels in the order of pages, where that is not by number or name

@@ -148,13 +148,14 @@ def ordered(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
 
 
 def levels(cells: pd.DataFrame, run: Results) -> pd.DataFrame:
-    """Return the columns that tell the cells of a run apart, as people read them."""
+    """Return the columns that tell the cells of a run apart, as people read them; "" where one means nothing."""
     factors = run.telling(run.cells[run.cells["control"] == ""], run.report.names)
-    frame = pd.DataFrame(index=cells.index)
+    frame, rows = pd.DataFrame(index=cells.index), cells.to_dict("records")
     for factor in factors or [run.report.headline]:
-        if (cells[factor] != "").any():
+        meant = [row[factor] if run.names.concerns(factor, row) else "" for row in rows]
+        if any(meant):
             title = run.report.factor(factor).title
-            frame[title] = [run.names.cell(factor, level) if level else "" for level in cells[factor]]
+            frame[title] = [run.names.cell(factor, level) if level else "" for level in meant]
     return frame.reset_index(drop=True)
 
 

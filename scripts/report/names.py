@@ -155,7 +155,21 @@ class Names:
 
     def row(self, row: Mapping, factors: Iterable[str]) -> str:
         """Return a row's levels of `factors`, joined, as a figure's row or a legend is called."""
-        return " · ".join(self.level(factor, row[factor]) for factor in factors if row[factor]) or "all"
+        return self.levels(row, factors) or "all"
+
+    def levels(self, row: Mapping, factors: Iterable[str]) -> str:
+        """Return a row's levels of those `factors` that mean something to it, joined; "" where there are none."""
+        meant = (factor for factor in factors if row[factor] and self.concerns(factor, row))
+        return " · ".join(self.level(factor, row[factor]) for factor in meant)
+
+    def concerns(self, factor: str, row: Mapping) -> bool:
+        """Return whether a factor means something to a row, or to a side of one that is a comparison."""
+        for other, levels in self.report.factor(factor).only.items():
+            sides = ("baseline", "contender") if row.get("factor") == other else (other,)
+            own = {row.get(side) for side in sides} - {None, ""}
+            if own and not own & set(levels):
+                return False
+        return True
 
     def store(self, name: str) -> str:
         """Return what a store is called everywhere: "disk", "S3 at 20 ms, 50 MiB/s", "Azurite on loopback"."""

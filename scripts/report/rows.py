@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.cbook import boxplot_stats
 
-from scripts.report import prose
+from scripts.report import labels, prose
 from scripts.report.curves import INTERVAL, INVALID, in_series, numbers
 from scripts.report.declaration import Value
 from scripts.report.findings import BEYOND
@@ -133,9 +133,17 @@ def _by_place(
     for levels, group in cells.groupby(places, sort=False):
         telling = run.telling(group, factors)
         rows = run.names.sorted_rows(group, telling)
-        labels = tuple(run.names.row(dict(zip(telling, row, strict=True)), telling) for row in rows)
         y = [0.0 - rows.index(tuple(row)) for row in group[telling].to_numpy()]
-        yield prose.capital(run.place(dict(zip(places, levels, strict=True)))), group.assign(y=y), labels
+        named = [_of_any(group[np.array(y) == -place], telling, run) for place in range(len(rows))]
+        names, noted = labels.fitting(named, telling, run, lambda row, of=telling: run.names.row(row, of))
+        title = "; ".join(filter(None, [run.place(dict(zip(places, levels, strict=True))), noted]))
+        yield prose.capital(title), group.assign(y=y), tuple(names)
+
+
+def _of_any(cells: pd.DataFrame, factors: Sequence[str], run: Results) -> dict:
+    """The levels that the cells of a row share, of those factors that mean something to any of them."""
+    rows = cells.to_dict("records")
+    return {name: rows[0][name] if any(run.names.concerns(name, row) for row in rows) else "" for name in factors}
 
 
 def _marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Results) -> Marks:

@@ -14,6 +14,8 @@ ACCESSES = {
     "blocks": "chunk by chunk",
     "pieces": "pieces below the request limit",
 }
+# What means nothing to a file of the library's, or to what Zarr stores.
+OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
 
 
@@ -56,10 +58,12 @@ REPORT = Report(
         Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
         Factor("values", names=VALUES, plural=True, within="of {}", given=True),
         Factor("access", names=ACCESSES, within="for {}", given=True, order=tuple(ACCESSES)),
-        Factor("protocol", names={"client": "its own library", "binary": "bare requests", "json": "JSON"}),
-        Factor("nodes", unit="data node", axis="Data nodes"),
-        Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit"),
-        Factor("streaming", names={"on": "streaming", "off": "no streaming"}),
+        Factor(
+            "protocol", names={"client": "its own library", "binary": "bare requests", "json": "JSON"}, only=OF_SERVICE
+        ),
+        Factor("nodes", unit="data node", axis="Data nodes", only=OF_SERVICE),
+        Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit", only=OF_SERVICE),
+        Factor("streaming", names={"on": "streaming", "off": "no streaming"}, only=OF_SERVICE),
         Factor("clients", unit="client", axis="Clients at once"),
         Factor(
             "concurrency",
@@ -67,6 +71,7 @@ REPORT = Report(
             subject="{} requests in flight",
             plural=True,
             axis="Requests in flight",
+            only=IN_FLIGHT,
         ),
         Factor("cache", place=True),
     ),
