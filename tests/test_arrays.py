@@ -390,6 +390,16 @@ def test_names_of_rows_have_room_and_what_most_rows_share_is_said_once(run):
     assert len(set(rest.rows)) == len(rest.rows)
 
 
+def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
+    table = answer.best(run)
+    assert (table.frame.loc[table.frame["backend"] == "the HDF5 library", ["protocol", "concurrency"]] == "").all(
+        axis=None
+    )
+    assert set(table.frame.loc[table.frame["backend"] == "HSDS", "protocol"]) == {"its own library", "bare requests"}
+    assert not {"nodes", "streaming"} & set(table.frame)
+    assert table.caption.endswith(" With HSDS: 1 data node, streaming.")
+
+
 def test_what_a_service_took_is_listed_of_services_alone(run):
     table = results.service(run).frame
     assert set(table["backend"]) == {"hsds"}

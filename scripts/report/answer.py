@@ -148,21 +148,32 @@ def best(results: Results) -> Table:
     side = [name for name in varies if name not in keys and report.factor(name).apart][:1]
     fastest = cells.loc[cells.groupby([*keys, *side], sort=False)["total_s"].idxmin()]
     fastest = results.names.sort(fastest.sort_values("total_s", kind="stable"), keys).reset_index(drop=True)
-    frame = pd.DataFrame({"": [results.names.place(row) for row in fastest.to_dict("records")]})
+    rows = fastest.to_dict("records")
+    frame = pd.DataFrame({"": [results.names.place(row) for row in rows]})
     for name in [*given, *side, *(name for name in varies if name not in (*keys, *side))]:
         if name in varies:
-            levels = fastest[name]
-            frame[report.factor(name).title] = [results.names.level(name, level) if level else "" for level in levels]
-    # What all rows have in common is said once.
-    alike = [title for title in frame if len(frame) > 1 and frame[title].nunique() == 1]
-    common = f" In all rows: {', '.join(frame[title].iloc[0] for title in alike)}." if alike else ""
-    frame = frame.drop(columns=alike)
+            frame[name] = [results.names.levels(row, [name]) for row in rows]
+    frame, common = _shared(frame, results)
+    frame = frame.rename(columns=lambda name: report.factor(name).title)
     if "" in frame:
         frame[""] = frame[""].map(prose.capital)
     ends = ["total_s", "total_s_low", "total_s_high"]
     frame["time / s"] = [names.with_interval(*row, prose.number) for row in fastest[ends].itertuples(index=False)]
     caption = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI].{common}"
     return Table("best", caption, frame, numbers=fastest[["cell", *report.names, "n", *ends]])
+
+
+def _shared(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
+    """Return the columns that say something else from row to row, and sentences of what the others say."""
+    shared: dict[str, list[str]] = {}
+    for name in list(frame) if len(frame) > 1 else []:
+        levels, only = frame.loc[frame[name] != "", name].unique(), results.report.factor(name).only
+        everywhere = (frame[name] != "").all()
+        if len(levels) == 0 or (len(levels) == 1 and (everywhere or only)):
+            whose = ", ".join(results.names.within(other, of) for other, of in only.items())
+            shared.setdefault("In all rows" if everywhere else prose.capital(whose), []).extend(levels)
+            frame = frame.drop(columns=name)
+    return frame, "".join(f" {where}: {', '.join(levels)}." for where, levels in shared.items() if levels)
 
 
 def advice(results: Results) -> list[str]:
