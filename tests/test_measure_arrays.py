@@ -222,3 +222,44 @@ def test_a_write_above_the_limit_that_the_service_loses_is_an_invalid_record(cel
     record = measured(here)
     assert not record["valid"]
     assert record["reasons"] == ["the values that were read do not have the checksum of the manifest"]
+
+
+@pytest.mark.rule(8)
+def test_a_warm_read_of_a_service_comes_after_one_by_the_same_nodes(cell):
+    here = cell(operation="read", cache="warm")
+    here.pretend(
+        NODES + "import sys\nreading = hsds.BACKEND.reading\n"
+        "def log(target):\n"
+        "    print('read from node', services[-1].nodes['dn1'].pid, 'of service', len(services), file=sys.stderr)\n"
+        "    return reading(target)\n"
+        "hsds.BACKEND.reading = log"
+    )
+    record = measured(here)
+    assert (record["status"], record["valid"], record["reasons"]) == ("done", True, [])
+    assert (record["cache"]["asked"], record["cache"]["state"]) == ("warm", "warm")
+    lines = (here.folder / "step.log").read_text(encoding="utf-8").splitlines()
+    before, timed = (line for line in lines if line.startswith("read from node "))
+    assert before == timed, "the nodes that brought it before bring it again"
+    assert timed.endswith(" of service 2"), "the nodes that wrote it are gone"
+
+
+def test_faults_come_out_as_the_service_documents_them_or_not(cell):
+    here = cell(operation="faults", shape="2000x1100", chunks="500x275", request_limit="4MiB")
+    # One limit on memory, which suffices; a store that is slowed for less long.
+    here.pretend(
+        "from scripts.studies.arrays import claims\n"
+        "claims.ROOM, claims.SLOW_S, claims.PATIENCE, claims._STOPPED_S = (4,), 1.0, 0.9, 0.2"
+    )
+    record = measured(here)
+    assert (record["status"], record["reasons"]) == ("done", [])
+    outcomes = {row["phase"]: row["outcome"] for row in record["samples"]}
+    busy = outcomes.pop("24 requests in flight, 4 tasks")
+    assert busy.endswith(" busy (503)")
+    assert int(busy.split()[0]) > 0
+    assert outcomes == {
+        "client stops reading": ANSWERED,
+        "client wants bytes in less time than all take": ANSWERED,
+        "data node killed in a binary read": "broke off",
+        "data node killed in an h5pyd read": "broke off",
+        "data node may take 4 × the request": ANSWERED,
+    }

@@ -223,7 +223,7 @@ class Results:
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """The cells that figures show: those with a valid repeat and one of the values that the report has; no twins."""
+        """The cells that figures show: those with a valid repeat and one of the report's values; no twins."""
         cells, values = self.cells, [value.column for value in self.report.values]
         valued = cells[values].notna().any(axis=1) | (not values)
         return cells[(cells["control"] == "") & (cells["n"] > 0) & valued].reset_index(drop=True)
