@@ -329,8 +329,8 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
         "others: refused (413).",
     ]
     assert lines[2] == (
-        "With streaming, a binary read made the service node's memory grow by 3.00 MiB for 1.00 MiB and by 3.00 MiB "
-        "for 4.00 MiB; of the largest, the first byte came after 0.100 s, the last after 0.500 s."
+        "With streaming, a binary read of 1.00 MiB made the service node's memory grow by 3.00 MiB, one of 4.00 MiB by "
+        "3.00 MiB; its first byte came after 0.100 s, its last after 0.500 s."
     )
     assert lines[3] == "What else was above the limit, with streaming: JSON read: refused (413)."
     table = trials.table(tried, "limits")
@@ -398,6 +398,28 @@ def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
     assert set(table.frame.loc[table.frame["backend"] == "HSDS", "protocol"]) == {"its own library", "bare requests"}
     assert not {"nodes", "streaming"} & set(table.frame)
     assert table.caption.endswith(" With HSDS: 1 data node, streaming.")
+
+
+def test_cpu_seconds_of_nodes_stand_against_those_of_the_library_for_the_same_write(run):
+    [line] = results.cores(run)
+    assert re.fullmatch(
+        r"On disk, writing an array of 12,000 × 2,200 of the published values with gzip took, in CPU seconds, the "
+        r"service's nodes [\d.]+ with 1 data node, [\d.]+ with 2 data nodes and [\d.]+ with 4 data nodes; the "
+        r"library's processes [\d.]+ with 1 client, [\d.]+ with 2 clients and [\d.]+ with 4 clients\.",
+        line,
+    )
+    table = results.service(run).frame
+    alone = table[(table["compression"] == "gzip") & (table["operation"] == "write") & (table["clients"] == "1")]
+    spent = alone.filter(regex="CPU of (the service node|all data nodes)").astype(float).sum(axis=1)
+    assert re.findall(r"([\d.]+) with \d data node", line) == [f"{seconds:.2f}" for seconds in spent]
+
+
+@pytest.mark.parametrize(
+    "levels", [{"backend": ("hsds", "zarr"), "nodes": ("1", "2")}, {"backend": ("library", "hsds")}]
+)
+def test_cpu_seconds_are_not_compared_without_the_other_side_or_other_nodes(tmp_path, levels):
+    rows = arrays_tables.cells(**levels, compression=("gzip",))
+    assert list(results.cores(arrays_tables.load(arrays_tables.build(tmp_path, rows)))) == []
 
 
 def test_what_a_service_took_is_listed_of_services_alone(run):

@@ -14,6 +14,7 @@ ACCESSES = {
     "blocks": "chunk by chunk",
     "pieces": "pieces below the request limit",
 }
+PROTOCOLS = {"client": "its own library", "binary": "bare requests", "json": "JSON"}
 # What means nothing to a file of the library's, or to what Zarr stores.
 OF_SERVICE, IN_FLIGHT = {"backend": ("hsds",)}, {"backend": ("hsds", "zarr")}
 VALUES = {"formula": "the published values", "floats": "temperatures", "random": "values that cannot be compressed"}
@@ -58,9 +59,7 @@ REPORT = Report(
         Factor("compression", names={"none": "no compression", "gzip": "gzip"}, given=True),
         Factor("values", names=VALUES, plural=True, within="of {}", given=True),
         Factor("access", names=ACCESSES, within="for {}", given=True, order=tuple(ACCESSES)),
-        Factor(
-            "protocol", names={"client": "its own library", "binary": "bare requests", "json": "JSON"}, only=OF_SERVICE
-        ),
+        Factor("protocol", names=PROTOCOLS, only=OF_SERVICE),
         Factor("nodes", unit="data node", axis="Data nodes", only=OF_SERVICE),
         Factor("request_limit", size=True, subject="a request limit of {}", axis="Request limit", only=OF_SERVICE),
         Factor("streaming", names={"on": "streaming", "off": "no streaming"}, only=OF_SERVICE),

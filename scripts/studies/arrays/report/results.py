@@ -1,6 +1,6 @@
 """The tables of the study, and what only this study shows and says of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -24,29 +24,19 @@ OF_SERVICE = (
 
 
 def load(tables: Path | str, facts: Path | str | None = None) -> Results:
-    """Return what `tables` holds.
-
-    Args:
-        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
-        facts: the JSON object that the workflow wrote about machine, libraries and settings.
+    """Return what the folder `tables` holds, and what the workflow wrote about it in `facts`, a JSON object.
 
     Raises:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder = Path(tables)
     frames = results.read_tables(folder, REPORT, (), NEEDED)
-    _leave_out_trials(frames)
+    # Trials take no time that is compared: `trials` has what came of them.
+    tried = {name: frames[name].get("operation", pd.Series(dtype=str)).isin(TRIALS) for name in ("samples", "cells")}
+    frames["samples"] = frames["samples"][~tried["samples"]]
+    times = [name for name in frames["cells"] if name.startswith("total_s")]
+    frames["cells"].loc[tried["cells"], times] = float("nan")
     return results.complete(frames, _records, read_facts(facts), REPORT, folder)
-
-
-def _leave_out_trials(frames: dict) -> None:
-    """Leave times out of cells that try what a service does: `trials` has what came of that."""
-    samples, cells = frames["samples"], frames["cells"]
-    if len(samples):
-        frames["samples"] = samples[~samples["operation"].isin(TRIALS)]
-    if len(cells):
-        times = [name for name in cells if name.startswith("total_s")]
-        cells.loc[cells["operation"].isin(TRIALS), times] = float("nan")
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
@@ -76,6 +66,27 @@ def why(run: Results) -> Iterator[str]:
         )
 
 
+def cores(run: Results) -> Iterator[str]:
+    """Yield the CPU seconds of a service's nodes for a write with gzip, by their number, against the library's."""
+    cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
+    nodes = _taken(run, cells, "service_node_cpu_s") + _taken(run, cells, "data_nodes_cpu_s")
+    cells = cells.assign(cpu=nodes.where(cells["backend"] == "hsds", listings.numbers(cells, "cpu_s")))
+
+    def spent(rows: pd.DataFrame, factor: str) -> str:
+        sides = named.sort(rows, [factor])[["cpu", factor]].itertuples(index=False, name=None)
+        return prose.listing(f"{prose.number(cpu)} with {named.subject(factor, level)}" for cpu, level in sides)
+
+    same = [name for name in FACTORS if name not in ("backend", "nodes", "clients")]
+    for _, rows in cells[cells["cpu"].notna()].groupby(same, sort=False):
+        service, library = rows.query("backend == 'hsds' and clients == '1'"), rows.query("backend == 'library'")
+        if len(service) > 1 and len(library):
+            what = named.subject("shape", rows["shape"].iloc[0]), named.within("values", rows["values"].unique())
+            yield (
+                f"{prose.capital(run.place(rows.iloc[0]))}, writing {' '.join(what)} with gzip took, in CPU seconds, "
+                f"the service's nodes {spent(service, 'nodes')}; the library's processes {spent(library, 'clients')}."
+            )
+
+
 def durable(run: Results) -> Table:
     """Return, of writing, the rates until acknowledged and until stored."""
     cells = run.measured[run.measured["operation"] == "write"]
@@ -92,10 +103,14 @@ def service(run: Results) -> Table:
     """Return what the nodes of a service took: CPU seconds, and the peak of their memory against a request."""
     cells = run.measured[run.measured["backend"] == "hsds"]
     of_array = [of_levels(*levels).bytes / MIB for levels in zip(cells["shape"], cells["chunks"], strict=True)]
-    columns = [Column("array / MiB", "array_mib", prose.number)]
-    columns += [Column(title, _of_cells(name, unit), prose.number) for title, name, unit in OF_SERVICE]
+    taken = {name: _taken(run, cells, name) / unit for _, name, unit in OF_SERVICE}
+    columns = [Column(title, name, prose.number) for title, name, _ in (("array / MiB", "array_mib", 1), *OF_SERVICE)]
     caption = "What a service's nodes took while a cell was measured; medians."
-    return listings.table(run, "service", caption, columns, cells.assign(array_mib=of_array))
+    return listings.table(run, "service", caption, columns, cells.assign(array_mib=of_array, **taken))
+
+
+def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
+    return listings.of_readers(f"effective.{name}", "median")(run, cells)
 
 
 def limits(run: Results) -> list[str]:
@@ -104,12 +119,3 @@ def limits(run: Results) -> list[str]:
     lines = [beside] if (run.measured["backend"] == "hsds").any() else []
     problem = run.facts.get("not_printed")
     return lines + ([f"The published rates are not shown: {problem}."] if problem else [])
-
-
-def _of_cells(name: str, unit: int) -> Callable[[Results, pd.DataFrame], pd.Series]:
-    """Return what gives the median of what was in force over a cell's valid records, in a unit."""
-
-    def of(run: Results, cells: pd.DataFrame) -> pd.Series:
-        return listings.of_readers(f"effective.{name}", "median")(run, cells) / unit
-
-    return of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import prose, results
+from scripts.report import listings, prose, results
 from scripts.report.page import Table
 from scripts.studies.arrays.pieces import TRIALS
 from scripts.studies.arrays.report import MIB
@@ -46,10 +46,10 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
         for title, part in of_level.items():
             row |= _amounts(part[part["outcome"] == ANSWERED], title)
         rows.append(row)
-    frame = pd.DataFrame(rows)
-    frame = frame.loc[:, [(frame[name].notna() & (frame[name] != "")).any() for name in frame]]
+    frame = listings.without_empty(pd.DataFrame(rows))
     numbers = [name for name in frame if frame[name].dtype.kind == "f" and name != "× limit"]
-    over = {title: _coloured(frame[title]) for title in STREAMING.values() if title in frame}
+    colours = {"": "unknown", ANSWERED: "faster"}
+    over = {name: [colours.get(one, "slower") for one in frame[name]] for name in STREAMING.values() if name in frame}
     limit = prose.listing(sizes.text(sizes.in_bytes(level)) for level in some["request_limit"].unique())
     caption = (
         f"The service's limit is {limit}. Outcomes over all repeats; memory: by how much the peak of a node grew while "
@@ -67,14 +67,21 @@ def answer(trials: pd.DataFrame) -> Iterator[str]:
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
     for level, title in STREAMING.items():
         if len(of_level := near[above & binary & (near["streaming"] == level)]):
-            answered, most = (of_level["outcome"] == ANSWERED).sum(), of_level["times_limit"].max()
+            most, others = of_level["times_limit"].max(), of_level["outcome"][of_level["outcome"] != ANSWERED]
             yield (
-                f"{prose.capital(title)}, {answered} of {len(of_level)} binary reads and writes of up to {most:g} "
-                f"times the request limit were answered{_others(of_level['outcome'])}."
+                f"{prose.capital(title)}, {len(of_level) - len(others)} of {len(of_level)} binary reads and writes of "
+                f"up to {most:g} times the request limit were answered"
+                f"{f'; the others: {_outcomes(others)}' if len(others) else ''}."
             )
     on = near["streaming"] == "on"
-    for what, part in near[on & binary & (near["outcome"] == ANSWERED)].groupby("phase", sort=False):
-        yield f"With streaming, a {what} {_growth(part.groupby('times_limit')[AMOUNTS].median())}."
+    if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
+        ends = [part[AMOUNTS].median() for _, part in reads.groupby("times_limit")]
+        small, large = ([_mib(ends[place][name]) for name in AMOUNTS[:2]] for place in (0, -1))
+        first, last = (prose.number(ends[-1][name]) for name in AMOUNTS[2:])
+        yield (
+            f"With streaming, a binary read of {small[0]} made the service node's memory grow by {small[1]}, one of "
+            f"{large[0]} by {large[1]}; its first byte came after {first} s, its last after {last} s."
+        )
     others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
     if len(others):
         kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
@@ -84,26 +91,16 @@ def answer(trials: pd.DataFrame) -> Iterator[str]:
 def survivors(trials: pd.DataFrame) -> Iterator[str]:
     """Yield how many reads data nodes with little memory answered, and how many requests in flight were turned away."""
     room, at_once = (trials.join(trials["phase"].str.extract(name).astype(float)) for name in (ROOM, AT_ONCE))
-    for (level, size), part in room.groupby(["streaming", "request_bytes"], sort=False):
-        if part[0].notna().any():
-            answered = (part["outcome"] == ANSWERED).groupby(part[0]).agg(["sum", "size"])
-            counts = [f"{times:g} ×: {row['sum']} of {row['size']}" for times, row in answered.iterrows()]
-            yield (
-                f"{prose.capital(STREAMING[level])}, reads of {_mib(size)} were answered by data nodes with a memory "
-                f"limit as follows (room as a multiple of the read): {'; '.join(counts)}."
-            )
+    for (level, size), part in room[room[0].notna()].groupby(["streaming", "request_bytes"], sort=False):
+        answered = (part["outcome"] == ANSWERED).groupby(part[0])
+        counts = "; ".join(f"{times:g} ×: {some.sum()} of {len(some)}" for times, some in answered)
+        yield (
+            f"{prose.capital(STREAMING[level])}, reads of {_mib(size)} were answered by data nodes with a memory limit "
+            f"as follows (room as a multiple of the read): {counts}."
+        )
     for (many, tasks), part in at_once.groupby([0, 1]):
         busy = prose.span(part["outcome"].str.extract(r"(\d+)")[0].astype(float), "{:g}".format)
         yield f"Of {many:g} requests in flight to a service that takes {tasks:g} tasks, {busy} were turned away (503)."
-
-
-def _growth(medians: pd.DataFrame) -> str:
-    """Return how memory grew for the smallest and the largest request, and when the bytes of the largest came."""
-    ends = [medians.iloc[place] for place in dict.fromkeys((0, len(medians) - 1))]
-    grown = prose.listing(f"by {_mib(row['service_node_bytes'])} for {_mib(row['request_bytes'])}" for row in ends)
-    first, last = (prose.number(ends[-1][name]) for name in ("first_byte_s", "trial_s"))
-    came = f"; of the largest, the first byte came after {first} s, the last after {last} s"
-    return f"made the service node's memory grow {grown}{came if pd.notna(ends[-1]['first_byte_s']) else ''}"
 
 
 def _mib(size: float) -> str:
@@ -126,13 +123,3 @@ def _outcomes(outcomes: Iterable[str]) -> str:
     if len(counts) == 1:
         return counts.index[0]
     return ", ".join(f"{count} × {outcome}" for outcome, count in counts.items())
-
-
-def _others(outcomes: pd.Series) -> str:
-    others = outcomes[outcomes != ANSWERED]
-    return f"; the others: {_outcomes(others)}" if len(others) else ""
-
-
-def _coloured(outcomes: pd.Series) -> list[str]:
-    """Return the colour of each outcome: as of a verdict."""
-    return ["unknown" if not one else "faster" if one == ANSWERED else "slower" for one in outcomes]
