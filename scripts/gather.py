@@ -58,7 +58,7 @@ def merged(
         return own
     runs, samples = tables.runs_and_samples(matrix, kept)
     compare, equivalence = program.section(config)["compare"], config["equivalence_percent"]
-    timed = matrix[[program.timed(levels) for levels in tables.levels_of(matrix).values()]]
+    timed = matrix.loc[[program.timed(levels) for levels in tables.levels_of(matrix).values()]]
     judged = verdicts_table(timed, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks)
     made = {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
     return made | {"requests": tables.exchanges(kept)}
