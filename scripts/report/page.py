@@ -28,6 +28,7 @@ from scripts.report.plot import Figure, legible, packed
 _AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
+_aside: ProcessPoolExecutor | None = None
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,6 @@ class Page:
         """Show figures and tables with their files in `files`."""
         self.files = Path(files)
         self._loaded = False
-
-    @functools.cached_property
-    def _aside(self) -> ProcessPoolExecutor:
-        """A process that draws for Markdown and paper, while this one draws the same for the screen."""
-        return ProcessPoolExecutor(1, get_context("fork"))
 
     def text(self, *lines: str) -> None:
         """Show paragraphs, and what else `scripts.report.markup` makes of text."""
@@ -109,19 +105,19 @@ class Page:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
-        svg = self._aside.submit(_svg, figure)
+        svg = _drawing(figure)
         # HoloViews and Bokeh take seconds to import, and a page may be without figures.
         from scripts.report import plot_html
 
         drawn = self.loader() + plot_html.draw(figure)
-        self.picture(figure.name, figure.title, svg.result(), caption, drawn)
+        self.picture(figure.name, figure.title, svg(), caption, drawn)
 
     def leave(self, figure: Figure) -> str:
         """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
         if not figure.panels:
             return ""
         picture = self._path(figure.name, "svg")
-        write_text(self.files / picture.name, self._aside.submit(_svg, legible(figure)).result())
+        write_text(self.files / picture.name, _drawing(legible(figure))())
         return str(picture)
 
     def loader(self) -> str:
@@ -180,8 +176,23 @@ class Page:
         return Path(self.files.name, f"{stem}.{suffix}")
 
 
+def draw_aside() -> None:
+    """Let another process draw for Markdown and paper, while this one draws the same for the screen.
+
+    It is to be called before this process has threads: a copy of one that has them may wait for a lock for ever.
+    """
+    global _aside
+    _aside = ProcessPoolExecutor(1, get_context("fork"))
+    _aside.submit(str)
+
+
+def _drawing(figure: Figure) -> Callable[[], str]:
+    """Begin to draw an SVG, or put it off, and return what gives it."""
+    return _aside.submit(_svg, figure).result if _aside else functools.partial(_svg, figure)
+
+
 def _svg(figure: Figure) -> str:
-    # Not at the top, so that matplotlib is imported in that process only.
+    # Not at the top, so that matplotlib is imported where it draws.
     from scripts.report import plot_svg
 
     return plot_svg.draw(figure)

@@ -27,7 +27,7 @@ def load(tables: Path | str) -> pd.DataFrame:
     """Return the trials of valid records, one row each; none where nothing was tried."""
     samples = results.read_table(Path(tables, "samples.csv"), TEXTS)
     if samples.empty or "phase" not in samples:
-        return pd.DataFrame(columns=[*TEXTS, "times_limit", "number"])
+        return pd.DataFrame(columns=[*TEXTS, *AMOUNTS, "times_limit", "number"])
     samples = samples[samples["operation"].isin(TRIALS) & results.is_true(samples["valid"])]
     return samples.sort_values("number", kind="stable").reset_index(drop=True)
 
