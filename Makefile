@@ -1,7 +1,7 @@
 # The two commands: `make run` and `make test`. `make help` lists the rest.
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
-$(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON,\
+$(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 DEFAULT = config/config.yaml
@@ -15,7 +15,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import fit check plan again export test bench mutants lock format
+.PHONY: help setup run quick import published fit check plan again export test bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -36,6 +36,9 @@ quick: setup ## which page buffer and layout, over S3: an answer in 2 to 4 minut
 import: DEFAULT = config/import.yaml
 import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or JSON files'
 	@$(LAUNCH) --imports="$$FROM"
+
+published: setup ## regenerate and audit the published studies: reports/published/index.html, RAW=<folder of their data>
+	@.venv/bin/snakemake published --cores "$${CORES:-all}" $${RAW:+--config published_data="$$RAW"}
 
 fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180
 	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"}

@@ -19,6 +19,7 @@ include: "rules/provision.smk"
 include: "rules/measure.smk"
 include: "rules/volumes.smk"
 include: "rules/report.smk"
+include: "rules/published.smk"
 
 
 rule all:

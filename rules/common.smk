@@ -96,6 +96,8 @@ OF_CONDA = [name for name, spec in CONFIG["libraries"].items() if spec["kind"] =
 PARTS = {"libraries": CONFIG["libraries"], "stores": CONFIG["stores"], "data": DATA}
 # What programs are told of a library, a store or a dataset, as JSON.
 SPECS = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in PARTS.items()}
+# What is known of the published studies, whichever this run measures.
+PUBLISHED = sorted(path.parent.name for path in Path("results/published").glob("*/audit/"))
 
 
 wildcard_constraints:
@@ -106,6 +108,7 @@ wildcard_constraints:
     dataset="|".join(map(re.escape, DATA)) or "none",
     cell="[^/]+",
     repeat="[0-9]+",
+    published="|".join(PUBLISHED) or "none",
 
 
 @cache
@@ -239,7 +242,13 @@ def imported_of(wildcards) -> list[str]:
 
 def study_config(wildcards) -> str:
     """Return what the plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
-    apart = ("only", "again", "ask_above", "studies")
+    apart = ("only", "again", "ask_above", "published_data", "studies")
     kept = {key: value for key, value in CONFIG.items() if key not in apart}
     study = {wildcards.study: CONFIG["studies"][wildcards.study]}
     return json.dumps({**kept, "only": {}, "again": [], "studies": study})
+
+
+def printed_of(wildcards) -> list[str]:
+    """Return the tables that a study prints, and those of its audit."""
+    folder = Path("results/published", wildcards.published)
+    return [str(path) for pattern in ("*.csv", "audit/*.csv") for path in sorted(folder.glob(pattern))]

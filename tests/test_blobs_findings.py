@@ -1,23 +1,20 @@
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from scripts import gather as facts_program
-from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.report import comparisons as ratios
 from scripts.report import curves, findings, judgement, leaders, listings, names
 from scripts.report.results import Results
 from scripts.stores import store as stores
-from scripts.studies.blobs import patterns, printed, report
+from scripts.studies.blobs import patterns, report
+from scripts.studies.blobs import published as blobs_published
 from scripts.studies.blobs.report import results
 from tests.blobs_tables import CEILING, build, cells, load, seconds, spoiled
-from tests.pages import write
 from tests.records import failed
 
 MIB = 2**20
@@ -82,63 +79,13 @@ def test_a_failed_cell_is_said_to_have_failed(tmp_path: Path):
     assert "killed" in listings.troubled(run).frame["reasons"].iloc[0]
 
 
-def test_published_tables_come_out_as_they_are_printed(published: Path, tmp_path: Path):
-    folder = published / "azure-input"
-    for path in folder.glob("*.csv"):
-        shutil.copy(path, tmp_path)
-    text = write("blobs", tmp_path, tmp_path / "out" / "blobs.html").with_suffix(".md").read_text(encoding="utf-8")
-    names = {"single-file": "Single_File", "multiple-files": "Multiple_Files", "sections": "Extended"}
-    for pattern, part in names.items():
-        [source] = folder.glob(f"*{part}*.csv")
-        wide = pd.read_csv(source, dtype=str, keep_default_na=False)
-        numbers = pd.read_csv(tmp_path / "out" / "blobs_files" / f"table-{pattern}.csv")
-        found = {(row.size, row.store): (row.latency_s, row.mib_s) for row in numbers.itertuples(index=False)}
-        count = 0
-        for row in wide.to_dict("records"):
-            size = re.match(r"\d+", row[wide.columns[0]])[0] + re.search(r"\((\w+)\)", wide.columns[0])[1]
-            stores = {column.split()[0] for column in wide.columns[1:]}
-            for store in stores:
-                latency, bandwidth = row[f"{store} Latency (s)"], row[f"{store} Bandwidth (MiB/s)"]
-                if latency != "N/A":
-                    assert found[size, store] == (float(latency), float(bandwidth))
-                    assert f"| {latency} | {bandwidth} |" in text
-                    count += 1
-        assert count == len(found)
-    assert "There are no verdicts" in text
-    assert "without repeats nothing is judged" in text
-
-
-def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_found(published: Path):
-    rows = printed.read(published / "azure-input")
-    found = printed.disagreeing(rows)
-    listed = set(found[["pattern", "size", "store"]].itertuples(index=False, name=None))
-    for row in rows.to_dict("records"):
-        mib = sizes.in_bytes(row["size"]) / MIB * (1 if row["pattern"] == "sections" else 20)
-        digits = {name: len(row[name].partition(".")[2]) for name in ("latency", "bandwidth")}
-        latencies = float(row["latency"]) + np.linspace(-0.5, 0.5, 2001) * 10.0 ** -digits["latency"]
-        off = np.abs(mib / latencies - float(row["bandwidth"])).min()
-        # No latency that rounds to the printed one gives the printed bandwidth.
-        steps = np.abs(np.diff(mib / latencies)).max() + 0.5 * 10.0 ** -digits["bandwidth"]
-        assert ((row["pattern"], row["size"], row["store"]) in listed) == (off > steps)
-    assert ("single-file", "1024MiB", "Blob") in listed
-
-
-@pytest.mark.parametrize(
-    "latency,bandwidth,agrees",
-    [("0.028", "714.286", True), ("0.028", "727.27", True), ("0.028", "728", False), ("0.028", "71.4286", False)],
-)
-def test_rounding_is_allowed_for(latency: str, bandwidth: str, agrees: bool):
-    row = {"pattern": "single-file", "size": "1MiB", "store": "Blob", "latency": latency, "bandwidth": bandwidth}
-    assert printed.disagreeing(pd.DataFrame([row])).empty == agrees
-
-
 def test_a_printed_table_whose_pattern_or_column_is_unknown_is_named(tmp_path: Path):
     (tmp_path / "own.csv").write_text("File Size(MiB),Blob Latency (s)\n1,2\n")
     with pytest.raises(Problem, match=r"own.csv: name the file after its pattern: single, multiple, extended"):
-        results.load(tmp_path)
+        blobs_published.read(tmp_path / "own.csv")
     (tmp_path / "own.csv").rename(tmp_path / "single.csv").write_text("File Size(MiB),Blob speed\n1,2\n")
     with pytest.raises(Problem, match="'Blob speed' is neither a latency in s nor a bandwidth"):
-        results.load(tmp_path)
+        blobs_published.read(tmp_path / "single.csv")
 
 
 # Patterns

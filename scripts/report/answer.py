@@ -214,6 +214,8 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
 
 def more_repeats(results: Results) -> list[str]:
     """Return how many more repeats a verdict needs, or would tell a difference worth knowing, and their time."""
+    if "published" in results.facts:
+        return [f"Measure the same here: {code(f'make run STUDY={results.report.study}')}."]
     return _to_judge(results) + _to_detect(results)
 
 

@@ -63,7 +63,7 @@ def code(text: str) -> str:
 
 
 def link(text: str, path: str) -> str:
-    """Return `text` as a link to a file, whose path is relative to the page's."""
+    """Return `text` as a link to a file, whose path is relative to the page's, or to an address of https."""
     return f"{_LINK}{path}{_AT}{text}{_END}"
 
 
@@ -158,9 +158,13 @@ def _as_html(token: re.Match) -> str:
         case "code", text:
             return f"<code>{escape(text, quote=False)}</code>"
         case "link", text:
-            return f'<a href="{quote(token["path"])}">{html_line(text)}</a>'
+            return f'<a href="{_address(token["path"])}">{html_line(text)}</a>'
         case _, sign:
             return escape(sign)
+
+
+def _address(path: str) -> str:
+    return quote(path, safe="/:" if path.startswith("https://") else "/")
 
 
 def _as_markdown(token: re.Match) -> str:
@@ -172,7 +176,7 @@ def _as_markdown(token: re.Match) -> str:
             around = f"{ticks} " if "`" in text else ticks
             return f"{around}{text}{around[::-1]}"
         case "link", text:
-            return f"[{_LABEL.sub(_as_markdown, text)}]({quote(token['path'])})"
+            return f"[{_LABEL.sub(_as_markdown, text)}]({_address(token['path'])})"
         case "entity", sign:
             return _ENTITIES[sign]
         case "number", digits:

@@ -47,7 +47,8 @@ def first_screen(
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
     question, source = facts.get("question", ""), source_line(facts)
     caution = judgement.unfound(run.verdicts)
-    page.text(*not_provided, paragraph(source), quotation(question), caution, paragraph(headline))
+    audit = [link("What its data say of what it claims", f"{report.study}-audit.html")] if "published" in facts else []
+    page.text(*not_provided, paragraph(source), *audit, quotation(question), caution, paragraph(headline))
     page.lead(picture, beside)
     answers = {
         **{"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")},
@@ -128,7 +129,9 @@ def _show(page: Page, group: list[Finding], run: Results) -> None:
 
 
 def source_line(facts: dict) -> str:
-    """Return run, date, machine and versions in one line."""
+    """Return run, date, machine and versions in one line; of a published study its title, its authors and its date."""
+    if published := facts.get("published"):
+        return " · ".join(published[key] for key in ("title", "by", "date") if published[key] != "unknown")
     machine = facts.get("machine") or {}
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     measured = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
@@ -191,5 +194,5 @@ def index(page: Page, paths: list[str]) -> None:
             page.image(Path(path).parent / picture, picture, title)
         page.text(bullets(study["advice"][:ADVICE]))
         trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study[kind]]
-        summary = ", ".join([prose.count(study["cells"], "cell"), *trouble])
+        summary = ", ".join([prose.count(study["cells"], study.get("of", "cell")), *trouble])
         page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")

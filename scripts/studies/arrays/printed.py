@@ -18,6 +18,7 @@ TESTS = {"stream_test": ("12000x2200", "binary"), "write_example": ("2200x12000"
 # How its backends are called; those of a service have its nodes behind them.
 LIBRARY = "HDF5Lib"
 # Published writes were timed until they were acknowledged, and reads came from the nodes' memory.
+MIB = 2**20
 HERE = ("here, as published", "here, stored or cold")
 LIKE = {"write": ("acknowledged_rate", "any"), "read": ("rate", "warm")}
 

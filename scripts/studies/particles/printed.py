@@ -22,7 +22,7 @@ AS_PUBLISHED = {
 _KEYS = ["particles", "rereads", "operation", "method"]
 _CHUNKS = re.compile(r"\((\d+) chunks\)")
 # By the number of chunks that were listed: the snapshot, and how often its chunks were.
-_LISTS = {
+LISTS = {
     chunks * times: (str(particles), str(times)) for particles, _, chunks in PRESETS.values() for times in (1, 10, 2000)
 }
 
@@ -68,7 +68,7 @@ def beside(run: Results) -> Table:
     cells = cells.drop_duplicates(_KEYS).set_index(_KEYS)
     rows = []
     for row in printed.to_dict("records"):
-        particles, rereads = _LISTS.get(row["chunks"], ("", ""))
+        particles, rereads = LISTS.get(row["chunks"], ("", ""))
         # Where no chunk is listed twice, tasks that Dask takes for one are those of futures.
         method = "futures" if METHODS[row["method"]].pure and rereads == "1" else row["method"]
         own, serial = (_cell(cells, particles, rereads, row["operation"], name) for name in (method, "serial"))

@@ -1,4 +1,4 @@
-"""The tables of the study, measured or printed, and what only this study shows and says of them."""
+"""The tables of the study, and what only this study shows and says of them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,6 @@ from scripts.report.declaration import Column
 from scripts.report.listings import WHOLE
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
-from scripts.studies.blobs import printed
 from scripts.studies.blobs.patterns import FROM_ONE, PATTERNS
 from scripts.studies.blobs.report import MIB, REPORT
 
@@ -18,11 +17,8 @@ FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
 # What has rows of its own where it varies, beside the size.
 ROWS = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
-# What each store has a column of: the number, as a printed table calls it, in a head, and in digits.
-SHOWN = (
-    ("latency_s", "latency", "latency / s", prose.number),
-    ("mib_s", "bandwidth", "MiB/s", names.rate),
-)
+# What each store has a column of: the number, in a head, and in digits.
+SHOWN = (("latency_s", "latency / s", prose.number), ("mib_s", "MiB/s", names.rate))
 ENDS = ("", "_low", "_high")
 NUMBERS = (*(column + end for column, *_ in SHOWN for end in ENDS), "n", "failed", "invalid", "edited")
 # Its panels are named after the patterns.
@@ -37,20 +33,17 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
     """Return what `tables` holds.
 
     Args:
-        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv, or of printed tables.
-        facts: the JSON object that the workflow wrote about machine, stores and settings; of printed tables it may have
-            `processes`, their number.
+        tables: the folder of samples.csv, cells.csv, verdicts.csv and matrix.csv.
+        facts: the JSON object that the workflow wrote about machine, stores and settings.
 
     Raises:
-        Problem: there are neither samples nor cells nor printed tables, or samples lack a column.
+        Problem: there are neither samples nor cells, or samples lack a column.
     """
-    folder, run_facts = Path(tables), read_facts(facts)
+    folder = Path(tables)
     frames = results.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
-    if frames["samples"].empty and frames["cells"].empty:
-        frames["cells"] = printed.cells(folder, run_facts.get("processes"))
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
-    return results.complete(frames, _records, run_facts, REPORT, folder)
+    return results.complete(frames, _records, read_facts(facts), REPORT, folder)
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
@@ -98,9 +91,9 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
     over = {}
     for store in cells["store"].unique():
         own = rows.merge(cells[cells["store"] == store], on=keys, how="left")
-        for column, as_printed, head, digits in SHOWN:
+        for column, head, digits in SHOWN:
             title_of = f"{run.names.store(store)} {head}"
-            frame[title_of] = own.get(as_printed, [_text(cell, column, digits) for cell in own.to_dict("records")])
+            frame[title_of] = [_text(cell, column, digits) for cell in own.to_dict("records")]
             over[title_of] = list(own["invalid"] > 0)
     how = (
         "latency: median of the iterations after the first (of a single one, that one); bandwidth: all bytes divided "
@@ -110,7 +103,7 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
     shared = ", ".join(run.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
     return Table(
         name,
-        f"{title}: {'as printed' if printed.alone(run) else how}. {prose.capital(shared)}{'.' if shared else ''}",
+        f"{title}: {how}. {prose.capital(shared)}{'.' if shared else ''}",
         frame.fillna(""),
         over=over,
         meaning="a repeat of the cell broke a rule of measuring",
@@ -153,8 +146,6 @@ def in_words(run: Results) -> list[str]:
 
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
-    if printed.alone(run):
-        return ["The numbers are those of printed tables, without intervals and single repeats."]
     lines, readers = [], run.readers
     hosts = listings.column(readers, "effective.hosts").dropna().astype(object).str.len()
     if len(hosts) and hosts.max() < 2:

@@ -1,0 +1,99 @@
+"""The page that audits a published study: what its data say of what it says."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.lib.program import write_json
+from scripts.published import claims
+from scripts.report import prose
+from scripts.report.markup import bold, bullets, heading, link, paragraph, quotation
+from scripts.report.page import Page, Table
+from scripts.report.results import read_facts, read_table
+
+_TEXTS = (*claims.COLUMNS, "outcome", "computed", "why", "column", "row", "label", "correct", "what", "value")
+_COLOURS = {claims.NOT: "red", claims.PARTLY: "yellow"}
+_HELD = {
+    claims.HOLDS: ("holds", "hold"),
+    claims.PARTLY: ("holds in part", "hold in part"),
+    claims.NOT: ("does not hold", "do not hold"),
+}
+_MOST = 4
+
+
+def show(page: Page, tables: Path | str, facts: Path | str) -> None:
+    """Show the audit of a study whose tables are in a folder, and leave its answers for the index."""
+    folder, said = Path(tables) / "audit", read_facts(facts)
+    parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in ("claims", "derived", "labels", "setup")}
+    source = said["published"]
+    own = f"{said['study']}.html"
+    page.text(heading(1, f"What the data say of “{source['title']}”"))
+    made = [source["by"], "" if source["date"] == "unknown" else source["date"]]
+    links = [link("the study", source["address"]), link("its data on a page of this project", own)]
+    page.text(" · ".join(filter(None, [*made, *links])))
+    answer, wrong = headline(parts), contradicted(parts["claims"])
+    page.text(quotation(said["question"]), paragraph(answer))
+    page.section("What does not hold", bullets(wrong))
+    page.text(bullets(said.get("limits") or []))
+    page.text(heading(2, "Claims"))
+    page.table(_claims(parts["claims"]), "No claim was gathered.")
+    page.text(heading(2, "Figures that do not follow from those beside them"))
+    page.table(_derived(parts["derived"]), "None.")
+    page.text(heading(2, "Labels that do not say what the data are"))
+    page.table(Table("labels", "Labels as printed, and what the data are.", parts["labels"].fillna("")), "None.")
+    page.text(heading(2, "Setup as printed"))
+    page.table(
+        Table("setup", "What the study says of what it was measured with.", parts["setup"].fillna("")),
+        "Nothing is printed.",
+    )
+    count = len(parts["claims"])
+    answers = {
+        **{"study": said["study"], "title": source["title"], "question": said["question"], "run": ""},
+        **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
+        **{"advice": wrong, "cells": count, "of": "claim", "failed": 0, "invalid": 0},
+    }
+    write_json(page.files / "answers.json", answers)
+
+
+def headline(parts: dict[str, pd.DataFrame]) -> str:
+    """Return in one bold sentence how many claims hold, and how many printed figures do not follow from others."""
+    outcomes = parts["claims"]["outcome"].value_counts()
+    counted = [
+        f"{outcomes[outcome]} {singular if outcomes[outcome] == 1 else plural}"
+        for outcome, (singular, plural) in _HELD.items()
+        if outcome in outcomes
+    ]
+    computed = len(parts["claims"]) - outcomes.get(claims.UNKNOWN, 0)
+    derived = parts["derived"]
+    cells = int(derived.drop_duplicates(["table", "column"])["cells"].sum()) if len(derived) else 0
+    wrong = int((derived["row"].fillna("") != "").sum()) if len(derived) else 0
+    figures = f"; {wrong:,} of {cells:,} printed figures do not follow from those beside them" if cells else ""
+    claimed = prose.count(len(parts["claims"]), "claim")
+    listed = f": {prose.listing(counted)}" if counted else ""
+    return bold(f"{computed} of {claimed} can be computed from what is published{listed}{figures}.")
+
+
+def contradicted(table: pd.DataFrame) -> list[str]:
+    """Return the claims that do not hold, with what was computed, at most four."""
+    rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
+    return [f"“{row['quote']}”: {row['printed']} {row['unit'] or ''}, computed {row['computed']}." for row in rows]
+
+
+def _claims(table: pd.DataFrame) -> Table:
+    frame = table[["quote", "where", "printed", "unit", "computed", "outcome", "why"]].fillna("")
+    over = {"outcome": [_COLOURS.get(outcome, "") for outcome in frame["outcome"]]}
+    caption = (
+        "Every sentence that compares, quantifies or explains, as printed, with the value that it has and the values "
+        "that follow from the published data; a printed value stands for all that it could be rounded from."
+    )
+    return Table("claims", caption, frame, over=over, meaning="does not hold, or only in part", numbers=table)
+
+
+def _derived(table: pd.DataFrame) -> Table:
+    wrong = table[table["row"].fillna("") != ""]
+    rules = dict.fromkeys(f"{row['column']} = {row['expression']}" for row in wrong.to_dict("records"))
+    frame = wrong[["table", "column", "row", "printed", "recomputed", "least", "most", "percent"]]
+    frame = frame.assign(printed=frame["printed"].astype(float))
+    caption = f"Printed figures outside what the others allow, however these were rounded. {'; '.join(rules)}."
+    formats = {**dict.fromkeys(("printed", "recomputed", "least", "most"), "{:g}".format), "percent": "{:+.2f}".format}
+    return Table("derived", caption, frame, formats, numbers=wrong)

@@ -1,0 +1,103 @@
+"""Makes of what a study has published the tables that its notebook reads, as of a run of one's own."""
+
+import argparse
+import importlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from scripts import gather
+from scripts.frame import config as configuration
+from scripts.frame import csv_file
+from scripts.frame.records import Kept
+from scripts.lib.program import run, write_json
+from scripts.published import audit, claims, sources
+
+RUN = "published"
+_AS_THEY_ARE = {
+    "labels": dict.fromkeys(("label", "where", "correct", "why"), csv_file.TEXT),
+    "setup": dict.fromkeys(("what", "value"), csv_file.TEXT),
+}
+EQUIVALENCE_PERCENT = 5
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the tables and facts.json into `--out`; raw files that cannot be had are named among the limits."""
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.tables", description=__doc__)
+    parser.add_argument("--study", required=True, help="name of the study")
+    parser.add_argument("--sources", type=Path, required=True, help="YAML: where each study's data come from")
+    parser.add_argument(
+        "--printed", type=Path, required=True, help="folder of the tables that the study prints, as CSV"
+    )
+    parser.add_argument("--raw", default="", help="folder that holds the raw files; without it they are downloaded")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
+    given = parser.parse_args(argv)
+    spec = sources.read(given.sources)[given.study]
+    local = Path(given.raw) if given.raw else None
+    files, absent = sources.files(spec, given.printed, local, given.out / "raw")
+    program = importlib.import_module(f"scripts.studies.{given.study}.published")
+    settings = {"compare": spec.get("compare", [])} | getattr(program, "SETTINGS", {})
+    made = merged(given.study, settings, program.records(files))
+    given.out.mkdir(parents=True, exist_ok=True)
+    gather.write(made, given.out)
+    gather.write(audited(given.printed, files, made), given.out / "audit")
+    write_json(given.out / "facts.json", _facts(given.study, spec, settings, absent))
+    return 0
+
+
+def audited(printed: Path, files: Mapping[str, Path], made: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return what the audit of a study says, by table.
+
+    Returns:
+        claims: those of claims.csv with what is computed; derived: the cells that do not follow from others, by the
+        expressions of derived.csv; labels and setup: those files as they are. Tables of claims and expressions are the
+        files by name, and the tables that were made of them.
+    """
+    printed_tables = {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
+    tables = printed_tables | {name: table for name, table in made.items() if name in ("cells", "samples")}
+    judged = [claim | claims.judged(claim, tables) for claim in claims.read(printed / "audit/claims.csv")]
+    return {
+        "claims": pd.DataFrame(judged, columns=[*claims.COLUMNS, "outcome", "computed", "why"]),
+        "derived": audit.derived(printed / "audit/derived.csv", tables),
+        **{name: csv_file.read(printed / f"audit/{name}.csv", kinds) for name, kinds in _AS_THEY_ARE.items()},
+    }
+
+
+def merged(study: str, settings: dict, records: Iterable[dict]) -> dict[str, pd.DataFrame]:
+    """Return the tables of published records, which have a cell's levels, `repeat`, `seconds`, and perhaps more."""
+    factors = configuration.factors(study)
+    usual = {name: str(factor["default"][0]) for name, factor in factors.items() if "default" in factor}
+    kept = []
+    for record in records:
+        levels = {name: str(record["cell"].get(name, usual.get(name, ""))) for name in factors} | {"control": ""}
+        name = "_".join(filter(None, record["cell"].values()))
+        whole = {"status": "done", "valid": True, "reasons": [], "host": {}, "provenance": {}, "work": {}} | record
+        kept.append(Kept(name, levels, record["repeat"], Path(), whole | {"cell": levels, "name": name}))
+    cells = {one.cell: {"cell": one.cell, **one.levels, "omitted": "", "twin_of": ""} for one in kept}
+    matrix = pd.DataFrame(
+        cells.values(), columns=None if cells else ["cell", *factors, "control", "omitted", "twin_of"]
+    )
+    config = {"studies": {study: settings}, "equivalence_percent": EQUIVALENCE_PERCENT, "seed": 1, "stores": {}}
+    return gather.merged(config, study, matrix.drop(columns="omitted"), kept, {}) | {"matrix": matrix}
+
+
+def _facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
+    """What the page says beside its figures: who published what, and which part of it is not there."""
+    levels = {name: list(spec.get(name) or {}) for name in ("libraries", "stores")}
+    return {
+        "run": RUN,
+        "study": study,
+        "question": spec["question"],
+        "published": {key: spec[key] for key in ("title", "by", "date", "address")},
+        "equivalence_percent": EQUIVALENCE_PERCENT,
+        "machine": spec.get("machine") or {},
+        "libraries": spec.get("libraries") or {},
+        "stores": spec.get("stores") or {},
+        "settings": settings | {"matrix": {"library": levels["libraries"], "store": levels["stores"]}},
+        "limits": [*(spec.get("limits") or []), *absent],
+    }
+
+
+if __name__ == "__main__":
+    run(main)

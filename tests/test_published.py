@@ -1,0 +1,337 @@
+"""Published studies: pages from what is committed, raw files, claims that are computed, figures that are recomputed."""
+
+import hashlib
+import http.server
+import importlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT, copy_project
+from small_runs import snakemake
+
+from scripts.frame import csv_file
+from scripts.lib.program import Problem, read_json
+from scripts.published import audit, claims, sources, tables
+from scripts.report import notebook
+from scripts.studies.shots.published import COLUMNS as OF_SHOTS
+
+PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
+STUDIES = sorted(sources.read(SOURCES))
+# Nothing listens there: whoever asks for an address of the network is refused.
+OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+
+
+def made(study: str, folder: Path, raw: Path | None, of: Path = SOURCES) -> Path:
+    """Make the tables of a study, and return their folder."""
+    raw_files = [f"--raw={raw}"] if raw else []
+    arguments = ["--study", study, "--sources", str(of), "--printed", str(PRINTED / study), "--out", str(folder)]
+    assert tables.main([*arguments, *raw_files]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def offline(once: Callable) -> Path:
+    """Return a copy of the project with the pages of all studies, made of what is committed."""
+
+    def build(folder: Path) -> None:
+        clone = copy_project(folder / "clone")
+        result = snakemake(clone, "published", env=os.environ | OFFLINE)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    return once("published", build) / "clone/reports/published"
+
+
+def test_all_pages_are_made_of_what_is_committed_without_a_network(offline: Path):
+    assert {path.stem for path in offline.glob("*.html")} == {"index", *STUDIES, *(f"{name}-audit" for name in STUDIES)}
+    index = (offline / "index.md").read_text(encoding="utf-8")
+    assert [f"({study}-audit.html)" in index for study in STUDIES] == [True] * len(STUDIES)
+    for page in offline.glob("*.html"):
+        links = [link for link in re.findall(r'href="([^"]*)"', page.read_text(encoding="utf-8")) if "#" not in link]
+        assert [link for link in links if not link.startswith("https:") and not (offline / link).exists()] == []
+    said = (offline / "shots-audit.md").read_text(encoding="utf-8")
+    assert "ec2-s3.csv: <urlopen error" in said.replace("&lt;", "<")
+    assert "nothing of it is shown" in said
+
+
+def test_an_audit_is_the_same_however_often_it_is_made(offline: Path, tmp_path: Path):
+    folder = made("arrays", tmp_path, None)
+    for name in ("claims", "derived", "labels", "setup"):
+        there = offline.parents[1] / f"results/published/arrays/tables/audit/{name}.csv"
+        assert (folder / f"audit/{name}.csv").read_bytes() == there.read_bytes()
+
+
+# Raw files
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """Serve a folder on the loopback; yield it and its address."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def shots_csv(seconds: float = 2.0, **columns: object) -> str:
+    """Return rows of the published columns: four tasks of one shot, on 2 and on 4 workers."""
+    rows = [
+        {
+            **{"worker#": task, "obj-id": "1160923014", "open+read-data-time": 1.0, "wrkr-num-objs": 1},
+            **{"mean-obj-time": 1.0, "num-dsets": 10, "mean-dset-time": 0.1, "pb-size": 2**28, "num-workers": workers},
+            **{"obj-type": "shots", "tot-num-obj": 500, "total-runtime": seconds / workers},
+            **columns,
+        }
+        for workers in (2, 4)
+        for task in range(1, workers + 1)
+    ]
+    return pd.DataFrame(rows).to_csv(index=False)
+
+
+def sources_of(tmp_path: Path, address: str, files: dict[str, str]) -> Path:
+    """Write sources whose raw files of `shots` are at an address, with the sha256 of these texts."""
+    spec = yaml.safe_load(SOURCES.read_text(encoding="utf-8"))
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    spec["shots"]["raw"] = {name: {"url": f"{address}/{name}", "sha256": digest} for name, digest in digests.items()}
+    path = tmp_path / "published.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def test_raw_files_are_downloaded_once_and_compared(served, tmp_path: Path):
+    folder, address = served
+    files = {"ec2-s3.csv": shots_csv(2.0), "ec2-s3-libaws.csv": shots_csv(3.0)}
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    of = sources_of(tmp_path, address, files)
+    out = made("shots", tmp_path / "out", None, of)
+    cells = pd.read_csv(out / "cells.csv")
+    assert dict(zip(zip(cells["library"], cells["workers"], strict=True), cells["total_s"], strict=True)) == {
+        **{("hdf5-1.14.6", 2): 1.0, ("hdf5-1.14.6", 4): 0.5, ("hdf5-2.0.0", 2): 1.5, ("hdf5-2.0.0", 4): 0.75}
+    }
+    verdicts = pd.read_csv(out / "verdicts.csv")
+    assert set(verdicts["verdict"]) == {"too few repeats"}
+    assert set(verdicts["ratio"]) == {1.5}
+    # As the study corrects it: one file of a shot was read.
+    assert set(pd.read_csv(out / "samples.csv")["tot-num-obj"]) == {1}
+    (folder / "ec2-s3.csv").unlink()
+    made("shots", tmp_path / "out", None, of)
+    assert "ec2-s3.csv" not in str(read_json(out / "facts.json")["limits"])
+
+
+def test_a_raw_file_that_is_another_is_left_out_and_named(served, tmp_path: Path):
+    folder, address = served
+    of = sources_of(tmp_path, address, {"ec2-s3.csv": shots_csv(), "ec2-local.csv": shots_csv()})
+    (folder / "ec2-s3.csv").write_text(shots_csv(4.0), encoding="utf-8")
+    limits = read_json(made("shots", tmp_path / "out", None, of) / "facts.json")["limits"]
+    assert [line.partition(": ")[0] for line in limits] == ["ec2-s3.csv", "ec2-local.csv"]
+    assert "its sha256 is" in limits[0]
+    assert "404" in limits[1]
+    local = read_json(made("shots", tmp_path / "out", tmp_path, of) / "facts.json")["limits"]
+    assert "ec2-local.csv: is not in" in local[1]
+
+
+@pytest.mark.parametrize(
+    "change, line",
+    [
+        (lambda text: text.replace("total-runtime", "runtime"), r"lacks the column total-runtime among worker#, "),
+        (
+            lambda text: text.replace(",", ";"),
+            "lacks the column worker#, and is parted by semicolons and",
+        ),
+        (lambda text: text.partition("\n")[0], "has no rows"),
+        (lambda text: text + text.splitlines()[1], "row 8 is there twice"),
+        (
+            lambda text: text.replace(",1.0,1,", ",nan,1,", 1),
+            "row 2, column open.read-data-time: 'nan' is not a number",
+        ),
+        (
+            lambda text: text.replace(",1.0,1,", ",0,1,", 1),
+            "row 2, column open.read-data-time: '0' is not a number ab",
+        ),
+        (lambda text: text.replace(",1.0,1,", ",-1,1,", 1), "'-1' is not a number above 0"),
+        (lambda text: text.replace(",1.0,1,", ",1000 ms,1,", 1), "'1000 ms' is not a number above 0"),
+        (
+            lambda text: text.replace(",2,shots", ",2.5,shots", 1),
+            "row 2, column num-workers: '2.5' is not a whole num",
+        ),
+        (lambda text: text.replace(",1160923014,", ",,", 1), "row 2, column obj-id: '' is not a text"),
+    ],
+)
+def test_a_table_that_is_not_as_published_is_one_line(change: Callable[[str], str], line: str, tmp_path: Path):
+    (tmp_path / "ec2-s3.csv").write_text(change(shots_csv()), encoding="utf-8")
+    with pytest.raises(Problem, match=rf"^{tmp_path}/ec2-s3.csv[ :].*{line}") as raised:
+        csv_file.read(tmp_path / "ec2-s3.csv", OF_SHOTS)
+    assert "\n" not in str(raised.value)
+
+
+# Claims
+
+
+@pytest.mark.parametrize(
+    "printed, values, outcome",
+    [
+        ("4.23..6.91", [4.23, 5, 6.91], "holds"),
+        ("4.23..6.91", [3.73, 4.95, 5.76], "does not hold"),
+        ("4.23..6.91", [4.5, 5], "does not hold"),
+        ("~30", [26, 34], "holds"),
+        ("~30", [15, 31], "holds only if"),
+        ("~14", [13.4], "holds"),
+        ("14", [13.4], "does not hold"),
+        (">5", [5.08, 6.9], "holds"),
+        ("<=1", [0.4, 1.0], "holds"),
+        ("<1", [1.0], "does not hold"),
+        ("4.194e6", [4194304], "holds"),
+        ("75.77", [75.774], "holds"),
+    ],
+)
+def test_a_printed_value_stands_for_all_that_it_can_be_rounded_from(printed: str, values: list, outcome: str):
+    table = pd.DataFrame({"name": [f"n{number}" for number in range(len(values))], "value": list(map(str, values))})
+    claim = dict.fromkeys(claims.COLUMNS, "") | {"id": "one", "printed": printed, "table": "t", "expression": "value"}
+    assert claims.judged(claim, {"t": table})["outcome"] == outcome
+
+
+def test_rows_are_compared_with_those_of_the_baseline_that_agree(tmp_path: Path):
+    table = pd.DataFrame(
+        {
+            "arm": ["a", "a", "b", "b"],
+            "workers": ["1", "2", "1", "2"],
+            "seconds": ["2", "4", "1", "8"],
+            "task": list("wxyz"),
+        }
+    )
+    claim = dict.fromkeys(claims.COLUMNS, "") | {
+        **{"id": "one", "printed": "<1", "table": "t", "rows": 'arm == "b"', "baseline": 'arm == "a"', "by": "workers"},
+        "expression": "seconds / base_seconds",
+    }
+    judged = claims.judged(claim, {"t": table})
+    assert judged == {"outcome": "holds only if", "computed": "0.500 to 2.00", "why": "workers 1"}
+    assert claims.judged(claim, {})["why"] == "t is not there"
+    with pytest.raises(Problem, match="one cannot be computed: "):
+        claims.judged(claim | {"expression": "second / base_seconds"}, {"t": table})
+
+
+@pytest.mark.parametrize(
+    "row, line",
+    [
+        ("x,guesses,words,5,,", "row 2, column kind: 'guesses' is none of compares, quantifies, explains"),
+        (
+            "x,compares,words,much,value,",
+            "row 2, column printed: 'much' is no value such as 386, ~30, >5 or 4",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_judged_is_named(row: str, line: str, tmp_path: Path):
+    path = tmp_path / "claims.csv"
+    path.write_text(f"id,kind,quote,printed,expression,table\n{row}\n", encoding="utf-8")
+    with pytest.raises(Problem, match=re.escape(line)):
+        claims.read(path)
+
+
+# Recomputed
+
+
+@pytest.mark.parametrize(
+    "latency, bandwidth, agrees",
+    [("0.028", "714.286", True), ("0.028", "727.27", True), ("0.028", "728", False), ("0.028", "71.4286", False)],
+)
+def test_rounding_is_allowed_for(latency: str, bandwidth: str, agrees: bool):
+    table = pd.DataFrame([{"Size(MiB)": "1", "Latency (s)": latency, "Rate": bandwidth}])
+    assert audit.disagreeing(table, "Rate", "20 * `Size(MiB)` / `Latency (s)`").empty == agrees
+
+
+def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_listed(tmp_path: Path):
+    rows = pd.read_csv(made("blobs", tmp_path, None) / "audit/derived.csv").dropna(subset="row")
+    listed = set(zip(rows["table"], rows["column"], rows["row"], strict=True))
+    count = 0
+    for path in sorted((PRINTED / "blobs").glob("*.csv")):
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        size = table.columns[0]
+        for column in (name for name in table if "Bandwidth" in name):
+            for row in table.to_dict("records"):
+                latency = row[column.replace("Bandwidth (MiB/s)", "Latency (s)")]
+                if latency == "N/A":
+                    continue
+                mib = float(re.match(r"\d+", row[size])[0]) * (20 if "MiB" in size else 1024)
+                digits = {name: len(text.partition(".")[2]) for name, text in (("s", latency), ("rate", row[column]))}
+                rates = mib / (float(latency) + np.linspace(-0.5, 0.5, 2001) * 10.0 ** -digits["s"])
+                off = np.abs(rates - float(row[column])).min()
+                # No latency that rounds to the printed one gives the printed bandwidth.
+                steps = np.abs(np.diff(rates)).max() + 0.5 * 10.0 ** -digits["rate"]
+                assert ((path.name, column, f"{size} {row[size]}") in listed) == (off > steps)
+                count += 1
+    assert (count, len(listed)) == (72, 46)
+    assert ("INPUT_Single_File_Multiple_Readers.csv", "Blob Bandwidth (MiB/s)", "File Size(MiB) 1024") in listed
+
+
+# The published data
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_claim_that_has_an_expression_is_computed_from_the_raw_data(study: str, published: Path, tmp_path: Path):
+    folder = made(study, tmp_path, published)
+    assert read_json(folder / "facts.json")["limits"] == []
+    judged = pd.read_csv(folder / "audit/claims.csv", dtype=str, keep_default_na=False)
+    computed = judged[judged["expression"] != ""]
+    assert list(computed.loc[computed["outcome"] == claims.UNKNOWN, "id"]) == []
+    assert len(computed) >= 5
+
+
+def test_the_raw_files_are_those_that_are_named(published: Path):
+    named = [(study, name) for study, spec in sources.read(SOURCES).items() for name in spec.get("raw") or {}]
+    assert len(named) == 4
+    for study, name in named:
+        files, absent = sources.files(sources.read(SOURCES)[study], PRINTED / study, published, Path("nowhere"))
+        assert absent == []
+        assert files[name].is_relative_to(published)
+
+
+def test_a_printed_part_is_a_part_of_its_raw_file(published: Path):
+    raw = pd.read_csv(next(published.rglob("all_metrics_long.csv")), dtype=str)
+    part = pd.read_csv(PRINTED / "volumes/all_metrics_long.csv", dtype=str)
+    assert len(part.merge(raw)) == len(part) == 40
+    numbers = pd.read_csv(next(published.rglob("ec2-s3-libaws.csv"))).round(6)
+    printed = pd.read_csv(PRINTED / "shots/ec2-s3-libaws.csv")
+    keys = [
+        "worker#",
+        "obj-id",
+        "open+read-data-time",
+        "mean-obj-time",
+        "mean-dset-time",
+        "num-workers",
+        "total-runtime",
+    ]
+    assert len(printed.merge(numbers, on=keys)) == len(printed) == 10
+    for study in ("particles", "arrays", "blobs"):
+        for path in (PRINTED / study).glob("*.csv"):
+            if whole := sorted(published.rglob(path.name)):
+                assert path.read_bytes() == whole[0].read_bytes()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_is_regenerated_by_its_own_module(study: str):
+    program = importlib.import_module(f"scripts.studies.{study}.published")
+    files = {path.name: path for path in (PRINTED / study).glob("*.csv")}
+    first = next(iter(program.records(files)))
+    assert json.loads(json.dumps(first["cell"])) == first["cell"]
+    assert first["repeat"] == 1
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_audits_that_are_committed_are_those_of_the_data(study: str, published: Path, tmp_path: Path):
+    folder = made(study, tmp_path / "tables", published)
+    page = tmp_path / f"{study}-audit.html"
+    notebook.build(ROOT / "notebooks/audit.ipynb", {"tables": str(folder), "facts": str(folder / "facts.json")}, page)
+    committed = ROOT / f"reports/published/{study}-audit.md"
+    assert page.with_suffix(".md").read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")
