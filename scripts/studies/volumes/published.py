@@ -5,10 +5,12 @@ from pathlib import Path
 
 from scripts.frame import csv_file
 from scripts.frame.csv_file import AMOUNT, TEXT
-from scripts.studies.volumes import fio
+from scripts.studies.volumes import fio, fio_options, study
 
 FILE = "all_metrics_long.csv"
 COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.COLUMNS[:9]}
+# The job and the pause that the study prints; each of its files is one job of these options.
+JOB, PAUSE_S = "etcd-published", 10
 # Layouts are named after the type of their volumes, gp2x1: one volume of type gp2; all have this size.
 SIZE_GIB = 128
 # What the page is told of the data beside them.
@@ -16,12 +18,14 @@ SETTINGS = {"limits": ["etcd", "openshift"]}
 
 
 def records(files: Mapping[str, Path]) -> Iterator[dict]:
-    """Yield a record for each battery: neither N, nor times, nor histograms of it are published."""
+    """Yield a record for each battery: neither times nor histograms of it are published."""
+    options = fio_options.of_job_file(study.job_text(JOB))
     rows = csv_file.read(files[FILE], COLUMNS)
     for (layout, host), jobs in rows.groupby(["layout", "node_name"], sort=False):
-        cell = {"store": layout, "job": "etcd-published", "background": "unknown", "host": host}
+        cell = {"store": layout, "job": JOB, "background": "unknown", "host": host}
         volume = {"type": layout.partition("x")[0], "size_gib": SIZE_GIB}
         yield {
-            **{"cell": cell, "repeat": 1, "samples": jobs.to_dict("records"), "seconds": {}, "battery": {}},
-            **{"volume": volume, "histograms": {}, "job_options": {}, "study": "volumes"},
+            **{"cell": cell, "repeat": 1, "samples": jobs.to_dict("records"), "seconds": {}},
+            **{"battery": {"pause_s": PAUSE_S}},
+            **{"volume": volume, "histograms": {}, "job_options": options, "study": "volumes"},
         }

@@ -46,7 +46,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     records = groups[["valid", "control", *FACTORS, "total_s"]].first()
     records["bytes"] = groups["bytes"].sum()
     records["rate"] = records["bytes"] / MIB / records["total_s"]
-    acknowledged = groups["acknowledged_s"].first() if "acknowledged_s" in samples else records["total_s"]
+    acknowledged = groups["acknowledged_s"].first() if "acknowledged_s" in samples else float("nan")
     # As of the total time, so that both rates are summarised alike.
     records["acknowledged_bytes"] = records["bytes"] * records["total_s"] / acknowledged
     records["acknowledged_rate"] = records["bytes"] / MIB / acknowledged
