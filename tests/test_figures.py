@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 
 from scripts.report import comparisons as ratios
 from scripts.report import curves, findings, judgement, listings, plot_html, rows
@@ -27,14 +28,7 @@ LEGENDS = """Bokeh.index.roots.filter((view) => view.model.toolbar).map((view) =
           outside: box ? Math.max(outer.left - box.left, box.right - outer.right, outer.top - box.top) : 0,
           silent: model.renderers.filter((one) => one.glyph.type === "Scatter" && !hovered.has(one)).length};
 })"""
-PRINTED = {
-    8: "488 .251735 .031577 .237753 .242595 .245573 .249351 .513524",
-    16: "974 .258045 .011587 .238073 .250987 .254876 .260530 .320893",
-    24: "1461 .318738 .028183 .241442 .303169 .316548 .331542 .934952",
-    32: "1947 .420436 .054816 .238095 .384260 .415481 .453103 .903244",
-    48: "2801 .629601 .126111 .240100 .546357 .620591 .703173 1.621520",
-    64: "3815 .841275 .192385 .246335 .704887 .825595 .960420 1.944003",
-}
+PRINTED = ROOT / "results/published/shots/described.csv"
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +110,10 @@ def test_published_object_times_are_printed_to_all_six_digits(published: Path, t
     (tmp_path / "facts.json").write_text('{"settings": {"page_size": 8000000}}')
     run = results.load(tmp_path, tmp_path / "facts.json")
     table = results.object_time_table(run, "signals")
-    assert list(table.index) == [("264MB", str(workers)) for workers in PRINTED]
+    described = pd.read_csv(PRINTED, dtype=str).set_index("workers")
+    assert list(table.index) == [("264MB", workers) for workers in described.index]
     for (_, workers), row in table.iterrows():
-        count, *seconds = PRINTED[int(workers)].split()
-        assert row["count"] == int(count)
-        assert [f"{value:.6f}" for value in row[1:]] == [f"{float(text):.6f}" for text in seconds]
+        assert [f"{row['count']:.0f}", *(f"{value:.6f}" for value in row[1:])] == list(described.loc[workers])
     printed = results.described(run, "signals")
     assert [printed.formats["mean"](value) for value in printed.frame["mean"]][:2] == ["0.251735", "0.258045"]
 

@@ -18,7 +18,7 @@ from scripts.lib.program import Problem
 # The columns of derived.csv: which column of which table follows from which expression, and for how many cells.
 DERIVED = ("table", "column", "expression")
 # A number at the beginning of a text, such as 2560 of "2560(~2.5 TiB)".
-_NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE][-+]?\d+)?)"
+_NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"
 _NAME = re.compile(r"`([^`]+)`")
 # What double precision loses over a few operations.
 _PRECISION = 1e-9
@@ -27,7 +27,8 @@ _PRECISION = 1e-9
 def numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
     """Return the numbers that texts begin with, NaN where there is none, and half of the last digit of each."""
     parts = texts.astype(str).str.extract(_NUMBER)
-    return parts[0].astype(float), 0.5 * 10.0 ** -parts[1].str.len().fillna(0)
+    digits = parts[1].str.len().fillna(0) - parts[2].fillna("0").astype(int)
+    return parts[0].astype(float), 0.5 * 10.0**-digits
 
 
 def disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
@@ -49,7 +50,7 @@ def disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataF
     if missing := [name for name in (column, *names) if name not in printed]:
         raise Problem(f"there is no column {missing[0]} among {', '.join(printed)}")
     values, halves = zip(*(numbers(printed[name]) for name in names), strict=True)
-    halves = [half.where(half < 0.5, 0.0) for half in halves]
+    halves = [half.where(half != 0.5, 0.0) for half in halves]
     corners = [
         _evaluated(expression, names, map(_moved, values, halves, signs))
         for signs in itertools.product((-1, 1), repeat=len(names))
