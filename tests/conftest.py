@@ -172,8 +172,8 @@ def with_hsds(once: Callable, environments: Path) -> Path:
     return once("with-hsds", build)
 
 
-def copy_project(copy: Path) -> Path:
-    """Copy the project without results to `copy`, in which Snakemake can run; return it.
+def copy_project(copy: Path, published: bool = False) -> Path:
+    """Copy the project without results, or with those of published studies, to `copy`, in which Snakemake can run.
 
     What Python compiled of it comes along, and the times by which that is known to be up to date: to compile anew costs
     each clone a second.
@@ -187,7 +187,7 @@ def copy_project(copy: Path) -> Path:
     )
     for name in listed.stdout.splitlines():
         source, target = ROOT / name, copy / name
-        if source.is_file():
+        if source.is_file() and (published or not name.startswith(("results/", "reports/"))):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
             if source.suffix == ".py" and (compiled := Path(cache_from_source(source))).is_file():

@@ -43,7 +43,7 @@ def offline(once: Callable) -> Path:
     """Return a copy of the project with the pages of all studies, made of what is committed."""
 
     def build(folder: Path) -> None:
-        clone = copy_project(folder / "clone")
+        clone = copy_project(folder / "clone", published=True)
         result = snakemake(clone, "published", env=os.environ | OFFLINE)
         assert result.returncode == 0, result.stdout + result.stderr
 

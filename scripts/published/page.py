@@ -30,6 +30,7 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     page.text(heading(1, f"What the data say of “{source['title']}”"))
     made = [source["by"], "" if source["date"] == "unknown" else source["date"]]
     links = [link("the study", source["address"]), link("its data on a page of this project", own)]
+    links.append(link("all published studies", "index.html"))
     page.text(" · ".join(filter(None, [*made, *links])))
     answer, wrong = headline(parts), contradicted(parts["claims"])
     page.text(quotation(said["question"]), paragraph(answer))
