@@ -45,7 +45,7 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         compared = () if texts and (new, old) == first else (new, f"{one.effect.than} {old}")
         texts.append(_joined(*compared[:1], one.effect.text, *compared[1:], one.under))
     joined = "; ".join(texts) if "," in "".join(texts) else prose.listing(texts)
-    text = prose.capital(f"{where}, {joined}" if where else joined)
+    text = prose.capital(", ".join(filter(None, [where, _done(here, results), joined])))
     beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
     if beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
@@ -55,6 +55,14 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         text += f"; {who} {_joined(strongest.effect.text, f'to {spent_to}', strongest.under)}"
     rest = sum(len(one.rows) for one in own if not one.decided)
     return bold(text + (f"; {prose.count(rest, 'comparison')} stayed undecided." if rest else "."))
+
+
+def _done(findings: list[Finding], results: Results) -> str:
+    """What was done, as "writing", where the findings are of that alone and other cells of something else."""
+    given = [factor.name for factor in results.report.factors if factor.given][:1]
+    levels = {level for name in given for finding in findings for level in finding.rows[name] if level}
+    named = len(levels) == 1 and results.measured[given[0]].nunique() > 1
+    return results.names.within(given[0], levels) if named else ""
 
 
 def _joined(*parts: str) -> str:
