@@ -128,6 +128,7 @@ def test_every_key_of_the_schema_is_described():
             "stores: 'my disk' is not understood (A store's name: letters, digits, dots, hyphens and underscores",
         ),
         (lambda c: c.pop("run"), "run is missing"),
+        (lambda c: c.update(run="published"), "run: 'published' is taken; choose another name"),
         (lambda c: c["studies"].update(shot={}), "studies.shot: unknown key; did you mean shots?"),
         (
             lambda c: c["studies"]["shots"].update(compare=[{"factor": "libary", "baseline": 1}]),
