@@ -1,6 +1,7 @@
 """A table from elsewhere as CSV: each value of its kind, or one line that names the file, the row and the column."""
 
 import io
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,9 +9,8 @@ import pandas as pd
 
 from scripts.lib.program import Problem
 
-# The kinds of a column: text, a whole number from 0 on, a number above 0, or such a number where there is one.
-TEXT, COUNT, AMOUNT, PERHAPS = "a text", "a whole number", "a number above 0", "a number above 0, or N/A"
-_NOTHING = ("", "N/A", "NA", "nan", "NaN")
+# The kinds of a column.
+TEXT, COUNT, AMOUNT = "a text", "a whole number", "a number above 0"
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -47,13 +47,9 @@ def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
     if kind == TEXT:
         wrong, converted = values == "", values
     else:
-        converted = pd.to_numeric(values.where(~values.isin(_NOTHING), "nan"), errors="coerce").astype(float)
-        wrong = (
-            ~((converted >= 0) & (converted % 1 == 0))
-            if kind == COUNT
-            else ~(converted > 0) | converted.eq(float("inf"))
-        )
-        wrong &= ~(values.isin(_NOTHING) & (kind == PERHAPS))
+        converted = pd.to_numeric(values, errors="coerce").astype(float)
+        whole = (converted >= 0) & (converted % 1 == 0)
+        wrong = ~(whole if kind == COUNT else (converted > 0) & (converted < math.inf))
     if wrong.any():
         value = values[wrong].iloc[0]
         raise Problem(f"{path}: row {_row(wrong)}, column {values.name}: {value!r} is not {kind}{end}")

@@ -1,4 +1,4 @@
-"""Recomputes what a table prints from what it is said to follow from, and claims from the tables that they are about.
+"""Recomputes what a table prints from the parts that it follows from.
 
 A printed number stands for all numbers that it could have been rounded from: within half of its last digit. Of
 the parts that a number is computed from, whole ones are what they are: sizes and counts.
@@ -15,7 +15,7 @@ import pandas as pd
 from scripts.frame import csv_file
 from scripts.lib.program import Problem
 
-# The columns of derived.csv: which column of which table follows from which expression, and for how many cells.
+# The columns of derived.csv: which column of which table follows from which expression.
 DERIVED = ("table", "column", "expression")
 # A number at the beginning of a text, such as 2560 of "2560(~2.5 TiB)".
 _NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"

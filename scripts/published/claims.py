@@ -1,6 +1,6 @@
 """What a study says in words, computed from the table that it is about: does it hold?
 
-A claim is a row of results/published/<study>/claims.csv: the sentence, the value that it has, and how to compute that.
+A claim is a row of results/published/<study>/audit/claims.csv: the sentence, its value, and how to compute that.
 """
 
 import operator

@@ -1,5 +1,6 @@
 """Where the data of the published studies come from (config/published.yaml): raw files, or what a study prints."""
 
+import http.client
 import shutil
 import urllib.request
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ def files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple
     for name, raw in (spec.get("raw") or {}).items():
         try:
             there[name] = _raw(name, raw, local, kept)
-        except (Problem, OSError) as error:
+        except (Problem, OSError, ValueError, http.client.HTTPException) as error:
             instead = "what is printed of it is shown" if name in there else "nothing of it is shown"
             absent.append(f"{name}: {error}; {instead}")
     return there, absent

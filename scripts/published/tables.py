@@ -11,7 +11,7 @@ from scripts import gather
 from scripts.frame import config as configuration
 from scripts.frame import csv_file
 from scripts.frame.records import Kept
-from scripts.lib.program import run, write_json
+from scripts.lib.program import Problem, run, write_json
 from scripts.published import audit, claims, sources
 
 RUN = "published"
@@ -33,7 +33,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--raw", default="", help="folder that holds the raw files; without it they are downloaded")
     parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
     given = parser.parse_args(argv)
-    spec = sources.read(given.sources)[given.study]
+    studies = sources.read(given.sources)
+    if given.study not in studies:
+        raise Problem(f"{given.sources} has no study {given.study}; name one of {', '.join(studies)}")
+    spec = studies[given.study]
     local = Path(given.raw) if given.raw else None
     files, absent = sources.files(spec, given.printed, local, given.out / "raw")
     program = importlib.import_module(f"scripts.studies.{given.study}.published")

@@ -26,7 +26,7 @@ COLUMNS = {
     **{"tot-num-obj": COUNT, "total-runtime": AMOUNT},
 }
 _RUN = ["obj-type", "pb-size", "num-workers"]
-# What the page is told of the data beside them.
+# Settings of the study that its page needs.
 SETTINGS = {"page_size": 8_000_000}
 
 

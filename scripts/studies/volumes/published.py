@@ -13,7 +13,7 @@ COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.CO
 JOB, PAUSE_S = "etcd-published", 10
 # Layouts are named after the type of their volumes, gp2x1: one volume of type gp2; all have this size.
 SIZE_GIB = 128
-# What the page is told of the data beside them.
+# Settings of the study that its page needs.
 SETTINGS = {"limits": ["etcd", "openshift"]}
 
 
