@@ -10,6 +10,7 @@ rule published_tables:
     input:
         sources="config/published.yaml",
         printed=printed_of,
+        machines="config/facts/machines.yaml",
     output:
         facts="results/published/{published}/tables/facts.json",
     log:

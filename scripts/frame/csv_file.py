@@ -11,6 +11,8 @@ from scripts.lib.program import Problem
 
 # The kinds of a column.
 TEXT, COUNT, AMOUNT = "a text", "a whole number", "a number above 0"
+# As tables print it: 2560 (~2.5 TiB) is a number with a note.
+PRINTED = "a number above 0, N/A, or a number with a note in brackets"
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -25,7 +27,7 @@ def read(path: Path, kinds: Mapping[str, str], remedy: str = "") -> pd.DataFrame
         text = path.read_text(encoding="utf-8")
         table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True)
     except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as a table: {error}{end}") from error
+        raise Problem(f"{path} cannot be read as a table: {str(error).strip()}{end}") from error
     _expect_columns(path, table, kinds, end)
     if (twice := table.duplicated()).any():
         raise Problem(f"{path}: row {_row(twice)} is there twice{end}")
@@ -47,9 +49,11 @@ def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
     if kind == TEXT:
         wrong, converted = values == "", values
     else:
-        converted = pd.to_numeric(values, errors="coerce").astype(float)
+        bare = values.str.replace(r"\s*\(.*\)$", "", regex=True) if kind == PRINTED else values
+        converted = pd.to_numeric(bare, errors="coerce").astype(float)
         whole = (converted >= 0) & (converted % 1 == 0)
         wrong = ~(whole if kind == COUNT else (converted > 0) & (converted < math.inf))
+        wrong &= (values != "N/A") | (kind != PRINTED)
     if wrong.any():
         value = values[wrong].iloc[0]
         raise Problem(f"{path}: row {_row(wrong)}, column {values.name}: {value!r} is not {kind}{end}")

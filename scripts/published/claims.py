@@ -5,10 +5,11 @@ A claim is a row of results/published/<study>/audit/claims.csv: the sentence, it
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
@@ -57,9 +58,9 @@ class Printed:
         return values.between(self.low - self.slack[0], self.high + self.slack[1])
 
     def reached(self, values: pd.Series) -> bool:
-        """Return whether both ends are there, of what is no range whatever it is."""
+        """Return whether both ends are there, of what is no range, or only about one, whatever it is."""
         ends = ((values.min(), self.low, self.slack[0]), (values.max(), self.high, self.slack[1]))
-        return self.low == self.high or all(abs(value - end) <= slack for value, end, slack in ends)
+        return self.sign == "~" or self.low == self.high or all(abs(value - end) <= slack for value, end, slack in ends)
 
 
 def read(path: Path) -> list[dict]:
@@ -79,7 +80,7 @@ def read(path: Path) -> list[dict]:
 
 
 def parsed(text: str, where: str) -> Printed:
-    """Return a printed value: 4.23..6.91, >5, <=10, ~30 (approximately), or 386.
+    """Return a printed value: 4.23..6.91, ~5..6 (anything between), >5, <=10, ~30 (approximately), or 386.
 
     Raises:
         Problem: it is none of these; the line begins with `where`.
@@ -115,10 +116,10 @@ def computed(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> pd
     try:
         if not claim["table"]:
             return pd.Series([float(pd.eval(claim["expression"], engine="python"))])
-        table = _typed(_united(claim["table"], tables))
+        table = typed(united(claim["table"], tables))
         rows = table.query(claim["rows"], engine="python") if claim["rows"] else table
         if by and not claim["baseline"]:
-            groups = {_called(levels): _value(own, claim["expression"]) for levels, own in rows.groupby(by, sort=False)}
+            groups = {called(levels): _value(own, claim["expression"]) for levels, own in rows.groupby(by, sort=False)}
             return pd.Series(groups, dtype=float).rename_axis(", ".join(by))
         if claim["baseline"]:
             rows = _beside(rows, table.query(claim["baseline"], engine="python"), by, claim["expression"])
@@ -132,27 +133,27 @@ def computed(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> pd
     names = [name for name in by if rows[name].nunique() > 1]
     if not names or rows[names].duplicated().any():
         names += [name for name in _telling(rows) if name not in by and rows[name].nunique() > 1]
-    levels = [_called(levels) for levels in rows[names].to_numpy()]
+    levels = [called(levels) for levels in rows[names].to_numpy()]
     return pd.to_numeric(values).astype(float).set_axis(levels).rename_axis(", ".join(names))
 
 
 def judged(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """Return `outcome`, one of four, `computed`, the values in words, and `why`: where it holds, why it is not told."""
     if not claim["expression"]:
-        test = f"; {claim['tested_by']} of this project tests it" if claim["tested_by"] else ""
+        test = f"; tested here: {claim['tested_by']}" if claim["tested_by"] else ""
         cause = claim["kind"] == "explains"
         return _unknown(
             ("a cause, and nothing published tells causes apart" if cause else "no data are published") + test
         )
     if absent := [name for name in claim["table"].split(" + ") if name and name not in tables]:
-        return _unknown(f"{absent[0]} is not there")
+        return _unknown(f"{absent[0]} is not there, or not all of it")
     values, printed = computed(claim, tables), parsed(claim["printed"], claim["id"])
-    if values.empty:
+    if values.isna().all():
         return _unknown(f"the rows of {claim['table']} that it is about are not there")
     fits = printed.of(values)
     ends = [prose.number(value) for value in dict.fromkeys((values.min(), values.max()))]
     judgement = {"computed": " to ".join(dict.fromkeys(ends)), "why": ""}
-    if printed.low != printed.high:
+    if printed.low != printed.high and printed.sign != "~":
         return judgement | {"outcome": HOLDS if fits.all() and printed.reached(values) else NOT}
     if fits.all() or not fits.any():
         return judgement | {"outcome": HOLDS if fits.all() else NOT}
@@ -165,8 +166,8 @@ def _unknown(why: str) -> dict[str, str]:
     return {"outcome": UNKNOWN, "computed": "", "why": why}
 
 
-def _united(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The table of a name, or those that a plus joins as one, with a column `source`."""
+def united(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the table of a name, or those that a plus joins as one, with a column `source`."""
     parts = names.split(" + ")
     if len(parts) == 1:
         return tables[names]
@@ -175,8 +176,8 @@ def _united(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def _beside(rows: pd.DataFrame, base: pd.DataFrame, by: list[str], expression: str) -> pd.DataFrame:
     # What is asked for, and texts that call a row what it is.
-    called = [name for name in rows if not is_numeric_dtype(rows[name]) and rows[name].nunique() <= _FEW]
-    used = [*called, *(name for name in rows if name in expression)]
+    texts = [name for name in rows if not is_numeric_dtype(rows[name]) and rows[name].nunique() <= _FEW]
+    used = [*texts, *(name for name in rows if name in expression)]
     rows, base = (part[list(dict.fromkeys([*by, *used]))].drop_duplicates() for part in (rows, base))
     keys = {"left_on": by, "right_on": [BASE + name for name in by]} if by else {"how": "cross"}
     return rows.merge(base.add_prefix(BASE), **keys)
@@ -191,14 +192,14 @@ def _value(rows: pd.DataFrame, expression: str) -> float:
     return float(value)
 
 
-def _typed(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of text with numbers as numbers: in columns where most texts begin with one."""
-    typed = table.copy()
+def typed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of text with numbers as numbers: in columns where most texts begin with one."""
+    numbered = table.copy()
     for name in table:
         values, _ = audit.numbers(table[name])
         if values.notna().mean() > 0.5:
-            typed[name] = values
-    return typed
+            numbered[name] = values
+    return numbered
 
 
 def _telling(rows: pd.DataFrame) -> list[str]:
@@ -207,5 +208,7 @@ def _telling(rows: pd.DataFrame) -> list[str]:
     return [name for name in own if not is_numeric_dtype(rows[name])] or own[:1]
 
 
-def _called(levels: Sequence[object]) -> str:
-    return ", ".join(f"{level:g}" if isinstance(level, float) else str(level) for level in levels)
+def called(levels: object) -> str:
+    """Return what a level, or a combination of levels, is called."""
+    parts = levels if isinstance(levels, tuple | np.ndarray) else (levels,)
+    return ", ".join(f"{level:.10g}" if isinstance(level, float) else str(level) for level in parts)

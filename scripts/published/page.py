@@ -1,30 +1,32 @@
 """The page that audits a published study: what its data say of what it says."""
 
+import itertools
 from pathlib import Path
 
 import pandas as pd
 
 from scripts.lib.program import write_json
-from scripts.published import claims
+from scripts.published import claims, labels, rules
 from scripts.report import prose
 from scripts.report.markup import bold, bullets, heading, link, paragraph, quotation
 from scripts.report.page import Page, Table
 from scripts.report.results import read_facts, read_table
 
-_TEXTS = (*claims.COLUMNS, "outcome", "computed", "why", "column", "row", "label", "correct", "what", "value")
-_COLOURS = {claims.NOT: "red", claims.PARTLY: "yellow"}
+_TEXTS = (*claims.COLUMNS, *labels.COLUMNS, *rules.COLUMNS, "column", "row", "what", "value")
+_COLOURS = {claims.NOT: "red", claims.PARTLY: "yellow", rules.BROKEN: "red"}
 _HELD = {
     claims.HOLDS: ("holds", "hold"),
     claims.PARTLY: ("holds in part", "hold in part"),
     claims.NOT: ("does not hold", "do not hold"),
 }
 _MOST = 4
+_PARTS = ("claims", "rules", "derived", "labels", "setup")
 
 
 def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     """Show the audit of a study whose tables are in a folder, and leave its answers for the index."""
     folder, said = Path(tables) / "audit", read_facts(facts)
-    parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in ("claims", "derived", "labels", "setup")}
+    parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
     source = said["published"]
     own = f"{said['study']}.html"
     page.text(heading(1, f"What the data say of “{source['title']}”"))
@@ -32,16 +34,20 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     links = [link("the study", source["address"]), link("its data on a page of this project", own)]
     links.append(link("all published studies", "index.html"))
     page.text(" · ".join(filter(None, [*made, *links])))
-    answer, wrong = headline(parts), contradicted(parts["claims"])
+    answer, wrong, broken = headline(parts), contradicted(parts["claims"]), not_kept(parts["rules"])
     page.text(quotation(said["question"]), paragraph(answer))
+    page.section("What the study concludes, and what its data support", bullets(concluded(source, parts)))
     page.section("What does not hold", bullets(wrong))
+    page.section("How it was measured", bullets(broken))
     page.text(bullets(said.get("limits") or []))
+    page.text(heading(2, "Rules of measuring"))
+    page.table(_rules(parts["rules"]), "No table is declared.")
     page.text(heading(2, "Claims"))
     page.table(_claims(parts["claims"]), "No claim was gathered.")
     page.text(heading(2, "Figures that do not follow from those beside them"))
     page.table(_derived(parts["derived"]), "None.")
     page.text(heading(2, "Labels that do not say what the data are"))
-    page.table(Table("labels", "Labels as printed, and what the data are.", parts["labels"].fillna("")), "None.")
+    page.table(_labels(parts["labels"]), "None.")
     page.text(heading(2, "Setup as printed"))
     page.table(
         Table("setup", "What the study says of what it was measured with.", parts["setup"].fillna("")),
@@ -51,13 +57,15 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     answers = {
         **{"study": said["study"], "title": source["title"], "question": said["question"], "run": ""},
         **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
-        **{"advice": wrong, "cells": count, "of": "claim", "failed": 0, "invalid": 0},
+        # The first page has the first of each kind.
+        **{"advice": [text for pair in itertools.zip_longest(wrong, broken) for text in pair if text]},
+        **{"cells": count, "of": "claim", "failed": 0, "invalid": 0},
     }
     write_json(page.files / "answers.json", answers)
 
 
 def headline(parts: dict[str, pd.DataFrame]) -> str:
-    """Return in one bold sentence how many claims hold, and how many printed figures do not follow from others."""
+    """Return in one bold sentence how many claims hold, figures do not follow from others, and rules are broken."""
     outcomes = parts["claims"]["outcome"].value_counts()
     counted = [
         f"{outcomes[outcome]} {singular if outcomes[outcome] == 1 else plural}"
@@ -71,13 +79,39 @@ def headline(parts: dict[str, pd.DataFrame]) -> str:
     figures = f"; {wrong:,} of {cells:,} printed figures do not follow from those beside them" if cells else ""
     claimed = prose.count(len(parts["claims"]), "claim")
     listed = f": {prose.listing(counted)}" if counted else ""
-    return bold(f"{computed} of {claimed} can be computed from what is published{listed}{figures}.")
+    judged = parts["rules"].groupby("rule")["outcome"].agg(set)
+    broken = sum(rules.BROKEN in outcomes for outcomes in judged)
+    tested = sum(outcomes != {rules.UNTOLD} for outcomes in judged)
+    measured = f"; of {prose.count(len(judged), 'rule')} of measuring, {tested} can be tested, {broken} not kept"
+    return bold(f"{computed} of {claimed} can be computed from what is published{listed}{figures}{measured}.")
+
+
+def concluded(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
+    """Return each claim that is the study's conclusion with what was computed of it."""
+    rows = parts["claims"].set_index("id", drop=False).loc[source["conclusion"]].to_dict("records")
+    return [_concluded(row) for row in rows]
+
+
+def _concluded(row: dict) -> str:
+    where = f" ({', '.join(filter(None, (row['where'], row['id'])))})"
+    computed = (
+        f", computed {row['computed']} where {row['printed']} {row['unit']} is printed" if row["computed"] else ""
+    )
+    why = f" ({row['why']})" if row["why"] else ""
+    return f"“{row['quote']}”{where}: {bold(row['outcome'])}{why}{computed}."
 
 
 def contradicted(table: pd.DataFrame) -> list[str]:
     """Return the claims that do not hold, with what was computed, at most four."""
     rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
     return [f"“{row['quote']}”: {row['printed']} {row['unit'] or ''}, computed {row['computed']}." for row in rows]
+
+
+def not_kept(table: pd.DataFrame) -> list[str]:
+    """Return the rules that are broken, each with the first table that breaks it; last that of too few repeats."""
+    rows = table[table["outcome"] == rules.BROKEN].drop_duplicates("rule")
+    rows = rows.sort_values("rule", key=lambda names: names == rules.REPEATS, kind="stable").to_dict("records")
+    return [f"Broken: {row['rule']} (METHOD {row['method']}): {row['data']}." for row in rows]
 
 
 def _claims(table: pd.DataFrame) -> Table:
@@ -87,7 +121,24 @@ def _claims(table: pd.DataFrame) -> Table:
         "Every sentence that compares, quantifies or explains, as printed, with the value that it has and the values "
         "that follow from the published data; a printed value stands for all that it could be rounded from."
     )
-    return Table("claims", caption, frame, over=over, meaning="does not hold, or only in part", numbers=table)
+    meaning = "does not hold, or only in part"
+    return Table("claims", caption, frame, over=over, meaning=meaning, numbers=table, in_markdown=len(frame))
+
+
+def _rules(table: pd.DataFrame) -> Table:
+    caption = (
+        "Rules of docs/method.md by their number, tested on the published tables; what a rule lacks is said. Arms are "
+        "what a comparison compares, a cell is a combination of levels."
+    )
+    over = {"outcome": [_COLOURS.get(outcome, "") for outcome in table["outcome"]]}
+    return Table("rules", caption, table.fillna(""), over=over, meaning="broken")
+
+
+def _labels(table: pd.DataFrame) -> Table:
+    frame = table[[name for name in labels.COLUMNS if name != "data"]].fillna("")
+    over = {"outcome": [_COLOURS.get(outcome, "") for outcome in frame["outcome"]]}
+    caption = "Labels as printed, what they say, what the data say where that can be computed, and what is right."
+    return Table("labels", caption, frame, over=over, meaning="what the label says is not in the data", numbers=table)
 
 
 def _derived(table: pd.DataFrame) -> Table:

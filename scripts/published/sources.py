@@ -20,24 +20,24 @@ def read(path: Path) -> dict[str, dict]:
     """
     studies = read_yaml(path)
     for study, spec in studies.items():
-        if missing := [key for key in ("title", "by", "date", "address", "question") if key not in spec]:
+        if missing := [key for key in ("title", "by", "date", "address", "question", "conclusion") if key not in spec]:
             raise Problem(f"{path}: {study} lacks {missing[0]}")
     return studies
 
 
-def files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], list[str]]:
+def files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Return the files of a study by name, and a line for each raw one that cannot be had.
 
     A raw file is taken from somewhere in the folder `local`, or downloaded into `kept`; a printed table of its name
     has a part of it, and takes its place where it cannot be had.
     """
-    there, absent = {path.name: path for path in sorted(printed.glob("*.csv"))}, []
+    there, absent = {path.name: path for path in sorted(printed.glob("*.csv"))}, {}
     for name, raw in (spec.get("raw") or {}).items():
         try:
             there[name] = _raw(name, raw, local, kept)
         except (Problem, OSError, ValueError, http.client.HTTPException) as error:
             instead = "what is printed of it is shown" if name in there else "nothing of it is shown"
-            absent.append(f"{name}: {error}; {instead}")
+            absent[name] = f"{name}: {error}; {instead}"
     return there, absent
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -10,15 +10,13 @@ import pandas as pd
 from scripts import gather
 from scripts.frame import config as configuration
 from scripts.frame import csv_file
+from scripts.frame.matrix import permanent_name
 from scripts.frame.records import Kept
 from scripts.lib.program import Problem, run, write_json
-from scripts.published import audit, claims, sources
+from scripts.published import audit, ceilings, claims, labels, rules, sources, timings
 
 RUN = "published"
-_AS_THEY_ARE = {
-    "labels": dict.fromkeys(("label", "where", "correct", "why"), csv_file.TEXT),
-    "setup": dict.fromkeys(("what", "value"), csv_file.TEXT),
-}
+_SETUP = dict.fromkeys(("what", "value"), csv_file.TEXT)
 EQUIVALENCE_PERCENT = 5
 
 
@@ -41,29 +39,41 @@ def main(argv: list[str] | None = None) -> int:
     files, absent = sources.files(spec, given.printed, local, given.out / "raw")
     program = importlib.import_module(f"scripts.studies.{given.study}.published")
     settings = {"compare": spec.get("compare", [])} | getattr(program, "SETTINGS", {})
-    made = merged(given.study, settings, program.records(files))
+    published = list(program.records(files))
+    made = merged(given.study, settings, published)
     given.out.mkdir(parents=True, exist_ok=True)
     gather.write(made, given.out)
-    gather.write(audited(given.printed, files, made), given.out / "audit")
-    write_json(given.out / "facts.json", _facts(given.study, spec, settings, absent))
+    gather.write(audited(given.study, given.printed, files, made, absent), given.out / "audit")
+    name = permanent_name(given.study, settings, published)
+    write_json(given.out / "facts.json", _facts(given.study, spec, settings, list(absent.values())) | {"name": name})
     return 0
 
 
-def audited(printed: Path, files: Mapping[str, Path], made: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def audited(
+    study: str,
+    printed: Path,
+    files: Mapping[str, Path],
+    made: Mapping[str, pd.DataFrame],
+    absent: Collection[str] = (),
+) -> dict[str, pd.DataFrame]:
     """Return what the audit of a study says, by table.
 
     Returns:
-        claims: those of claims.csv with what is computed; derived: the cells that do not follow from others, by the
-        expressions of derived.csv; labels and setup: those files as they are. Tables of claims and expressions are the
-        files by name, and the tables that were made of them.
+        claims and labels: those of claims.csv and labels.csv with what is computed; rules: what each says of the tables
+        that columns.yaml declares; derived: the cells that do not follow from others, by the expressions of
+        derived.csv; setup: that file as it is. Tables of claims and expressions are the files by name, and the tables
+        that were made of them. What is said of all rows cannot be told of a part of a file that is `absent`.
     """
     printed_tables = {name: pd.read_csv(path, dtype=str, keep_default_na=False) for name, path in files.items()}
-    tables = printed_tables | {name: table for name, table in made.items() if name in ("cells", "samples")}
+    whole = {name: table for name, table in printed_tables.items() if name not in absent}
+    tables = whole | {name: table for name, table in made.items() if name in ("cells", "samples") and not absent}
     judged = [claim | claims.judged(claim, tables) for claim in claims.read(printed / "audit/claims.csv")]
     return {
         "claims": pd.DataFrame(judged, columns=[*claims.COLUMNS, "outcome", "computed", "why"]),
-        "derived": audit.derived(printed / "audit/derived.csv", tables),
-        **{name: csv_file.read(printed / f"audit/{name}.csv", kinds) for name, kinds in _AS_THEY_ARE.items()},
+        "rules": rules.judged(timings.read(printed / timings.FILE), tables, ceilings.of_machines(study)),
+        "derived": audit.derived(printed / "audit/derived.csv", printed_tables),
+        "labels": labels.judged(printed / "audit/labels.csv", tables),
+        "setup": csv_file.read(printed / "audit/setup.csv", _SETUP),
     }
 
 
@@ -92,7 +102,7 @@ def _facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
         "run": RUN,
         "study": study,
         "question": spec["question"],
-        "published": {key: spec[key] for key in ("title", "by", "date", "address")},
+        "published": {key: spec[key] for key in ("title", "by", "date", "address", "conclusion")},
         "equivalence_percent": EQUIVALENCE_PERCENT,
         "machine": spec.get("machine") or {},
         "libraries": spec.get("libraries") or {},

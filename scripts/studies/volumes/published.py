@@ -5,13 +5,14 @@ from pathlib import Path
 
 from scripts.frame import csv_file
 from scripts.frame.csv_file import AMOUNT, TEXT
-from scripts.studies.volumes import fio, fio_options, study
+from scripts.studies.volumes import credits, fio, fio_options, study
 
 FILE = "all_metrics_long.csv"
 COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.COLUMNS[:9]}
 # The job and the pause that the study prints; each of its files is one job of these options.
 JOB, PAUSE_S = "etcd-published", 10
 # Layouts are named after the type of their volumes, gp2x1: one volume of type gp2; all have this size.
+LAYOUTS = ("gp2x1", "gp2x2", "gp3x1", "gp3x2")
 SIZE_GIB = 128
 # Settings of the study that its page needs.
 SETTINGS = {"limits": ["etcd", "openshift"]}
@@ -29,3 +30,9 @@ def records(files: Mapping[str, Path]) -> Iterator[dict]:
             **{"battery": {"pause_s": PAUSE_S}},
             **{"volume": volume, "histograms": {}, "job_options": options, "study": "volumes"},
         }
+
+
+def ceilings() -> dict[str, dict]:
+    """Return what the volumes of each layout carry, as config/facts/machines.yaml says it of machines."""
+    volumes = {layout: credits.describe({"type": layout.partition("x")[0], "size_gib": SIZE_GIB}) for layout in LAYOUTS}
+    return {layout: {"IOPS": {"value": volume.burst_iops, "unit": "IOPS"}} for layout, volume in volumes.items()}

@@ -1,12 +1,12 @@
 """The tables of the volumes study, as data frames, from the series of a run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from scripts.frame import records
-from scripts.statistics import histograms, stats
+from scripts.statistics import histograms, sessions, stats
 from scripts.studies.volumes import changes, compare, credits, fio, limits
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
@@ -41,6 +41,7 @@ COLUMNS = {
         *(*FACTORS, "repeat", "number", "job_Id", "credits_start", "credits_end", "modelled_iops", "allowed_iops"),
         *("modelled_s", "ios_per_write", "ios_per_write_source"),
     ),
+    "records": ("cell", *FACTORS, *sessions.COLUMNS),
     "collapses": (
         *(*FACTORS, "repeat", "volume_type", "size_gib", "baseline_iops", "burst_iops", "credits", "ios_per_write"),
         *("ios_per_write_source", "predicted_job", "predicted_number", "observed_job", "observed_number", "text"),
@@ -49,7 +50,7 @@ COLUMNS = {
 
 
 def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
-    """Return the tables by name: samples, cells, verdicts, segments, percentiles, comparisons, credits, collapses.
+    """Return the tables by name: samples, and those of `COLUMNS`.
 
     `settings` has limits, compare (nothing: stores with the first), equivalence_percent and seed.
     """
@@ -67,6 +68,7 @@ def build(series: Sequence[Series], settings: dict) -> dict[str, pd.DataFrame]:
     for one in series:
         head = one.head | {"operation": one.operation}
         rows["verdicts"] += [head | row for row in limits.verdicts(one, parts[one.levels], judged_limits, seed)]
+        rows["records"] += list(_records(one, seed))
         rows["segments"] += [head | row for row in _segment_rows(one.jobs, parts[one.levels])]
     rows["credits"], rows["collapses"] = credits.tables(series, parts)
     # Rows have more than a table shows.
@@ -87,6 +89,18 @@ def samples(series: Sequence[Series]) -> pd.DataFrame:
         for row in battery.rows
     ]
     return pd.DataFrame(rows, columns=None if rows else [*SAMPLE, "cell", *FACTORS, "repeat", "status", "valid"])
+
+
+def _records(series: Series, seed: int) -> Iterator[dict]:
+    """Yield what runs are compared by: the p99 of each battery, the unit that is repeated."""
+    for battery in series.batteries:
+        jobs = series.jobs[series.jobs["repeat"] == battery.repeat] if battery.valid else series.jobs[:0]
+        p99 = percentiles(jobs, (99,), seed).get(99)
+        yield {
+            **{"cell": battery.cell, **series.head, "repeat": battery.repeat, "valid": battery.valid},
+            **{"session": battery.record.get("session", ""), "figure": "p99", "unit": "ms"},
+            **{"value": p99.value if p99 else math.nan, "code": sessions.code_of(battery.record)},
+        }
 
 
 def segments_of(series: Series, equivalence: float = 5, seed: int = 1) -> list[changes.Segment]:
