@@ -1,7 +1,8 @@
 # The two commands: `make run` and `make test`. `make help` lists the rest.
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
-$(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW,\
+$(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
+	A B PAIRED FAIL_ON KEEP FILES,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 DEFAULT = config/config.yaml
@@ -15,7 +16,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import published fit check plan again export test bench mutants lock format
+.PHONY: help setup run quick import published audit compare baseline archive report cite fit check plan again export test bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -40,6 +41,24 @@ import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or
 published: setup ## regenerate and audit the published studies: reports/published/index.html, RAW=<folder of their data>
 	@.venv/bin/snakemake published --cores "$${CORES:-all}" $${RAW:+--config published_data="$$RAW"}
 
+audit: setup ## test the rules of docs/method.md on CSVs with the columns of a published study: FILES='a.csv b.csv'
+	@.venv/bin/python -sE -m scripts.published.own --study="$$STUDY" "$$FILES"
+
+compare: setup ## compare runs of results/, archives or baselines: A='mon tue' B=wed FAIL_ON='slower > 10 %' PAIRED=1
+	@.venv/bin/python -sE -m scripts.published.compare --a="$$A" --b="$$B" $${PAIRED:+--paired} --fail-on="$$FAIL_ON"
+
+baseline: setup ## keep what runs measured in a file that can be committed: A='mon tue wed thu' KEEP=baseline.json
+	@.venv/bin/python -sE -m scripts.published.compare --a="$$A" $${KEEP:+--keep="$$KEEP"}
+
+archive: setup ## pack a run into one file, with the hash of each record: results/<run>/<run>-<hash>.tar.xz
+	@.venv/bin/python -sE -m scripts.published.archive $(CONFIGFILE) --run="$$RUN"
+
+report: setup ## make the pages of an archive, offline: FROM=tuesday-1a2b3c4d5e.tar.xz
+	@.venv/bin/python -sE -m scripts.published.archive --from="$$FROM" --run="$$RUN"
+
+cite: setup ## print how to cite a run, or an archive (FROM=…)
+	@.venv/bin/python -sE -m scripts.published.cite $(CONFIGFILE) --run="$$RUN" $${FROM:+--from="$$FROM"}
+
 fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180
 	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"}
 
@@ -53,8 +72,8 @@ again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
 	@test -n "$$CELL" || { echo "Say which: make again CELL=<beginning of a name that make plan lists>"; exit 2; }
 	@$(LAUNCH) --again="$$CELL"
 
-export: setup ## write every observation of a run as one long table, Parquet and CSV: results/<run>/export/
-	@.venv/bin/python -sE -m scripts.export $(CONFIGFILE) --run="$$RUN"
+export: setup ## write every observation of a run as one long table, and the tables of its pages for papers: results/<run>/export/
+	@.venv/bin/python -sE -m scripts.export $(CONFIGFILE) --run="$$RUN" --tables
 
 test: setup ## lint, format, and all tests on real servers; FAST=1: those that start no process, in 90 seconds
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

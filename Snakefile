@@ -20,6 +20,29 @@ include: "rules/measure.smk"
 include: "rules/volumes.smk"
 include: "rules/report.smk"
 include: "rules/published.smk"
+include: "rules/compare.smk"
+
+
+# On a cluster these run where Snakemake does: they are short, or need a network. The others read or write data.
+localrules:
+    all,
+    append,
+    check,
+    compare,
+    environment,
+    export,
+    extra,
+    gather,
+    import_fio,
+    index,
+    plan,
+    published,
+    published_audit,
+    published_index,
+    published_report,
+    published_tables,
+    report,
+    servers,
 
 
 rule all:

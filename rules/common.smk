@@ -7,6 +7,7 @@ Writes: nothing
 import gc
 import json
 import logging
+import math
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ from scripts.building.environments import lacking
 from scripts.frame import config as configuration
 from scripts.frame import blocks, matrix, measuring, records
 from scripts.frame import study as studies
+from scripts.lib import slurm
 from scripts.lib.program import Problem, expect_folders, expect_room, read_json
 from scripts.stores import store as stores
 
@@ -57,6 +59,11 @@ def begin() -> dict[str, blocks.Open]:
             raise Problem(
                 f"what the programs import is neither in {sys.prefix} (no {lacking()[0]}) nor is there a .venv:"
                 " type `make setup` and the same again, or add `--sdm conda`"
+            )
+        if jobs := slurm.left_behind(Path.cwd()):
+            raise Problem(
+                f"jobs of an earlier call are in the queue ({' '.join(jobs)}): wait until they end, or scancel them,"
+                " and type the same again"
             )
         expect_room(RESULTS / "checked.json")
         check.move_aside(RESULTS, check.left_behind(RESULTS))
@@ -96,6 +103,12 @@ OF_CONDA = [name for name, spec in CONFIG["libraries"].items() if spec["kind"] =
 PARTS = {"libraries": CONFIG["libraries"], "stores": CONFIG["stores"], "data": DATA}
 # What programs are told of a library, a store or a dataset, as JSON.
 SPECS = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in PARTS.items()}
+# Which runs are compared; the program says what is lacking.
+COMPARISON = CONFIG.get("comparison", {"a": [], "b": [], "paired": False, "fail_on": []})
+# What a cell may take beside its time limit: servers that start, files that are looked at, what waits for a disk.
+STEP_MINUTES = 10
+# Notebooks of the user's own, executed on each run.
+EXTRA = sorted(path.stem for path in Path("notebooks/extra").glob("[!.]*.ipynb"))
 # What is known of the published studies, whichever this run measures.
 PUBLISHED = sorted(path.parent.name for path in Path("results/published").glob("*/audit/"))
 
@@ -109,6 +122,7 @@ wildcard_constraints:
     cell="[^/]+",
     repeat="[0-9]+",
     published="|".join(PUBLISHED) or "none",
+    extra="|".join(map(re.escape, EXTRA)) or "none",
 
 
 @cache
@@ -182,6 +196,11 @@ def all_records_of(wildcards) -> list[str]:
     """Return the records of a study, with those of the blocks that were appended for what failed in them."""
     if not SELECTED[wildcards.study]:
         return []
+    # Where a checkpoint changes the plan while jobs that have ended are still in a queue, Snakemake 9 forgets what depends
+    # on them and ends early, with status 0 (dag.py: their output is there, so they are counted off twice). So on a
+    # cluster the next call appends.
+    if workflow.non_local_exec:
+        return records_of(wildcards)
     appended = read_json(Path(checkpoints.append.get(run=RUN, study=wildcards.study).output[0]))
     return in_blocks(wildcards.study, OPEN[wildcards.study].blocks + appended["blocks"])
 
@@ -234,15 +253,28 @@ def attempt_of(wildcards, attempt) -> int:
     return attempt
 
 
+def runtime_of(wildcards) -> int:
+    """Return the minutes after which a cluster may end a cell: its time limit, and what the step does around it."""
+    cell = CELLS[wildcards.study][wildcards.cell]
+    limit = matrix.for_level(CONFIG["studies"][wildcards.study]["time_limit_s"], cell.levels)
+    return math.ceil(limit / 60) + STEP_MINUTES
+
+
 def imported_of(wildcards) -> list[str]:
     """Return the artefact of imported results where the configuration names some."""
     imported = f"results/{RUN}/{wildcards.study}/imported.json"
     return [imported] if SOURCES[wildcards.study] else []
 
 
+def references_of(wildcards) -> list[str]:
+    """Return the facts of the published data that a study's figures draw beside its own."""
+    named = CONFIG["studies"][wildcards.study].get("reference", [])
+    return [f"results/{name}/tables/facts.json" for name in ([named] if isinstance(named, str) else named)]
+
+
 def study_config(wildcards) -> str:
     """Return what the plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
-    apart = ("only", "again", "ask_above", "published_data", "studies")
+    apart = ("only", "again", "ask_above", "published_data", "comparison", "studies")
     kept = {key: value for key, value in CONFIG.items() if key not in apart}
     study = {wildcards.study: CONFIG["studies"][wildcards.study]}
     return json.dumps({**kept, "only": {}, "again": [], "studies": study})
@@ -251,4 +283,4 @@ def study_config(wildcards) -> str:
 def printed_of(wildcards) -> list[str]:
     """Return the tables that a study prints, and those of its audit."""
     folder = Path("results/published", wildcards.published)
-    return [str(path) for pattern in ("*.csv", "audit/*.csv") for path in sorted(folder.glob(pattern))]
+    return [str(path) for pattern in ("*.csv", "audit/*") for path in sorted(folder.glob(pattern))]

@@ -1,8 +1,8 @@
 """Records -> tables -> notebook -> HTML and Markdown, for any study; and the check that says what failed.
 
-Reads:  results/{run}/{study}/records/, matrix.csv, plan.json
-Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, facts.json, and tables that a study has beside these
-        reports/{run}/{study}.html, {study}.md, {study}_files/, index.html; results/{run}/checked.json
+Reads:  results/{run}/{study}/records/, matrix.csv, plan.json; results/published/ where a study names a reference
+Writes: results/{run}/{study}/samples.csv, cells.csv, verdicts.csv, records.csv, facts.json, and tables that a study has beside these
+        reports/{run}/{study}.html, {study}.md, {study}_files/, extra/, index.html; results/{run}/export/, extra/, checked.json
 """
 
 
@@ -17,6 +17,7 @@ rule gather:
         samples="results/{run}/{study}/samples.csv",
         cells="results/{run}/{study}/cells.csv",
         verdicts="results/{run}/{study}/verdicts.csv",
+        records="results/{run}/{study}/records.csv",
         facts="results/{run}/{study}/facts.json",
     log:
         "results/{run}/logs/{study}/gather.log",
@@ -39,6 +40,7 @@ rule report:
         notebook="notebooks/{study}.ipynb",
         matrix="results/{run}/{study}/matrix.csv",
         facts=rules.gather.output.facts,
+        references=references_of,
     output:
         html="reports/{run}/{study}.html",
         markdown="reports/{run}/{study}.md",
@@ -56,10 +58,53 @@ rule report:
         " --tables results/{wildcards.run}/{wildcards.study} --facts {input.facts} --out {output.html} 2> {log}"
 
 
+rule export:
+    """Write all observations of the run as the long table that the user's own notebooks read."""
+    input:
+        expand("results/{{run}}/{study}/facts.json", study=STUDIES),
+    output:
+        "results/{run}/export/table.json",
+    log:
+        "results/{run}/logs/export.log",
+    retries: 1
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
+    params:
+        configfile=FILES[0],
+    message:
+        "write the long table"
+    shell:
+        "program step run --out {output} --log {log} --attempt {resources.attempt} export -- --configfile {params.configfile:q} --run {wildcards.run}"
+
+
+rule extra:
+    """Execute one of the user's own notebooks on the long table."""
+    input:
+        notebook="notebooks/extra/{extra}.ipynb",
+        table="results/{run}/export/table.json",
+    output:
+        "results/{run}/extra/{extra}.json",
+    log:
+        "results/{run}/logs/extra/{extra}.log",
+    retries: 1
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        attempt=attempt_of,
+    message:
+        "report notebooks/extra/{wildcards.extra}.ipynb"
+    shell:
+        "program step run --needs {input.table} --out {output:q} --log {log:q} --attempt {resources.attempt} extra -- --notebook {input.notebook:q}"
+        " --table results/{wildcards.run}/export/{wildcards.run}.parquet --page reports/{wildcards.run}/extra/{wildcards.extra:q}.html"
+
+
 rule index:
     """Write the first page: the answers of all studies in words."""
     input:
         notebook="notebooks/index.ipynb",
+        extra=expand("results/{{run}}/extra/{extra}.json", extra=EXTRA),
         answers=expand("reports/{{run}}/{study}_answers.json", study=STUDIES),
         pages=expand("reports/{{run}}/{study}.html", study=STUDIES),
     output:
@@ -73,7 +118,7 @@ rule index:
     message:
         "write the first page"
     shell:
-        "program report --notebook {input.notebook} --answers {input.answers} --out {output.html} 2> {log}"
+        "program report --notebook {input.notebook} --answers {input.answers} --extra {input.extra:q} --out {output.html} 2> {log}"
 
 
 rule check:

@@ -95,8 +95,9 @@ def failures(results: Path, paths: Iterable[Path]) -> dict[Path, list[str]]:
 
 
 def artefacts(results: Path) -> Iterator[Path]:
-    """Yield all artefacts of a run: of environments, data and imports, then records."""
-    for pattern in ("environments/*.json", "data/*/*.json", "*/ready.json", "*/imported.json"):
+    """Yield all artefacts of a run: of environments, data, imports and the user's own notebooks, then records."""
+    of_study = ("*/ready.json", "*/imported.json")
+    for pattern in ("environments/*.json", "data/*/*.json", *of_study, "export/*.json", "extra/*.json"):
         yield from sorted(results.glob(pattern))
     for cell in sorted(results.glob("*/records/*/")):
         yield from (path for _, path in records.repeats(cell))

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import re
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,8 @@ from scripts.frame import config as configuration
 from scripts.frame import records
 from scripts.frame import study as studies
 from scripts.lib import sizes
-from scripts.lib.program import Problem, read_json, replacing, run
+from scripts.lib.program import Problem, read_json, replacing, run, write_json
+from scripts.report import exported
 
 # The parts of a record whose numbers are observations, and those that say under which circumstances.
 _OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
@@ -32,6 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -sE -m scripts.export", description=__doc__)
     parser.add_argument("--configfile", required=True, help="the configuration, which names the run")
     parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
+    parser.add_argument("--tables", action="store_true", help="the tables of the pages too, as CSV, LaTeX and Excel")
+    parser.add_argument("--out", type=Path, help="an artefact that says that it was written, JSON")
     arguments = parser.parse_args(argv)
     name = configuration.load(arguments.configfile, {"run": arguments.run} if arguments.run else {})["run"]
     results = Path("results", name)
@@ -42,8 +46,12 @@ def main(argv: list[str] | None = None) -> int:
     with replacing(f"{file}.parquet") as parquet, replacing(f"{file}.csv") as csv:
         table.to_parquet(parquet, index=False)
         table.to_csv(csv, index=False, lineterminator="\n")
+    if arguments.out:
+        write_json(arguments.out, {"status": "done", "table": f"{file}.parquet"})
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"
     print(f"{file}.parquet and .csv: {summary}; docs/results.md says how to read them")
+    if arguments.tables:
+        print(f"{results}/export/tables: {tables_of_pages(results)}")
     return 0
 
 
@@ -68,6 +76,15 @@ def observations(results: Path) -> pd.DataFrame:
     table = table.assign(**table.select_dtypes(["object", "string"]).astype("string").astype("category"))
     first = ["run", "study", "cell", *levels, "repeat", *observed.columns, "valid", "reasons"]
     return table[[*first, *table.columns.difference(first, sort=False)]]
+
+
+def tables_of_pages(results: Path) -> str:
+    """Write the tables of each study's page into the run's `export/tables`, and return how many there are of which."""
+    out = results / "export/tables"
+    shutil.rmtree(out, ignore_errors=True)
+    gathered = [study for study in studies.names() if (results / study / "facts.json").is_file()]
+    counts = {study: exported.write(study, results / study, out) for study in gathered}
+    return ", ".join(f"{count} of {study}" for study, count in counts.items()) or "none, no study has a page yet"
 
 
 @cache

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from scripts.frame import matrix as matrices
 from scripts.frame import records, software
 from scripts.frame import study as studies
-from scripts.lib.program import Problem, json_object, read_json, run, write_json
+from scripts.lib.program import Problem, file_digest, json_object, read_json, run, write_json
 from scripts.lib.slowed import SHARES
-from scripts.statistics import JUDGED, stats, tables
+from scripts.statistics import JUDGED, sessions, stats, tables
 from scripts.statistics.verdicts import CONTROL, verdicts_table
 from scripts.stores import network as networks
 from scripts.stores import store as stores
@@ -36,6 +37,8 @@ def main(argv: list[str] | None = None) -> int:
     imported = read_json(arguments.imported) if arguments.imported else {}
     made = merged(config, study, matrix, kept, imported)
     said = facts(config, study, arguments.results, kept, imported)
+    said["name"] = matrices.permanent_name(study, config, sorted(file_digest(one.path) for one in kept), imported)
+    said["config"] = config
     said["controls"] = controls(made["verdicts"], kept, arguments.results, study, said["machine"])
     write(made, folder)
     write_json(folder / "facts.json", said)
@@ -61,7 +64,7 @@ def merged(
     timed = matrix.loc[[program.timed(levels) for levels in tables.levels_of(matrix).values()]]
     judged = verdicts_table(timed, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks)
     made = {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
-    return made | {"requests": tables.exchanges(kept)}
+    return made | {"requests": tables.exchanges(kept), "records": sessions.records_table(timed, runs)}
 
 
 def write(made: dict[str, pd.DataFrame], folder: Path) -> None:
@@ -88,6 +91,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),
         "machines": machines,
+        **({"nodes": nodes} if len(nodes := of_nodes(measured)) > 1 else {}),
         "libraries": {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]},
         "stores": config["stores"],
         "settings": config["studies"][study],
@@ -96,6 +100,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "limits": [*_limits(config, measured), *unsealed(measured), *software.unseen(kept)],
         **studies.of(study).facts(plan, kept, imported, config),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
+        "software": software.kept(kept),
         "on_purpose": software.on_purpose(kept, config["studies"][study]["compare"]),
         "code": sorted({record["provenance"]["code_sha256"] for record in measured}),
         "git": sorted({record["provenance"].get("git") or "no clone" for record in measured}),
@@ -103,6 +108,25 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "order": order(measured),
         "failed_attempts": failed_attempts(results),
     }
+
+
+def of_nodes(measured: Sequence[dict]) -> list[dict]:
+    """Return for each node how many records it measured, and how long they took against the medians of their cells.
+
+    Returns:
+        node, records, then quartiles of time / median time of the cell on all nodes: low, middle, high.
+    """
+    rows = [
+        {"node": record["host"].get("node", ""), "cell": record["name"], "total": record["seconds"].get("total")}
+        for record in measured
+    ]
+    times = pd.DataFrame(rows, columns=["node", "cell", "total"]).dropna()
+    ratios = times["total"].astype(float) / times.groupby("cell")["total"].transform("median")
+    return [
+        {"node": node, "records": len(of_node), **dict(zip(("low", "middle", "high"), quartiles, strict=True))}
+        for node, of_node in ratios.groupby(times["node"])
+        for quartiles in [of_node.quantile([0.25, 0.5, 0.75]).tolist()]
+    ]
 
 
 def order(measured: Sequence[dict]) -> dict:

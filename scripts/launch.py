@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -212,7 +211,7 @@ def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]
             # What an earlier version wrote may lack what is estimated by now.
             with contextlib.suppress(Problem, LookupError, TypeError, ValueError, AttributeError, OSError):
                 record = read_json(path)
-                here = record.get("host", {}).get("node") == platform.node()
+                here = record.get("host", {}).get("node") == host.name()
                 if here and (took := record.get("step_seconds")):
                     session = record.get("session", "")
                     taken[cell.name][session].append(took)

@@ -100,6 +100,7 @@ def facts() -> dict:
     library = {"environment": 1, "status": "done", "kind": "source", "h5py": "3.16.0", "ros3": True}
     return {
         "run": "laptop",
+        "name": "shots-0123456789",
         "question": "Does HDF5 2.0.0's ROS3 driver read shot files faster or slower than 1.14.6's?",
         "machine": {
             "cpu": "AMD EPYC 7B13",

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from conftest import ROOT, launched, program
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.published import compare
 from scripts.report import comparisons, judgement, names
 from tests import rules
 
@@ -102,6 +104,19 @@ def test_every_command_works_in_its_dry_form(line: str, clone: Path):
 def test_a_command_that_does_not_exist_is_caught(line: str, clone: Path):
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         call(dry(line), clone)
+
+
+def test_the_workflow_for_another_repository_calls_what_there_is(clone: Path, tmp_path: Path):
+    (text,) = blocks(ROOT / "docs/ci.md", "yml")
+    steps = yaml.safe_load(text)["jobs"]["compare"]["steps"]
+    made = [step["run"] for step in steps if step.get("run", "").startswith("make ")]
+    assert [line.split()[1] for line in made] == ["run", "compare"]
+    (tmp_path / "benchmarks").mkdir()
+    shutil.copy(clone / "config/smoke.yaml", tmp_path / "benchmarks/ci.yaml")
+    for line in made:
+        call(dry(line), clone)
+    # The page that is the job's summary is where a comparison is written.
+    assert f"reports/{compare.OUT}/index.md" in text
 
 
 def test_there_are_commands_and_examples_to_look_at():

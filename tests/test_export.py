@@ -3,13 +3,20 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import parse
+from zipfile import ZipFile
 
+import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from conftest import ROOT, program
 
+from scripts.report import exported as export_tables
+from scripts.report.markup import code
+from scripts.report.page import Table
 from tests import blobs_tables, browser, volumes_records
 from tests.pages import Links
 from tests.records import FEW, at, failed, synthetic_cells, write_synthetic_run
@@ -38,7 +45,7 @@ def exported(once, tmp_path_factory) -> Path:
     """Return the folder of a project in which a run of three studies, one of them imported, was exported."""
 
     def make(folder: Path) -> None:
-        for name in ("config", "envs", "scripts"):
+        for name in ("config", "docs", "envs", "notebooks", "scripts"):
             (folder / name).symlink_to(ROOT / name)
         run = folder / "results/synthetic"
         cells = synthetic_cells(1, page_buffer=("0", "64MiB", "unset"), **FEW)
@@ -48,8 +55,11 @@ def exported(once, tmp_path_factory) -> Path:
         blobs_tables.build(run / "blobs", blobs_tables.cells(size=("1MiB",)), repeats=1, iterations=4)
         battery = volumes_records.battery("gp3", [1.0, 2.0])
         volumes_records.write_run(run / "volumes", [], [battery])
-        done = program("export", "--configfile", "config/config.yaml", "--run", "synthetic", cwd=folder)
+        done = program("export", "--configfile", "config/config.yaml", "--run", "synthetic", "--tables", cwd=folder)
         assert done.returncode == 0, done.stderr
+        tables = len(list(run.glob("export/tables/blobs/*.tex")))
+        assert tables
+        assert f"results/synthetic/export/tables: {tables} of blobs\n" in done.stdout, "of what was gathered"
         assert "observations of blobs, shots, volumes; " in done.stdout
         (folder / "results/laptop/export").mkdir(parents=True)
         shutil.copy(run / "export/synthetic.parquet", folder / "results/laptop/export/laptop.parquet")
@@ -199,3 +209,64 @@ def test_the_notebook_to_start_with_is_a_page_that_asks_the_network_for_nothing(
     assert seen.errors == []
     assert seen.answers == {"code": "block", "pictures": [True] * 3}
     assert [url for url in seen.requests if not url.startswith("data:")] == [start.resolve().as_uri()]
+
+
+# Tables for papers and spreadsheets
+
+
+ODD = pd.DataFrame(
+    {
+        "50 % of_a & b / MiB/s": [1.5, np.nan, 1234.25],
+        "what": ["=1+1", "[INVALID] C:\\x ~ {1} ^2 $#", "±5 × 2"],
+        "95 % CI": ["1.2 [1.1, 1.3]", "2.0 [1.9, 2.1]", ""],
+    }
+)
+TEXTS = {"formats": {ODD.columns[0]: "{:.1f}".format}, "over": {"what": [False, True, False]}, "meaning": "odd"}
+TABLE = Table("odd name", f"Of {code('a_b')} & others.", ODD, **TEXTS)
+
+
+def test_latex_is_escaped_aligned_and_named():
+    lines = export_tables.latex(TABLE, "tab:odd").splitlines()
+    assert lines[2] == "\\caption{Of a\\_b \\& others. Marked $\\blacktriangle$: odd.}\\label{tab:odd}"
+    assert lines[3:6] == [r"\begin{tabular}{rlr}", r"\toprule", r"50 \% of\_a \& b / MiB/s & what & 95 \% CI \\"]
+    assert lines[7] == r"1.5 & =1+1 & 1.2 {[}1.1, 1.3{]} \\"
+    odd = r" & {[}INVALID{]} C:\textbackslash{}x \textasciitilde{} \{1\} \textasciicircum{}2 \$\# $\blacktriangle$"
+    assert lines[8] == odd + r" & 2.0 {[}1.9, 2.1{]} \\"
+    assert lines[9] == r"1234.2 & $\pm$5 $\times$ 2 &  \\"
+    assert lines[10:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    long = export_tables.latex(replace(TABLE, frame=pd.concat([ODD] * 20), over={}), "tab:odd")
+    assert long.startswith("\\begin{longtable}{rlr}\n")
+    assert r"\endhead" in long
+
+
+def test_a_workbook_has_numbers_no_formula_and_the_same_bytes(tmp_path: Path):
+    for name in ("one.xlsx", "two.xlsx"):
+        export_tables.workbook([TABLE, replace(TABLE, name="odd-name")], tmp_path / name)
+    assert (tmp_path / "one.xlsx").read_bytes() == (tmp_path / "two.xlsx").read_bytes()
+    with ZipFile(tmp_path / "one.xlsx") as archive:
+        assert {part.date_time[0] for part in archive.infolist()} == {1980}
+        assert set(re.findall(rb"(\d{4})-\d\d-\d\dT", archive.read("docProps/core.xml"))) == {b"1980"}
+    book = openpyxl.load_workbook(tmp_path / "one.xlsx")
+    contents, first, second = book.worksheets
+    assert [row[1].value for row in contents.rows] == ["Of a_b & others. Marked ▲: odd."] * 2
+    assert (contents["A1"].value, second.title) == (first.title, "2 odd-name")
+    assert [cell.value for cell in first["A"]] == [ODD.columns[0], 1.5, None, 1234.25]
+    assert (first["B2"].value, first["B2"].data_type) == ("=1+1", "s")
+
+
+@pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "shots", "volumes"])
+def test_the_tables_of_a_page_are_all_exported_with_their_numbers(study: str, synthetic, report_of, tmp_path: Path):
+    page = report_of(study)
+    count = export_tables.write(study, synthetic(study), tmp_path)
+    files = page.parent / f"{study}_files"
+    figures = {path.stem for path in files.glob("*.svg")}
+    numbers = {path.stem: path.read_bytes() for path in files.glob("*.csv") if path.stem not in figures}
+    assert {path.stem: path.read_bytes() for path in tmp_path.glob(f"{study}/*.csv")} == numbers
+    assert {path.stem for path in tmp_path.glob(f"{study}/*.tex")} == set(numbers)
+    assert len(openpyxl.load_workbook(tmp_path / f"{study}.xlsx").worksheets) == count + 1 == len(numbers) + 1
+    for path in tmp_path.glob(f"{study}/*.tex"):
+        text = path.read_text(encoding="utf-8")
+        rows = [line for line in text.splitlines() if line.endswith(r" \\") and "caption" not in line]
+        assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
+        assert text.isascii()
+        assert f"\\label{{tab:{study}-{path.stem}}}" in text

@@ -10,7 +10,7 @@ from conftest import ROOT
 
 from scripts.lib.program import Problem
 from scripts.report import curves, findings, notebook, rows
-from scripts.studies.shots.report import results
+from scripts.studies.shots.report import hdf5_version, results
 from tests.pages import write, write_words
 
 NOTEBOOK = "notebooks/shots.ipynb"
@@ -42,6 +42,13 @@ def test_published_data_go_through_the_same_notebook(published: Path, tmp_path: 
     assert "There are no verdicts" in text
     assert "one signal of all shots (base: 8 workers" in text
     assert "shots_files/object-times.svg" in text
+
+
+def test_a_library_of_another_study_does_not_rename_that_of_this_one():
+    known = {name: {"hdf5": "2.0.0"} for name in ("hdf5-2.0.0", "arrays")}
+    assert hdf5_version("hdf5-2.0.0", {"libraries": known}) == "hdf5-2.0.0"
+    of_study = {"libraries": known, "settings": {"matrix": {"library": ["hdf5-2.0.0"]}}}
+    assert hdf5_version("hdf5-2.0.0", of_study) == "HDF5 2.0.0"
 
 
 @pytest.mark.parametrize("left", ["no cell", "no scaling"])

@@ -199,14 +199,16 @@ def test_arms_of_different_code_data_or_packages_are_not_comparable(tmp_path, pa
     [
         ({"session": "2026-11-23T08:00:00Z"}, "in different sessions"),
         ({"host": {"boot": "another"}}, "on different machines"),
-        ({"host": {"node": "another"}}, "on different machines"),
+        ({"host": {"node": "another"}}, "on different nodes"),
         ({"host": {"ram_bytes": 2**30}}, "on different machines"),
         ({"host": {"cpu_quota": 1.5}}, "on different machines"),
         ({"host": {"device": "/dev/sdb", "mount_point": "/data"}}, "on different devices or mounts"),
+        ({"started_utc": "2030-01-01T00:00:00Z"}, "too far apart in time"),
     ],
 )
 def test_a_block_counts_only_where_both_arms_were_measured_in_one_session_on_one_machine(tmp_path, change, told):
     def elsewhere(record):
+        record["started_utc"] = "2026-11-23T08:00:00Z"
         if at(record, 4, library="hdf5-2.0.0", page_buffer="0"):
             record |= change
         return record
@@ -230,6 +232,36 @@ def test_arms_that_were_never_measured_together_are_not_comparable(tmp_path):
     assert set(rows["note"]) == {"blocks 1, 2, 3, 4, 5, 6 measured in different sessions, not used"}
     assert rows["ratio"].isna().all()
     assert set(chosen(judged, factor="page_buffer")["blocks"]) == {6}
+
+
+@pytest.mark.rule(2, 17)
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"host": {"node": "b"}}, "on different nodes"),
+        ({"started_utc": "2030-01-01T00:00:00Z"}, "too far apart in time"),
+    ],
+)
+def test_arms_that_a_cluster_measured_on_different_nodes_or_hours_apart_have_too_few_repeats(tmp_path, change, told):
+    def scheduled(record):
+        here = {"host": {"node": "a"}, "started_utc": "2026-11-23T08:00:00Z"}
+        return record | here | (change if record["cell"]["library"] == "hdf5-2.0.0" else {})
+
+    cells = synthetic_cells(twins=0, **FEW)
+    judged = gather(write_synthetic_run(tmp_path, cells, ratio=newer_is(2), change=scheduled))[2]
+    rows = chosen(judged, factor="library", metric="total")
+    assert set(rows["verdict"]) == {"too few repeats"}
+    assert set(rows["note"]) == {f"blocks 1, 2, 3, 4, 5, 6 measured {told}, not used"}
+
+
+@pytest.mark.rule(2)
+def test_arms_of_a_long_block_may_be_hours_apart(tmp_path):
+    def later(record):
+        hour = 10 if record["cell"]["library"] == "hdf5-2.0.0" else 8
+        return record | {"started_utc": f"2026-11-23T{hour:02d}:00:00Z", "step_seconds": 1800.0}
+
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), ratio=newer_is(2), change=later))[2]
+    assert set(chosen(judged, factor="library", metric="total")["verdict"]) == {"slower"}
 
 
 def two_arms(base, other, sessions, later=None):

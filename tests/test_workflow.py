@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
+import nbformat
 import pytest
 from batteries import until
 from conftest import ROOT, artefact, copy_project, processes_of
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from small_runs import MEASURE, PAGE, SINGLE, TINY, drop, launch, planned, records, snakemake, write
 
 from tests.fio_results import Battery, write_battery
@@ -126,7 +128,8 @@ def test_at_the_end_the_terminal_has_the_sentence_of_each_page(smoke):
     answers = []
     for path in sorted((smoke / "clone/reports/smoke").glob("*_answers.json")):
         left = artefact(path)
-        sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {left['headline']}")
+        said_of = " ".join(filter(None, (left["caution"], left["headline"])))
+        sentence = re.sub(r"[\x00-\x08]", "", f"{left['title']}: {said_of}")
         answers += [sentence, f"    page: reports/smoke/{left['study']}.html"]
     assert len(answers) == 10
     assert [line.partition(" ")[2] for line in said[-1 - len(answers) : -1]] == answers
@@ -184,6 +187,37 @@ def test_no_secret_is_in_any_artefact_log_or_report(smoke, tiny):
 
 
 @pytest.mark.rule(2, 5)
+def own_notebook(path: Path, heading: str, code: str) -> None:
+    cells = [new_markdown_cell(f"Hello.\n\n{heading}"), new_code_cell('table = ""\nfiles = ""'), new_code_cell(code)]
+    cells[1].metadata["tags"] = ["parameters"]
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    nbformat.write(new_notebook(cells=cells, metadata=kernel), path)
+
+
+def test_own_notebooks_are_linked_from_the_first_page_and_one_that_fails_breaks_nothing(tiny_run):
+    folder, index = tiny_run / "notebooks/extra", tiny_run / "reports/tiny/index.md"
+    before = (tiny_run / PAGE).read_bytes()
+    code = "import pandas\nset(pandas.read_parquet(table)['run'])"
+    own_notebook(folder / "my cells.ipynb", "# Cells *measured*", code)
+    own_notebook(folder / "broken.ipynb", "# Broken", "1 / 0")
+    done = snakemake(tiny_run)
+    assert done.returncode == 1
+    assert "notebooks/extra/broken.ipynb: cell 2 failed: ZeroDivisionError" in done.stdout + done.stderr
+    text = index.read_text(encoding="utf-8")
+    assert "](extra/my%20cells.html)" in text
+    assert "notebooks/extra/broken.ipynb failed: cell 2 failed: ZeroDivisionError: division by zero" in text
+    assert "{'tiny'}" in (tiny_run / "reports/tiny/extra/my cells.md").read_text(encoding="utf-8")
+    assert not (tiny_run / "reports/tiny/extra/broken.html").exists()
+    assert (tiny_run / PAGE).read_bytes() == before
+    (folder / "broken.ipynb").unlink()
+    done = snakemake(tiny_run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "broken" not in index.read_text(encoding="utf-8")
+    git = ["git", "check-ignore", "notebooks/extra/mine.ipynb", "notebooks/extra/README.md"]
+    ignored = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ignored.stdout.splitlines() == ["notebooks/extra/mine.ipynb"]
+
+
 def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny_run):
     tiny = tiny_run
     assert_in_order(records(tiny).values())

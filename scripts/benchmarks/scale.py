@@ -1,24 +1,43 @@
 """What large runs take: Snakemake's plan of many cells, tables and report of many records, or of many files of fio."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from scripts.benchmarks.common import LIBRARIES, S3, Row, Say, at_most, copy_tree, numbered, program, snakemake, used
+from scripts.benchmarks.common import (
+    LIBRARIES,
+    S3,
+    TREE,
+    Row,
+    Say,
+    at_most,
+    copy_tree,
+    numbered,
+    program,
+    snakemake,
+    used,
+)
 from scripts.benchmarks.common import configuration as written
 from scripts.frame import config as configuration
 from scripts.frame.records import write as write_record
 from scripts.lib import host
 from scripts.lib.program import read_json, write_json, write_text
 from scripts.plan import matrix_csv, plan
+from scripts.published import archive
+from scripts.statistics import stats
 from tests import fio_results
 
 SAMPLES = 46
 PLAN_CPU_LIMIT_S, PLAN_PEAK_LIMIT_MB = 15, 400
 SECONDS_LIMIT, PEAK_LIMIT_MB, HTML_LIMIT_MB = 30, 1_000, 3
+PUBLISHED_LIMIT_S, AUDIT_LIMIT_S = 90, 15
+_TASKS = 50
+PRINTED = "results/published"
 _WORKERS = 50
 
 
@@ -70,6 +89,55 @@ def importing(folder: Path, say: Say, sizes: tuple[int, ...] = (200, 2_000), rou
         yield from _steps(f"{files:,} JSON files of fio to tables and report", steps, rounds, say)
 
 
+def comparing(folder: Path, say: Say, records: int = 2_000, rounds: int = 3) -> Iterator[Row]:
+    """Compare two archives of 2,000 records of 46 samples, which nothing measured."""
+    tree, archives = copy_tree(folder, (*TREE, archive.CITATION)), []
+    for run in ("monday", "tuesday"):
+        study = tree / "results" / run / "shots"
+        say(f"writing and packing {records} records of {run}")
+        used(program("tests.records", "--out", study, "--records", records, "--samples", SAMPLES))
+        written = [_complete(path, run) for path in sorted(study.glob("records/*/repeat=*.json"))]
+        write_json(study / "plan.json", {"status": "done", "cells": {}})
+        gathered = ("--study", "shots", "--config", json.dumps(_of_records(written)), "--results", f"results/{run}")
+        used(program("scripts.gather", *gathered), tree)
+        archives.append(archive.write(tree / "results" / run))
+    compare = program("scripts.published.compare", "--a", archives[0], "--b", archives[1])
+    taken = pd.DataFrame([used(compare, tree) for _ in numbered(rounds, say)]).median()
+    what, size = f"two archives of {len(written):,} records compared", archives[0].stat().st_size / 1e6
+    yield at_most(f"{what}, time", taken.seconds, SECONDS_LIMIT, "s", f"{size:.1f} MB each")
+    yield at_most(f"{what}, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
+
+
+def publishing(folder: Path, say: Say, rounds: int = 3) -> Iterator[Row]:
+    """Make the pages of the published studies and their audits, from what is committed."""
+    tree = copy_tree(folder, (*TREE, "docs", PRINTED))
+    made = [tree / "reports", *(tree / PRINTED).glob("*/tables")]
+    taken = []
+    for _ in numbered(rounds, say):
+        for place in made:
+            shutil.rmtree(place, ignore_errors=True)
+        command = snakemake(tree / "config/config.yaml", "--", "published")
+        taken.append(used(command, tree).seconds)
+    yield at_most("published studies, regenerated and audited", stats.median(taken).value, PUBLISHED_LIMIT_S, "s")
+
+
+def auditing(folder: Path, say: Say, rows: int = 100_000, rounds: int = 3) -> Iterator[Row]:
+    """Audit a CSV of 100,000 rows with the columns of a published table, which nothing measured."""
+    path, random, tasks = folder / "tasks.csv", np.random.default_rng(1), np.arange(rows)
+    runs = tasks // _TASKS
+    seconds = random.uniform(0.5, 1.5, rows)
+    columns = {
+        **{"worker#": tasks % _TASKS, "obj-id": tasks % _TASKS, "open+read-data-time": seconds, "wrkr-num-objs": 1},
+        **{"mean-obj-time": seconds, "num-dsets": 61, "mean-dset-time": seconds / 61, "pb-size": 0},
+        **{"num-workers": 2 ** (runs % 5), "obj-type": "shots", "tot-num-obj": 1, "total-runtime": 100 + runs / 1000},
+    }
+    pd.DataFrame(columns).to_csv(path, index=False)
+    audit = program("scripts.published.own", path)
+    taken = pd.DataFrame([used(audit) for _ in numbered(rounds, say)]).median()
+    yield at_most(f"CSV of {rows:,} rows audited, time", taken.seconds, AUDIT_LIMIT_S, "s")
+    yield at_most(f"CSV of {rows:,} rows audited, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
+
+
 def _steps(what: str, steps: dict[str, list[str]], rounds: int, say: Say) -> Iterator[Row]:
     """Run steps one after the other, so many times; the rows of their time, and of the memory of the largest."""
     rows = [
@@ -108,10 +176,10 @@ def _many_cells(folder: Path, cells: int) -> Path:
     return written(folder / f"{cells}.json", {library: LIBRARIES[library]}, {"s3": S3}, matrix=matrix)
 
 
-def _complete(path: Path) -> dict:
+def _complete(path: Path, run: str = "bench") -> dict:
     """Give a synthetic record what only the facts of a report ask for, and return it."""
     record = read_json(path)
-    record |= {"run": "bench", "session": "2000-01-01T00:00:00Z", "host": host.facts()}
+    record |= {"run": run, "session": "2000-01-01T00:00:00Z", "host": host.facts()}
     record["provenance"] |= {"git": None, "dirty": None}
     write_record(path, record)
     return record
@@ -124,7 +192,7 @@ def _of_records(records: list[dict]) -> dict:
     levels["workers"] = sorted(map(int, levels["workers"]))
     compare = [{"factor": "library", "baseline": "hdf5-1.14.6"}, {"factor": "page_buffer", "baseline": "0"}]
     values = {
-        "run": "bench",
+        "run": records[0]["run"],
         "repeats": max(record["repeat"] for record in records),
         "libraries": {name: LIBRARIES[name] for name in levels["library"]},
         "stores": dict.fromkeys(levels["store"], S3),

@@ -269,6 +269,11 @@ def _check_names(config: dict, where: str) -> None:
             if (factor := comparison["factor"]) not in factors(study):
                 place = f"studies.{study}.compare[{number}].factor"
                 raise Problem(f"{where}: {place}: {factor!r} is no factor of {study}: {', '.join(factors(study))}")
+        # The same factors are needed, which its own published study has.
+        there = [f"published/{path.parent.name}" for path in Path("results/published").glob(f"{study}/audit")]
+        if absent := [name for name in _listed(section.get("reference", [])) if name not in there]:
+            choice = f"name {there[0]}" if there else "nothing is published with its factors"
+            raise Problem(f"{where}: studies.{study}.reference: there is no {_shown(absent[0])} of {study}; {choice}")
         try:
             mistake = next(studies.of(study).mistakes(config), "")
         except (Problem, OSError) as error:

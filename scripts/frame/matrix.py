@@ -18,7 +18,7 @@ from scripts.lib.slowed import SHARES
 from scripts.stores import store as stores
 
 # What a study's section says beside the settings of its cells.
-_NOT_SETTINGS = ("question", "published", "matrix", "compare", "control_cells", "data", "time_limit_s")
+_NOT_SETTINGS = ("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s")
 # Snakemake keeps a job for each record, and has no memory for many more.
 _MOST_RECORDS = 100_000
 
@@ -126,6 +126,11 @@ def order_seed(config: dict, study: str) -> str:
 def digest(value: object) -> str:
     """Return 10 hexadecimal digits of the sha256 of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def permanent_name(of: str, *parts: object) -> str:
+    """Return the name of a study or run with 10 hexadecimal digits of what it is made of: other records, other name."""
+    return f"{of}-{digest(parts)}"
 
 
 def datasets(cells: Iterable[Cell]) -> dict[str, dict]:

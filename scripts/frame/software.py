@@ -57,6 +57,12 @@ def of(kept: Kept) -> str:
     return _content(software.identity(kept.path.parents[2] / "software" / f"{reference}.json")) if reference else ""
 
 
+def kept(of_study: Iterable[Kept]) -> dict[str, dict]:
+    """Return the fingerprints that the records of a study refer to, by what they are referred to by."""
+    texts = {text for one in of_study if (text := of(one))}
+    return {_digest(content): content for content in map(json.loads, sorted(texts))}
+
+
 def purpose(base: dict, other: dict) -> dict[str, tuple[str, str]]:
     """Return what the environments of two fingerprints vary on purpose: where their specs and locks differ, by name."""
     return _differing(base["promised"], other["promised"])

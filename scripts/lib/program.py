@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +24,14 @@ class Problem(Exception):
 def run(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status.
 
-    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2.
+    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2; so does
+    an interrupt, with status 130.
     """
     try:
         status = main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = 128 + signal.SIGINT
     except Problem as problem:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
@@ -93,8 +98,10 @@ def _part(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
-    except OSError as error:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise Problem(f"{path} cannot be written: {error.strerror}{_FREE}") from error
 
 

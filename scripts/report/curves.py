@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import names, prose
+from scripts.report import names, prose, references
 from scripts.report.declaration import Factor, Value
 from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, round_ticks
 from scripts.report.results import Results
@@ -17,6 +17,7 @@ ARMS = 8  # in a panel; more are told apart by panels of their own
 TICKS = 6  # along the x axis of a panel that takes half the page
 WIDE = 4  # ratio of largest to smallest from which on an axis is logarithmic
 INVALID = Look(GREY, "x")
+_BASE = ["base_cell", "base_level", "base_total_s"]
 INTERVAL = "Small marks: each repeat; large mark and bar: their summary and its 95 % CI, from 6 repeats on."
 # A panel's levels and cells, and an arm's label, look and cells in order.
 Group = tuple[dict, pd.DataFrame]
@@ -55,8 +56,10 @@ def against(run: Results, factor: str, value: Value | None = None) -> Figure:
     bounded = value.bound and cells[value.bound].notna().any()
     bound = f" Dotted, or stars: the most that the {value.bound_name} got in the panel's cells." if bounded else ""
     interval = "" if run.records.empty else f" {INTERVAL}"
-    caption = f"{value.means}{bound}{interval}{more if len(groups) > PANELS else ''}"
-    return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"]), 2)
+    published = [arm for _, group in groups for *_, arm in references.arms(group, run, value, factor)]
+    others = f" {references.CAPTION}" if published else ""
+    caption = f"{value.means}{bound}{interval}{others}{more if len(groups) > PANELS else ''}"
+    return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"], published), 2)
 
 
 def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
@@ -69,7 +72,7 @@ def in_series(cells: pd.DataFrame, factor: str, run: Results) -> pd.Series:
 
 def speedup(run: Results) -> Figure:
     """Return the performance ratio base / this one, each arm against its own smallest level of the scaling factor."""
-    scaling, value = run.report.scaling, run.report.values[0]
+    scaling = run.report.scaling
     if not scaling or run.measured.empty:
         return Figure("performance-ratio", "", "", (), pd.DataFrame())
     title = run.report.metrics[0].title
@@ -78,20 +81,28 @@ def speedup(run: Results) -> Figure:
         "base's own uncertainty is not in the intervals."
     )
     ratio = Value("performance_ratio", "Performance ratio", means=means, ratio=True)
-    others = [name for name in run.report.names if name != scaling.factor]
-    measured = run.measured[run.measured[value.column].notna()]
-    measured = measured.iloc[measured[scaling.factor].map(names.amount).argsort(kind="stable")]
-    bases = measured.drop_duplicates(others).set_index(others)[["cell", scaling.factor, value.column]]
-    bases.columns = ["base_cell", "base_level", "base_total_s"]
-    bases = measured.join(bases, on=others).set_index("cell")[bases.columns]
-    cells, records = (table.join(bases, on="cell", how="inner") for table in (run.cells, run.records))
-    for end, other in {"": "", "_low": "_high", "_high": "_low"}.items():
-        cells[ratio.column + end] = cells["base_total_s"] / cells[value.column + other]
-    if value.column in records:
-        records[ratio.column] = records["base_total_s"] / records[value.column]
-    figure = against(replace(run, cells=cells, records=records), scaling.factor, ratio)
+    runs = [_by_base(one, ratio.column) for one in (run, *run.references)]
+    bases = pd.concat([one.cells.set_index("cell")[_BASE] for one in runs])
+    figure = against(replace(runs[0], references=tuple(runs[1:])), scaling.factor, ratio)
     numbers = figure.numbers.join(bases, on="cell") if len(figure.numbers) else figure.numbers
     return replace(figure, name="performance-ratio", numbers=numbers)
+
+
+def _by_base(run: Results, ratio: str) -> Results:
+    """The run with each arm's time at its smallest level of the scaling factor divided by its own."""
+    factor, column = run.report.scaling.factor, run.report.values[0].column
+    others = [name for name in run.report.names if name != factor]
+    measured = run.measured[run.measured[column].notna()]
+    measured = measured[in_series(measured, factor, run)]
+    measured = measured.iloc[measured[factor].map(names.amount).argsort(kind="stable")]
+    bases = measured.drop_duplicates(others).set_index(others)[["cell", factor, column]]
+    bases = measured.join(bases.set_axis(_BASE, axis=1), on=others).set_index("cell")[_BASE]
+    cells, records = (table.join(bases, on="cell", how="inner") for table in (run.cells, run.records))
+    for end, other in {"": "", "_low": "_high", "_high": "_low"}.items():
+        cells[ratio + end] = cells["base_total_s"] / cells[column + other]
+    if column in records:
+        records[ratio] = records["base_total_s"] / records[column]
+    return replace(run, cells=cells, records=records)
 
 
 def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple[_Plot, list[Group]]:
@@ -113,15 +124,15 @@ def _plot(cells: pd.DataFrame, factor: str, value: Value, run: Results) -> tuple
 def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
     value, arms, title = plot.value, _arms(cells, plot), _title(levels, plot)
     columns = {value.column: "y", f"{value.column}_low": "y_low", f"{value.column}_high": "y_high"}
-    marks = [
-        Marks(
-            label,
-            look,
-            arm.rename(columns=columns)[["x", *columns.values(), "n"]],
-            _samples(arm["cell"], plot),
-            joined=True,
-        )
-        for label, look, arm in arms
+
+    def mark(label: str, look: Look, arm: pd.DataFrame) -> Marks:
+        points = arm.rename(columns=columns)[["x", *columns.values(), "n"]]
+        return Marks(label, look, points, _samples(arm["cell"], plot), joined=True)
+
+    marks = [mark(*arm) for arm in arms]
+    published = [
+        mark(label, look, _placed(arm, plot))
+        for label, look, arm in references.arms(cells, plot.run, value, plot.factor)
     ]
     if "base_cell" in cells:
         title = f"{title}. Base: {'; '.join(f'{label}, {_base(arm.iloc[0], plot)}' for label, _, arm in arms)}"
@@ -130,7 +141,8 @@ def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
     broken = broken[(broken[list(levels)] == list(levels.values())).all(axis=1)]
     invalid = _samples(broken["cell"], plot)
     marks += [Marks("[INVALID]", INVALID, invalid)] if len(invalid) else []
-    places = np.unique(pd.concat([cells[plot.factor].map(names.amount), invalid["x"]]).astype(float))
+    drawn = [invalid["x"], *(mark.points["x"] for mark in published)]
+    places = np.unique(pd.concat([cells[plot.factor].map(names.amount), *drawn]).astype(float))
     wide = bool(len(places) == 1 or places[-1] >= WIDE * places[0])
     # All places are named, or every second and so on, the largest among them.
     ticks = places[::-1][:: -(-len(places) // TICKS)][::-1]
@@ -139,7 +151,7 @@ def _panel(levels: dict, cells: pd.DataFrame, plot: _Plot) -> Panel:
         title=title,
         x_label=declared.axis or prose.capital(declared.title),
         y_label=value.label,
-        marks=(*beside(marks, places, wide), *_bounds(cells, plot)),
+        marks=(*beside(marks, places, wide), *published, *_bounds(cells, plot)),
         x_log=wide,
         x_ticks=tuple(ticks),
         x_tick_texts=tuple(_tick(tick, declared, plot) for tick in ticks),
@@ -187,9 +199,12 @@ def _arms(cells: pd.DataFrame, plot: _Plot) -> list[Arm]:
                 if len(plot.variants) == 1 and not plot.value.bound:
                     # One line per arm: it has a dash of its own, beside colour and marker; bounds are dotted.
                     look = replace(Look.of(number, number), filled=True)
-                arm = arm.assign(x=arm[plot.factor].map(names.amount)).sort_values("x")
-                arms.append((run.names.row(named, named), look, arm))
+                arms.append((run.names.row(named, named), look, _placed(arm, plot)))
     return arms
+
+
+def _placed(arm: pd.DataFrame, plot: _Plot) -> pd.DataFrame:
+    return arm.assign(x=arm[plot.factor].map(names.amount)).sort_values("x")
 
 
 def _samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
@@ -216,12 +231,24 @@ def _bounds(cells: pd.DataFrame, plot: _Plot) -> list[Marks]:
     return marks
 
 
-def numbers(run: Results, cells: pd.DataFrame, values: Sequence[Value], also: Iterable[str] = ()) -> pd.DataFrame:
-    """Return what is drawn of some cells, their medians and each repeat; of the cells `also` each repeat alone."""
+def numbers(
+    run: Results,
+    cells: pd.DataFrame,
+    values: Sequence[Value],
+    also: Iterable[str] = (),
+    published: Sequence[pd.DataFrame] = (),
+) -> pd.DataFrame:
+    """Return what is drawn of some cells, their medians and each repeat; of the cells `also` each repeat alone.
+
+    Cells that are `published` have a column that says so.
+    """
     columns = ["cell", *run.report.names, "repeat"]
     bounds = [value.bound for value in values if value.bound]
     ends = [f"{value.column}{end}" for value in values for end in ("", "_low", "_high")]
     medians = cells.assign(repeat="")[[*columns, "n", *ends, *bounds]]
+    if published:
+        others = pd.concat(published).drop_duplicates(["published", "cell"])
+        medians = pd.concat([medians, others.reindex(columns=[*columns, "n", *ends, "published"])])
     if run.records.empty:
         return medians
     single = run.records[run.records["cell"].isin([*cells["cell"], *also])]

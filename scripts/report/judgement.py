@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from scripts.lib.slowed import SHARES
-from scripts.report import listings, prose
+from scripts.report import listings, prose, references
 from scripts.report.markup import bold, code, paragraph
 from scripts.report.results import Results, is_true
 from scripts.statistics import HARNESS, JUDGED, MIN_BLOCKS, stats
@@ -204,4 +204,5 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         for text, many in comparisons.items()
         if many
     ]
+    lines += references.limits(run)
     return [*lines, *own, *of_trouble(run.cells, run.report.unit == "block"), *run.absent]

@@ -331,6 +331,13 @@ def machine(facts: dict) -> Table:
     return Table("machine", "The machine that measured.", pd.DataFrame(rows))
 
 
+def nodes(facts: dict) -> Table:
+    """Return how the nodes of a cluster differ; nothing where one measured."""
+    frame = pd.DataFrame(facts.get("nodes") or [], columns=["node", "records", "low", "middle", "high"])
+    caption = "Time of a record / median time of its cell on all nodes: quartiles of each node."
+    return Table("nodes", caption, frame, dict.fromkeys(("low", "middle", "high"), "{:.2f}".format))
+
+
 def datasets(run: Results) -> Table:
     """Return the datasets that were read, as read back from their files."""
     rows = []

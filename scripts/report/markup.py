@@ -115,6 +115,11 @@ def markdown(*texts: str) -> str:
     return "".join(parts[1:])
 
 
+def plain(text: str) -> str:
+    """Return a text without its marks, as one line."""
+    return re.sub(_MARKS, lambda token: token["code"] or token["link"] or "", _one_line(text))
+
+
 def html_line(text: str) -> str:
     """Return a text in HTML, without an element around it."""
     return _HTML.sub(_as_html, _one_line(text))

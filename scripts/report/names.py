@@ -112,6 +112,12 @@ def size(level: str) -> str:
     return f"{digits} {level[len(digits) :]}" if digits and digits != level else level
 
 
+def libraries(facts: Mapping) -> dict[str, dict]:
+    """Return what is known of the libraries that a study's matrix names."""
+    named = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
+    return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
+
+
 class Names:
     """The names of one run's levels, stores and places."""
 

@@ -38,8 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     source.add_argument("--tables", help="folder of samples.csv, cells.csv, verdicts.csv and matrix.csv")
     source.add_argument("--table", help="the long table of a run, for a notebook that reads that alone")
     source.add_argument("--answers", nargs="+", help="answers of the studies, for the page that opens with them")
+    parser.add_argument("--extra", nargs="*", help="artefacts of the user's own notebooks, for the same page")
     given = parser.parse_args(argv)
-    parameters = {name: vars(given)[name] for name in ("tables", "table", "answers") if vars(given)[name]}
+    parameters = {name: vars(given)[name] for name in ("tables", "table", "answers", "extra") if vars(given)[name]}
     build(given.notebook, parameters | ({"facts": given.facts} if given.tables else {}), given.out.resolve())
     return 0
 
@@ -56,7 +57,7 @@ def build(notebook: Path, parameters: dict, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{out.stem}.", dir=out.parent) as work:
         files = Path(work) / f"{out.stem}_files"
         files.mkdir()
-        executed = _execute(notebook, parameters | {"files": str(files)})
+        executed = execute(notebook, parameters | {"files": str(files)})
         page, text = _html(executed, out.stem), _markdown(executed)
         answers = files / "answers.json"
         if answers.exists():
@@ -67,8 +68,12 @@ def build(notebook: Path, parameters: dict, out: Path) -> None:
         write_text(out, page)
 
 
-def _execute(path: Path, parameters: dict):
-    """Return the executed notebook."""
+def execute(path: Path, parameters: dict):
+    """Return the executed notebook.
+
+    Raises:
+        Problem: it is missing, does not know a parameter, or one of its cells fails.
+    """
     if not path.is_file():
         raise Problem(f"{path} does not exist; name a notebook of notebooks/")
     declared = papermill.inspect_notebook(str(path))

@@ -29,6 +29,7 @@ _AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
 _aside: ProcessPoolExecutor | None = None
+_recorded: list["Table"] | None = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Table:
 
     `frame` holds the numbers as they are, `formats` what to make of a column, `over` (column -> a bool or the name of a
     colour a row) which cells are coloured, and `meaning` says why. `numbers` is what the CSV has where the frame holds
-    texts.
+    texts. Markdown has the first `in_markdown` rows.
     """
 
     name: str
@@ -47,6 +48,19 @@ class Table:
     over: Mapping[str, Iterable] = field(default_factory=dict)
     meaning: str = ""
     numbers: pd.DataFrame | None = None
+    in_markdown: int = ROWS_IN_MARKDOWN
+
+    @property
+    def about(self) -> str:
+        """The caption, with what a mark in a text says."""
+        colours = {colour for flags in self.over.values() for colour in _colours(flags)}
+        sign = MARKS["over"] if "over" in colours else ""
+        meaning = f" Marked{sign}: {self.meaning}." if self.meaning and colours & MARKS.keys() else ""
+        return f"{self.caption}{meaning}"
+
+    def text(self, column: str, value: object) -> str:
+        """Return a value of a column as people read it."""
+        return "" if pd.isna(value) else self.formats.get(column, str)(value)
 
 
 class Page:
@@ -103,6 +117,8 @@ class Page:
         """Show a figure with its caption and a link to its numbers; one without panels leaves the caption, if any."""
         if not figure.panels:
             return self.text(figure.caption and f"{figure.title}: {figure.caption}")
+        if _recorded is not None:
+            return None
         figure = legible(figure)
         caption = f"{figure.caption} {self._numbers(figure.name, figure.numbers)}"
         svg = _drawing(figure)
@@ -114,7 +130,7 @@ class Page:
 
     def leave(self, figure: Figure) -> str:
         """Leave the picture of a figure to another page, and return its path; "" of a figure without panels."""
-        if not figure.panels:
+        if not figure.panels or _recorded is not None:
             return ""
         picture = self._path(figure.name, "svg")
         write_text(self.files / picture.name, _drawing(legible(figure))())
@@ -152,16 +168,16 @@ class Page:
         """Show a table with its caption and a link to its numbers; one without rows leaves a sentence."""
         if table.frame.empty:
             return self.text(otherwise)
+        if _recorded is not None:
+            return _recorded.append(table)
         numbers = self._numbers(table.name, table.frame if table.numbers is None else table.numbers)
         colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
-        mark = MARKS["over"] if "over" in colours else ""
-        marked = f" Marked{mark}: {table.meaning}." if colours & MARKS.keys() else ""
-        texts = _formatted(table)
+        texts = formatted(table)
         caption = f"<figcaption>{html_line(f'{table.caption}{limit} {numbers}')}</figcaption>"
         _show(
             html=f'<figure><div class="scroll">{_html(texts, table)}</div>{caption}</figure>',
-            markdown=f"{_markdown(texts, table)}\n\n{markdown_line(f'{table.caption}{marked} {numbers}')}",
+            markdown=f"{_markdown(texts, table)}\n\n{markdown_line(f'{table.about} {numbers}')}",
         )
 
     def _numbers(self, name: str, numbers: pd.DataFrame) -> str:
@@ -171,9 +187,24 @@ class Page:
 
     def _path(self, name: str, suffix: str) -> Path:
         """Where a file lies, seen from the page; names of jobs from elsewhere are parts of some names."""
-        clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
-        stem = clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-        return Path(self.files.name, f"{stem}.{suffix}")
+        return Path(self.files.name, f"{stem(name)}.{suffix}")
+
+
+def stem(name: str) -> str:
+    """Return a name so that a file can have it."""
+    clean = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:100]
+    return clean if clean == name else f"{clean}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Table]]:
+    """Give the tables that pages show within the block, which leave no figures and no numbers."""
+    global _recorded
+    _recorded = tables = []
+    try:
+        yield tables
+    finally:
+        _recorded = None
 
 
 def draw_aside() -> None:
@@ -202,19 +233,26 @@ def _show(**forms: str) -> None:
     display({f"text/{form}": text for form, text in forms.items()}, raw=True)
 
 
-def _formatted(table: Table) -> pd.DataFrame:
-    texts = {}
-    for column in table.frame:
-        form = table.formats.get(column, str)
-        texts[column] = ["" if pd.isna(value) else form(value) for value in table.frame[column]]
+def formatted(table: Table) -> pd.DataFrame:
+    """Return a table's texts as people read them."""
+    texts = {column: [table.text(column, value) for value in table.frame[column]] for column in table.frame}
     return pd.DataFrame(texts, dtype=str)
+
+
+def marked(texts: pd.DataFrame, table: Table) -> pd.DataFrame:
+    """Return a table's texts with the marks that say what a colour does."""
+    texts = texts.copy()
+    for column in table.over.keys() & set(texts):
+        signs = [MARKS.get(name, "") for name in _colours(table.over[column])]
+        texts[column] = [text + sign for text, sign in zip(texts[column], signs, strict=True)]
+    return texts
 
 
 def _colours(flags: Iterable) -> list[str]:
     return [flag if isinstance(flag, str) else "over" if flag else "" for flag in flags]
 
 
-def _numeric(texts: pd.DataFrame, table: Table) -> set[str]:
+def numeric(texts: pd.DataFrame, table: Table) -> set[str]:
     """Return the columns of numbers, and those whose texts are a number with its interval."""
 
     def is_number(column: str) -> bool:
@@ -226,11 +264,11 @@ def _numeric(texts: pd.DataFrame, table: Table) -> set[str]:
 
 
 def _html(texts: pd.DataFrame, table: Table) -> str:
-    numeric = _numeric(texts, table)
+    of_numbers = numeric(texts, table)
     over = {column: _colours(flags) for column, flags in table.over.items()}
     # The rarer kind of column is named in its cells, which saves a part of a long table's bytes.
-    mostly = len(numeric) > len(texts.columns) / 2
-    kinds = {column: ([] if mostly else ["n"]) if column in numeric else ["t"] if mostly else [] for column in texts}
+    mostly = len(of_numbers) > len(texts.columns) / 2
+    kinds = {column: ([] if mostly else ["n"]) if column in of_numbers else ["t"] if mostly else [] for column in texts}
     head = "".join(f"<th{_classes(kinds[column])}>{html_line(column)}</th>" for column in texts)
     rows = []
     for row, values in enumerate(texts.itertuples(index=False, name=None)):
@@ -248,17 +286,12 @@ def _classes(names: list[str]) -> str:
 
 
 def _markdown(texts: pd.DataFrame, table: Table) -> str:
-    numeric = _numeric(texts, table)
-    marks = {column: [MARKS.get(name, "") for name in _colours(flags)] for column, flags in table.over.items()}
+    of_numbers = numeric(texts, table)
     lines = [
         "| " + " | ".join(map(markdown_cell, texts.columns)) + " |",
-        "|" + "|".join("---:" if column in numeric else "---" for column in texts) + "|",
+        "|" + "|".join("---:" if column in of_numbers else "---" for column in texts) + "|",
     ]
-    for row, values in enumerate(texts.head(ROWS_IN_MARKDOWN).itertuples(index=False, name=None)):
-        cells = [
-            markdown_cell(value) + (marks[column][row] if column in marks else "")
-            for column, value in zip(texts, values, strict=True)
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    left = len(texts) - ROWS_IN_MARKDOWN
+    for values in marked(texts, table).head(table.in_markdown).itertuples(index=False, name=None):
+        lines.append("| " + " | ".join(map(markdown_cell, values)) + " |")
+    left = len(texts) - table.in_markdown
     return "\n".join(lines) + (f"\n\n{left} more rows are in the numbers." if left > 0 else "")

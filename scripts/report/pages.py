@@ -1,17 +1,14 @@
 """What every study's page opens and closes with, and the first page, which has the answers of all studies."""
 
 import functools
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import pandas as pd
-
-from scripts.frame.study import mappings
+from scripts.frame.matrix import permanent_name
 from scripts.lib.program import Problem, read_json, write_json
-from scripts.report import answer, comparisons, findings, judgement, leaders, listings, prose
+from scripts.report import answer, comparisons, findings, judgement, leaders, listings, names, prose
 from scripts.report.findings import Finding
-from scripts.report.markup import bold, bullets, heading, link, paragraph, quotation
+from scripts.report.markup import bold, bullets, code, heading, link, paragraph, quotation
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
@@ -48,11 +45,25 @@ def first_screen(
     question, source = facts.get("question", ""), source_line(facts)
     caution = judgement.unfound(run.verdicts)
     audit = [link("What its data say of what it claims", f"{report.study}-audit.html")] if "published" in facts else []
-    page.text(*not_provided, paragraph(source), *audit, quotation(question), caution, paragraph(headline))
+    page.text(
+        *not_provided,
+        paragraph(" · ".join([source, *_name(facts)])),
+        *audit,
+        quotation(question),
+        caution,
+        paragraph(headline),
+    )
     page.lead(picture, beside)
     answers = {
         **{"study": report.study, "title": report.title, "question": question, "run": facts.get("run", "")},
-        **{"source": source, "caution": caution, "headline": headline, "picture": page.leave(few or picture)},
+        **{
+            # What is cited are runs, not that they were compared.
+            "name": "" if "sides" in facts else facts.get("name", ""),
+            "source": source,
+            "caution": caution,
+            "headline": headline,
+            "picture": page.leave(few or picture),
+        },
         **{"advice": beside.get("What to do next", []), "cells": len(run.cells)},
         **{kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")},
     }
@@ -134,22 +145,23 @@ def source_line(facts: dict) -> str:
         return " · ".join(published[key] for key in ("title", "by", "date") if published[key] != "unknown")
     machine = facts.get("machine") or {}
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
-    measured = {name for part in mappings(facts.get("settings") or {}) for name in part.get("library", [])}
-    libraries = [one for name, one in (facts.get("libraries") or {}).items() if name in measured and one]
     parts = [
         [f"Run {facts['run']}"] if facts.get("run") else [],
         _days(facts),
         [", ".join(filter(None, [machine.get("cpu", ""), cores]))],
-        dict.fromkeys(f"HDF5 {one['hdf5']}" for one in libraries if one.get("hdf5")),
+        dict.fromkeys(f"HDF5 {spec['hdf5']}" for spec in names.libraries(facts).values() if spec.get("hdf5")),
     ]
     return " · ".join(filter(None, (prose.listing(part) for part in parts if part)))
 
 
 def source(run: Results) -> str:
-    """Return what a sentence that is copied was made of: run, date and a hash of the records."""
-    content = pd.util.hash_pandas_object(run.cells.astype(str), index=False).to_numpy().tobytes()
-    digest = hashlib.sha256(content).hexdigest()[:12]
-    return ", ".join([f"run {run.facts.get('run', 'unknown')}", *_days(run.facts), f"records {digest}"])
+    """Return what a sentence that is copied was made of: run, date and the permanent name of the records."""
+    facts = run.facts
+    return ", ".join([f"run {facts.get('run', 'unknown')}", *_days(facts), *_name(facts)])
+
+
+def _name(facts: dict) -> list[str]:
+    return [facts["name"]] if facts.get("name") else []
 
 
 def _days(facts: dict) -> list[str]:
@@ -166,13 +178,16 @@ def closing(page: Page, run: Results, tables: Iterable[Table], method: list[str]
     """Show how it was measured, by which machine and code, and a study's own tables about the run."""
     page.text(bullets(method))
     page.table(listings.machine(run.facts), "The machine is not known.")
+    page.table(listings.nodes(run.facts), "")
     for table in tables:
         page.table(table, "")
     page.text(prose.provenance(run.facts))
 
 
-def index(page: Page, paths: list[str]) -> None:
+def index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
     """Show the first page: the run, and what each study's page opens with, of the answers that studies left in files.
+
+    `extra` are the artefacts of the user's own notebooks: each is a link, or a line that says why it failed.
 
     Raises:
         Problem: a file is missing or is not a study's answers.
@@ -183,10 +198,14 @@ def index(page: Page, paths: list[str]) -> None:
             raise Problem(f"{path} holds no answers of a study; build its report again")
     run = next((study["run"] for study in studies if study.get("run")), "")
     page.text(heading(1, f"What was found{f' on {run}' if run else ''}"))
-    page.text(" · ".join(link(study["title"], f"{study['page']}.html") for study in studies))
+    own, failed = _own_notebooks(extra)
+    links = [link(study["title"], f"{study['page']}.html") for study in studies]
+    page.text(" · ".join([*links, *own]), bullets(failed))
     # A study of one library says no more of the machine than one of several.
     sources = dict.fromkeys(study["source"] for study in studies)
     page.text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
+    if names := sorted(study["name"] for study in studies if study.get("name")):
+        page.text(f"To cite: {code(permanent_name(run, names))}")
     for path, study in zip(paths, studies, strict=True):
         name, title, picture = study["page"], study["title"], study["picture"]
         page.text(heading(2, title), study.get("caution", ""), study["headline"])
@@ -196,3 +215,16 @@ def index(page: Page, paths: list[str]) -> None:
         trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study[kind]]
         summary = ", ".join([prose.count(study["cells"], study.get("of", "cell")), *trouble])
         page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")
+
+
+def _own_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the links to pages of the user's own notebooks, and what is said of those that failed."""
+    links, failed = [], []
+    for name, made in ((Path(path).stem, read_json(path)) for path in paths):
+        book = f"notebooks/extra/{name}.ipynb"
+        if made.get("status") == "done":
+            links.append(link(made["title"], f"extra/{name}.html"))
+        else:
+            reasons = "; ".join(made.get("reasons", ["no reason given"]))
+            failed.append(f"{book} failed: {reasons.split(f'{book}: ')[-1]}")
+    return links, failed

@@ -187,7 +187,7 @@ class Results:
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
-    `requests` are those of `tables.exchanges`.
+    `requests` are those of `tables.exchanges`; `references` are published data that figures draw beside (`references`).
     """
 
     samples: pd.DataFrame
@@ -199,6 +199,7 @@ class Results:
     report: Report | None = None
     records: pd.DataFrame = field(default_factory=pd.DataFrame)
     requests: pd.DataFrame = field(default_factory=pd.DataFrame)
+    references: tuple["Results", ...] = ()
 
     @cached_property
     def names(self) -> Names:

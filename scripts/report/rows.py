@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.cbook import boxplot_stats
 
-from scripts.report import labels, prose
+from scripts.report import labels, prose, references
 from scripts.report.curves import INTERVAL, INVALID, in_series, numbers
 from scripts.report.declaration import Value
 from scripts.report.findings import BEYOND
@@ -44,7 +44,7 @@ def values(
     cells = run.measured if cells is None else cells
     if cells.empty or not any(value.column in run.records or cells[value.column].notna().any() for value, *_ in shown):
         return Figure(name, title, "", (), pd.DataFrame())
-    own, panels = run.report.headline, []
+    own, panels, published = run.report.headline, [], []
     for title_of, group, rows in _by_place(cells, run, [factor for factor in run.report.names if factor != own]):
         marks = []
         for number, arm in enumerate(run.arms):
@@ -57,8 +57,13 @@ def values(
         invalid = group[group["n"] == 0]
         if len(invalid):
             marks.append(Marks("[INVALID]", INVALID, _samples(invalid, shown[0][0], run)))
+        for (label, look), arm in _published(group, shown[0][0], run).items():
+            marks.append(_marks(label, look, arm, shown[0][0], run))
+            published.append(arm)
         panels.append(_with_ticks(Panel(title_of, shown[0][0].label, marks=tuple(marks), rows=rows)))
-    return Figure(name, title, caption, tuple(panels), numbers(run, cells, [value for value, *_ in shown]))
+    caption += f" {references.CAPTION}" if published else ""
+    table = numbers(run, cells, [value for value, *_ in shown], published=published)
+    return Figure(name, title, caption, tuple(panels), table)
 
 
 def parts(run: Results, name: str, title: str, shown: Mapping[str, str], axis: str, caption: str) -> Figure:
@@ -151,6 +156,15 @@ def _marks(label: str, look: Look, cells: pd.DataFrame, value: Value, run: Resul
     points = cells.rename(columns=names).assign(y=cells["y"] + 0.04)[[*names.values(), "y", "n"]]
     # The samples lie a little below their median, whose bar would hide them.
     return Marks(label, look, points, _samples(cells.assign(y=cells["y"] - 0.1), value, run))
+
+
+def _published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[str, Look], pd.DataFrame]:
+    """What is published beside the rows of a panel, by label and look, below what was measured."""
+    arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
+    for y, own in cells[cells["n"] > 0].groupby("y"):
+        for label, look, arm in references.arms(own, run, value, rows=True):
+            arms.setdefault((label, look), []).append(arm.assign(y=y - 0.3))
+    return {key: pd.concat(parts) for key, parts in arms.items()}
 
 
 def _samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataFrame:

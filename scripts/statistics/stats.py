@@ -244,7 +244,7 @@ def judge(
         error = np.nanstd(rows, axis=0, ddof=1) / np.sqrt(n[family])
         detectable[family] = np.fmax(_detectable(critical, reach, error, n[family]), 1 + equivalence_percent / 100)
     bound = math.log1p(equivalence_percent / 100)
-    decided = [_decide(*limits, bound) for limits in zip(low, high, p, level, strict=True)]
+    decided = [decide(*limits, bound) for limits in zip(low, high, p, level, strict=True)]
     if means is not None:
         apart = [not (math.exp(-bound) <= mean.low and mean.high <= math.exp(bound)) for mean in means]
         decided = ["no evidence" if one == "same" and parts else one for one, parts in zip(decided, apart, strict=True)]
@@ -253,7 +253,8 @@ def judge(
     return [Verdict(*values) for values in zip(verdicts, *(column.tolist() for column in numbers), strict=True)]
 
 
-def _decide(low: float, high: float, p: float, level: float, bound: float) -> str:
+def decide(low: float, high: float, p: float, level: float, bound: float) -> str:
+    """Return the verdict of METHOD 17 on ln ratios; `bound` is that of what counts as the same."""
     if -bound <= low and high <= bound:
         return "same"
     if p <= level and high < 0:

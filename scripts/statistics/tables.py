@@ -5,11 +5,13 @@ the keys of a record's `seconds`; samples carry their final column names. Levels
 "3.10"). Rows stand in the order of matrix.csv, then by repeat, whatever the order of files in a folder.
 """
 
+import contextlib
 import json
 import math
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +39,9 @@ _UNUSABLE = {"status": "failed", "ok": False, "edited": False, "attempted": Fals
 _RESIDENT = ("resident_before", "resident_after")
 _HASHES = {"code": "code", "data": "data", "packages": "lock"}
 # The fingerprint of a machine, and of what holds the files (METHOD 14): parts of a record's host block.
-_PLACES = {
-    "machine": ("node", "boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
+PLACES = {
+    "node": ("node",),
+    "machine": ("boot", "instance", "cpu", "affinity", "cpu_quota", "ram_bytes", "kernel"),
     "device": ("device", "mount_point"),
 }
 # What others did to a window, in seconds per second, and major faults per second; below this nothing is disturbed.
@@ -246,9 +249,18 @@ def _run(record: dict) -> dict:
         **{name: _sum(requests, name) for name in ("bytes_offered", "bytes_delivered")},
         **{name: facts.get(name) for name in _FACTS},
         **{name: provenance.get(f"{key}_sha256", "") for name, key in _HASHES.items()},
-        **{name: json.dumps([record.get("host", {}).get(key) for key in keys]) for name, keys in _PLACES.items()},
+        **{name: json.dumps([record.get("host", {}).get(key) for key in keys]) for name, keys in PLACES.items()},
         "session": record.get("session", ""),
+        "began_s": _began(record),
+        "step_seconds": _float(record.get("step_seconds")),
     }
+
+
+def _began(record: dict) -> float:
+    """When a record was begun, in seconds since 1970."""
+    with contextlib.suppress(TypeError, ValueError):
+        return datetime.fromisoformat(record.get("started_utc")).timestamp()
+    return math.nan
 
 
 def taken(record: dict) -> dict[str, float | None]:

@@ -12,7 +12,7 @@ from scripts.frame import software
 from scripts.frame.blocks import compared
 from scripts.lib.slowed import SHARES
 from scripts.statistics import HARNESS, stats
-from scripts.statistics.tables import factors, levels_of, metrics
+from scripts.statistics.tables import PLACES, factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
 CONTEST, CONTROL = "contest", "control"
@@ -33,9 +33,13 @@ _NAMED = 3
 # What a block is a piece of (METHOD 2): where it differs between the arms, the comparison does without the block.
 _TOGETHER = {
     "session": "in different sessions",
+    "node": "on different nodes",
     "machine": "on different machines",
     "device": "on different devices or mounts",
+    "time": "too far apart in time",
 }
+# Arms that began further apart than both are not of one piece of time: jobs of a cluster may wait between them.
+FAR_S, FAR_TIMES = 3600, 2
 # What a record says that was ended by its time limit.
 _OF_TIMED_OUT = ("seconds total", "session", "timed_out")
 # A repeat that takes so much longer than its arm's median in comparison with the other arm's is slow.
@@ -164,6 +168,9 @@ class _ByBlock:
         self.blocks, self._block_of = np.unique(runs["repeat"], return_inverse=True)
         self._cell_of, cells = pd.factorize(runs["cell"])
         self._places = {cell: place for place, cell in enumerate(cells)}
+        steps = runs["step_seconds"] if "step_seconds" in runs else pd.Series(0.0, runs.index)
+        # What the steps of each block took together.
+        self.seconds = steps.groupby(self._block_of).sum().to_numpy(dtype=float)
 
     def of(self, column: str, cells: Iterable[str]) -> np.ndarray:
         """Return a column by block and some cells, missing where there is no record, or none that counts."""
@@ -209,13 +216,17 @@ class _Family:
         judged = stats.judge(d, self._percent, self._seed, looks, means, beside)
         judgements = []
         for number, verdict in enumerate(judged):
-            never = not used[:, number].any() and self._split[:, number].any()
+            split = self._split[:, number]
+            never = not used[:, number].any() and split.any()
+            # Jobs of a cluster get the nodes that are free: further blocks may have both arms on one.
+            by_chance = never and (self._apart["node"] | self._apart["time"])[split, number].all()
             why = "" if never else _note(verdict, looks[number], means[number], self._percent)
             notes = [differing[number] or why, *self._gone(number, complete[:, number], used[:, number])]
+            said = "not comparable" if differing[number] or never > by_chance else verdict.verdict
             values = (
                 *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
-                *("not comparable" if differing[number] or never else verdict.verdict, verdict.detectable_ratio),
+                *(said, verdict.detectable_ratio),
                 *(*means[number][:3], *_slow(d[:, number]), *self._attempts(number), "; ".join(filter(None, notes))),
             )
             judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
@@ -266,13 +277,23 @@ class _Family:
     def _apart(self) -> dict[str, np.ndarray]:
         """Where both arms have a valid record, but not of one session, machine or device, by block and comparison."""
         apart = {}
-        for column in _TOGETHER:
+        for column in ("session", *PLACES):
             base, other = self._arms(column)
             apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
         # Stores lie on devices of their own.
         stores = [base.get("store") == other.get("store") for base, other in self._pairs]
         apart["device"] &= np.array(stores, dtype=bool)
+        apart["time"] = self._far_apart()
+        # Each block is without one of these alone.
+        beyond = np.zeros_like(apart["session"])
+        for column, those in apart.items():
+            apart[column], beyond = those & ~beyond, beyond | those
         return apart
+
+    def _far_apart(self) -> np.ndarray:
+        base, other = (table.astype(float) for table in self._arms("began_s"))
+        with np.errstate(invalid="ignore"):
+            return np.abs(base - other) > np.maximum(FAR_S, FAR_TIMES * self._by_block.seconds[:, None])
 
     @cached_property
     def _split(self) -> np.ndarray:

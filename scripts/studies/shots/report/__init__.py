@@ -6,13 +6,15 @@ import pandas as pd
 
 from scripts.report.declaration import PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import column, numbers
+from scripts.report.names import libraries
 from scripts.report.prose import number
 from scripts.stores import network
 
 
 def hdf5_version(name: str, facts: dict) -> str:
     """Return "HDF5 2.0.0", or the library's own name where two libraries hold the same HDF5."""
-    versions = {key: (value or {}).get("hdf5") for key, value in (facts.get("libraries") or {}).items()}
+    of_study = libraries(facts) or facts.get("libraries") or {}
+    versions = {key: (spec or {}).get("hdf5") for key, spec in of_study.items()}
     version = versions.get(name)
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
 

@@ -1,0 +1,35 @@
+"""Executes one of the user's own notebooks (notebooks/extra/) on the long table of a run, for the run's pages."""
+
+import argparse
+from pathlib import Path
+
+import nbformat
+
+from scripts.lib.program import run, write_json
+from scripts.report import notebook
+from scripts.report.page import draw_aside
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the page, and the artefact `--out`, which has the notebook's title."""
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.extra", description=__doc__)
+    parser.add_argument("--notebook", type=Path, required=True, help="the notebook, with parameters table and files")
+    parser.add_argument("--table", required=True, help="the long table of the run, Parquet")
+    parser.add_argument("--page", type=Path, required=True, help="the HTML page; everything else is named after it")
+    parser.add_argument("--out", type=Path, required=True, help="the artefact, JSON")
+    given = parser.parse_args(argv)
+    notebook.build(given.notebook, {"table": given.table}, given.page.resolve())
+    write_json(given.out, {"status": "done", "title": title(given.notebook)})
+    return 0
+
+
+def title(path: Path) -> str:
+    """Return the first heading of a notebook, or the name of its file where it has none."""
+    cells = nbformat.read(path, as_version=4).cells
+    lines = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
+    return next((line.lstrip("#").strip() for line in lines if line.startswith("#")), path.name)
+
+
+if __name__ == "__main__":
+    draw_aside()
+    run(main)

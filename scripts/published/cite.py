@@ -1,0 +1,55 @@
+"""Says how to cite a run: a sentence and an entry for BibTeX, with its permanent name."""
+
+import argparse
+from pathlib import Path
+
+from scripts.frame import config as configuration
+from scripts.frame.matrix import permanent_name
+from scripts.lib.program import read_json, read_yaml, run
+from scripts.published import archive
+
+_ENTRY = """@misc{{{name},
+  author = {{{by}}},
+  title = {{{{Measurements {title}: {about}}}}},
+  year = {{{year}}},
+  note = {{Measured with {tool} {version}, commit {commit}; {names}}}
+}}"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print how to cite the run that a configuration names, or an archive of one."""
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.cite", description=__doc__)
+    parser.add_argument("--configfile", default="config/config.yaml", help="the configuration, which names the run")
+    parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
+    parser.add_argument("--from", dest="source", type=Path, metavar="ARCHIVE", help="cite this archive")
+    given = parser.parse_args(argv)
+    if given.source:
+        with archive.opened(given.source) as (results, _):
+            print(cited(results))
+    else:
+        name = configuration.load(given.configfile, {"run": given.run} if given.run else {})["run"]
+        print(cited(Path("results", name)))
+    return 0
+
+
+def cited(results: Path) -> str:
+    """Return the sentence and the entry for a run, by its folder of results; who measured is for them to say."""
+    studies, tool = archive.names_of(results), read_yaml(archive.CITATION)
+    facts = [read_json(results / study / "facts.json") for study in studies]
+    days = sorted({str(session)[:10] for of_study in facts for session in of_study["sessions"]})
+    commits = sorted({str(commit)[:12] for of_study in facts for commit in of_study["git"]}) or ["unknown"]
+    name = permanent_name(results.name, sorted(studies.values()))
+    said = {
+        # LaTeX takes a _ for an index.
+        **{"name": name, "title": name.replace("_", r"\_")},
+        **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": "<who measured it>"},
+        **{"tool": tool["title"], "version": tool["version"], "commit": " and ".join(commits)},
+        "year": (days or ["n.d."])[-1][:4],
+        "days": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "unknown date",
+    }
+    sentence = "{by}: measurements {name} ({about}), {days}, with {tool} {version}, commit {commit}."
+    return f"{sentence.format(**said)}\n\n{_ENTRY.format(**said)}"
+
+
+if __name__ == "__main__":
+    run(main)

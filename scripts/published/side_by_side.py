@@ -1,0 +1,197 @@
+"""The page that shows two sides beside each other: an engine's page whose factor is the run."""
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pandas as pd
+
+from scripts.report import answer, comparisons, findings, names, pages, prose
+from scripts.report.declaration import Factor, Report, Value
+from scripts.report.markup import bold, bullets, code, heading
+from scripts.report.page import Page, Table
+from scripts.report.results import TEXTS, Results, complete_cells, read_facts, read_table
+from scripts.statistics import sessions
+
+_COLOURS = {"slower": "red", "faster": "green", "more": "red", "fewer": "green"}
+_DIFFER = ("more", "fewer", "depends on what is read", "differs between repeats")
+_COUNTED = dict.fromkeys(sessions.COUNTS, "{:,.0f}".format) | {"bytes": lambda count: f"{count / 2**20:,.1f} MiB"}
+_SHOWN = 40
+
+
+def load(tables: Path | str, facts: Path | str) -> tuple[Results, pd.DataFrame]:
+    """Return a comparison as results of a study with the factor `run`, and how counts compare."""
+    folder, said = Path(tables), read_facts(facts)
+    own = import_module(f"scripts.studies.{said['study']}.report").REPORT
+    texts = (*TEXTS, "run", *own.names, *sessions.COUNTS)
+    cells, verdicts = (
+        read_table(folder / f"{name}.csv", (*TEXTS, "run", *own.names)) for name in ("cells", "verdicts")
+    )
+    report = _declared(own, said["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
+    cells = complete_cells(cells, pd.DataFrame({"cell": [], "valid": pd.Series(dtype=bool)}), report)
+    verdicts = verdicts.assign(**dict.fromkeys(set(own.names) - set(verdicts), ""))
+    run = Results(pd.DataFrame(), cells, verdicts, pd.DataFrame(), said, report=report)
+    return run, read_table(folder / "counts.csv", texts)
+
+
+def show(page: Page, tables: Path | str, facts: Path | str) -> None:
+    """Show a comparison whose tables are in a folder, and leave its answers for the first page."""
+    run, counts = load(tables, facts)
+    primary = findings.find(run)
+    (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
+    why = [*answer.reasons(run, primary), *of_counts(counts)]
+    beside = {"Why": why, "What to do next": _next(run)}
+    page.text(heading(1, run.report.title))
+    pages.first_screen(page, run, f"{ruled(run.facts)}{headline(run, primary)}", picture, beside, few)
+    if rest.panels:
+        with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
+            page.figure(rest)
+    decided = sorted((one for one in primary if one.decided), key=lambda finding: -finding.size)
+    pages.lists(page, run, decided, [], [one for one in primary if not one.decided])
+    page.section("What this cannot say", bullets(limits(run)))
+    page.text(heading(2, "Both sides"))
+    page.table(_times(run), "The sides have no cell in common.")
+    page.table(_counts(counts, run), "")
+    page.table(_alone(tables, run), "Each side has every cell of the other.")
+    page.text(heading(2, "What else differs"))
+    page.table(_differences(tables), "Nothing that is recorded: machine, configuration, libraries and code are alike.")
+
+
+def ruled(facts: dict) -> str:
+    """Return in bold what became of the rules of `fail_on`; "" without any."""
+    said = facts["outcome"]
+    if not said["rules"]:
+        return ""
+    if said["broken"]:
+        return bold(f"Fails: {prose.listing(said['broken'])}.") + " "
+    is_open = f"; not decided: {prose.listing(said['open'])}" if said["open"] else ""
+    passed = prose.listing(said["passed"]) if said["passed"] else ""
+    return bold(f"{f'Passes: {passed}' if passed else 'Neither fails nor passes'}{is_open}.") + " "
+
+
+def headline(run: Results, primary: list[findings.Finding]) -> str:
+    """Return one bold sentence: how the second side compares, or how far apart both are where nothing is decided."""
+    rows = run.comparisons()
+    if rows.empty:
+        return bold("The two sides have no cell in common.")
+    if not rows["verdict"].eq(sessions.TOO_FEW).all():
+        return answer.headline(run, primary, [])
+    base, other = run.facts["sides"]
+    ratios = prose.span(rows["ratio"].dropna(), prose.ratio) if rows["ratio"].notna().any() else "unknown"
+    of = dict.fromkeys(run.facts["sessions_of"])
+    have = f"{prose.count(*of, 'session')} on each side" if len(of) == 1 else f"{prose.listing(map(str, of))} sessions"
+    due = run.facts["sessions_due"]
+    return bold(
+        f"Between these two, {base} and {other}, {run.report.metrics[0].title} differs by a ratio of {ratios} in"
+        f" {prose.count(len(rows), 'cell')}, which {have} cannot decide;"
+        f" {f'{due} pairs' if due == sessions.LEAST_PAIRS else f'{due} on each side'} can."
+    )
+
+
+def of_counts(counts: pd.DataFrame) -> list[str]:
+    """Return a sentence for each count that both sides have: in how many cells it is the same."""
+    lines = []
+    for name in (name for name in sessions.COUNTS if name in counts):
+        outcomes = counts.loc[counts[name] != "", name].replace("one repeat", "not decided, as there is one repeat,")
+        if outcomes.empty:
+            continue
+        by_outcome = [
+            f"{bold(outcome) if outcome in _DIFFER else outcome} in {many}"
+            for outcome, many in outcomes.value_counts().items()
+        ]
+        lines.append(f"{prose.capital(name)}: {prose.listing(by_outcome)} of {prose.count(len(outcomes), 'cell')}.")
+    return lines
+
+
+def limits(run: Results) -> list[str]:
+    """Return what a comparison of runs cannot tell."""
+    lines = [
+        "Sessions are what is repeated: who repeats a run within one day compares that day, and not what was changed.",
+        "Machine, configuration, libraries and code may differ beside what is meant: below stands all that does.",
+    ]
+    if apart := int((run.comparisons()["verdict"] == "not comparable").sum()):
+        lines.append(f"In {prose.count(apart, 'cell')} both sides read other data, so no times are compared.")
+    return lines
+
+
+def _declared(report: Report, sides: list[str], column: str) -> Report:
+    """A study's report with the run as the factor that the question is about."""
+    metric, unit = report.metrics[0], column.rpartition("_")[2]
+    value = Value(column, prose.capital(metric.title), unit)
+    own = {"scaling": None, "contest": None, "along": "", "harness": (), "effective": (), "moved": (), "panels": ()}
+    title = f"{report.title}: {sides[1]} against {sides[0]}"
+    factors = (Factor("run"), *report.factors)
+    return replace(report, title=title, headline="run", factors=factors, values=(value,), unit="session", **own)
+
+
+def _next(run: Results) -> list[str]:
+    if run.comparisons().empty:
+        return ["Measure both sides with one configuration: cells are compared where all their levels are alike."]
+    of = run.facts["sessions_of"]
+    lacking = run.facts["sessions_due"] - min(of)
+    if lacking < 1:
+        return []
+    more = prose.count(lacking, "more session")
+    again = code("make run RUN=<name>")
+    side = "each side" if len(set(of)) == 1 else "the side that has fewer"
+    return [f"Measure {more} of {side}, each under another name ({again}), and name all of them."]
+
+
+def _times(run: Results) -> Table:
+    """Both sides of each cell, with the intervals of their own repeats, and what is said of them."""
+    rows, column = run.comparisons(), run.report.values[0]
+    if rows.empty:
+        return Table("times", "", rows)
+    cells = run.cells.set_index("cell")
+    varies = run.varying(rows, [name for name in run.report.names if name != "run"])
+    frame = pd.DataFrame(
+        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies},
+        index=rows.index,
+    )
+    for side, name in zip(("baseline", "contender"), run.facts["sides"], strict=True):
+        own = cells.reindex(rows[f"{side}_cell"])[[column.column, f"{column.column}_low", f"{column.column}_high"]]
+        frame[f"{name} / {column.unit}"] = [
+            names.with_interval(*row, prose.number) for row in own.itertuples(index=False)
+        ]
+    ends = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False)
+    frame = frame.assign(ratio=[names.ratio_with_interval(*row) for row in ends], verdict=rows["verdict"])
+    over = {"verdict": [_COLOURS.get(verdict, "") for verdict in rows["verdict"]]}
+    caption = (
+        f"{column.title}, median of all repeats of a side [95 % CI]; ratio of the sessions' medians, second side / "
+        "first, with the exact 95 % CI of sessions where they are enough."
+    )
+    return Table("times", caption, frame, over=over, meaning="the second side is slower, or faster", numbers=rows)
+
+
+def _counts(counts: pd.DataFrame, run: Results) -> Table:
+    """The cells in which something that is counted differs."""
+    there = [name for name in sessions.COUNTS if name in counts]
+    rows = counts[counts[there].isin(_DIFFER).any(axis=1)] if there else counts[:0]
+    varies = run.varying(counts, [name for name in run.report.names if name in counts]) if len(rows) else []
+    frame = pd.DataFrame(
+        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies},
+        index=rows.index,
+    )
+    base, other = run.facts["sides"]
+    for name in there:
+        both = rows[[f"{name}_base", f"{name}_other"]].astype(float).itertuples(index=False)
+        frame[name] = [" → ".join(_COUNTED[name](one) if one == one else "unknown" for one in pair) for pair in both]
+    caption = f"What {base} → {other} asked for and got, where it is not the same; medians."
+    over = {name: [_COLOURS.get(outcome, "") for outcome in rows[name]] for name in there}
+    return Table("counts", caption, frame, over=over, meaning="the second side has more, or fewer", numbers=counts)
+
+
+def _alone(tables: Path | str, run: Results) -> Table:
+    table = read_table(Path(tables) / "alone.csv", ("only in", *run.report.names))
+    varies = [name for name in table if name == "only in" or table[name].nunique() > 1]
+    frame = table[varies].rename(columns=lambda name: run.report.factor(name).title)
+    return Table("alone", "Cells that only one side has.", frame, numbers=table)
+
+
+def _differences(tables: Path | str) -> Table:
+    path = Path(tables) / "differences.csv"
+    table = read_table(path, ())
+    table = table.astype(str).where(table.notna(), "")
+    short = table.apply(lambda column: column.map(lambda text: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"))
+    caption = "What is recorded of machines, configuration, libraries and code, and is not the same on both sides."
+    return Table("differences", caption, short, numbers=table)

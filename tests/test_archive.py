@@ -1,0 +1,332 @@
+"""A run in one file: packed, refused where it was tampered with, made into the same pages elsewhere, and cited."""
+
+import hashlib
+import io
+import json
+import lzma
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, artefact, copy_project, program
+from small_runs import TINY, snakemake, write
+
+from scripts.frame import study as studies
+from scripts.frame.matrix import permanent_name
+from scripts.frame.records import digest
+from scripts.lib.program import Problem, replacing, run
+from scripts.published import archive, cite
+
+# Nothing listens there: whoever asks for an address of the network is refused.
+OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+SAME = (".md", ".svg", ".csv")
+COMMITTED = SAME[:2]
+EXAMPLE_BYTES = 2 * 2**20
+
+
+@pytest.fixture
+def packed(tiny_run: Path) -> Path:
+    """Return the archive of a run that was measured."""
+    done = program("published.archive", cwd=tiny_run)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tiny_run / "results/tiny").glob(f"*{archive.SUFFIX}")
+    assert str(path.relative_to(tiny_run)) in done.stdout
+    return path
+
+
+def changed(path: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    """Write an archive anew with other contents."""
+    with tarfile.open(path, "r:xz") as old:
+        contents = {member.name: old.extractfile(member).read() for member in old}
+    change(contents)
+    out = path.with_name(f"changed{archive.SUFFIX}")
+    with lzma.open(out, "wb") as file, tarfile.open(fileobj=file, mode="w") as new:
+        for name, content in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            new.addfile(entry, io.BytesIO(content))
+    return out
+
+
+def files(reports: Path, kinds: tuple[str, ...] = SAME) -> dict[str, bytes]:
+    """Return what has to be alike of a run's pages, by path."""
+    return {str(path.relative_to(reports)): path.read_bytes() for path in reports.rglob("*") if path.suffix in kinds}
+
+
+def faster(contents: dict[str, bytes]) -> str:
+    """Make the first record faster, sealed as if it had been measured so, and return its name."""
+    name = next(name for name in contents if "repeat=" in name)
+    record = json.loads(contents[name])
+    record["seconds"]["total"] /= 2
+    contents[name] = json.dumps(record | {"digest": digest(record)}, indent=1, ensure_ascii=False).encode() + b"\n"
+    return name
+
+
+@pytest.mark.rule(22)
+def test_an_archive_gives_the_same_pages_elsewhere_without_a_network(packed, tiny_run, tmp_path):
+    elsewhere = copy_project(tmp_path / "elsewhere")
+    shutil.copy(packed, elsewhere)
+    done = program("published.archive", "--from", packed.name, cwd=elsewhere, env=OFFLINE)
+    assert done.returncode == 0, done.stderr
+    assert "other tables" not in done.stderr
+    before, after = (files(clone / "reports/tiny") for clone in (tiny_run, elsewhere))
+    assert {"index.md", "shots.md"} < before.keys()
+    assert any(name.endswith(".svg") for name in before)
+    assert after == before
+    assert not (elsewhere / "results").exists()
+    # The same again replaces its own pages.
+    assert program("published.archive", "--from", packed.name, cwd=elsewhere).returncode == 0
+
+
+@pytest.mark.rule(22)
+def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_records(clone):
+    (packed,) = (ROOT / "results/example").glob(f"*{archive.SUFFIX}")
+    assert packed.stat().st_size <= EXAMPLE_BYTES
+    done = program("published.archive", "--from", packed, cwd=clone)
+    assert done.returncode == 0, done.stderr
+    with archive.opened(packed) as (_, manifest):
+        assert sorted(manifest["studies"]) == studies.names()
+    committed, made = (files(root / "reports/example", COMMITTED) for root in (ROOT, clone))
+    assert committed.keys() == made.keys()
+    assert [name for name, content in committed.items() if made[name] != content] == []
+
+
+def test_published_data_that_figures_have_beside_a_run_are_in_its_archive(tiny_run, tmp_path):
+    shutil.copytree(ROOT / "results/published/shots", tiny_run / "results/published/shots")
+    shutil.rmtree(tiny_run / "results/published/shots/tables", ignore_errors=True)
+    config = {**TINY, "studies": {"shots": TINY["studies"]["shots"] | {"reference": "published/shots"}}}
+    write(tiny_run, config)
+    assert snakemake(tiny_run).returncode == 0
+    assert program("published.archive", cwd=tiny_run).returncode == 0
+    (path,) = (tiny_run / "results/tiny").glob(f"*{archive.SUFFIX}")
+    elsewhere = copy_project(tmp_path / "elsewhere")
+    done = program("published.archive", "--from", path, cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert files(elsewhere / "reports/tiny") == files(tiny_run / "reports/tiny")
+    assert "ublished: " in (elsewhere / "reports/tiny/shots.md").read_text(encoding="utf-8")
+
+
+def test_pages_of_other_records_are_not_overwritten(packed, tiny_run):
+    page = tiny_run / "reports/tiny/shots_answers.json"
+    page.write_text(json.dumps(artefact(page) | {"name": "shots-0123456789"}), encoding="utf-8")
+    done = program("published.archive", "--from", packed, cwd=tiny_run)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "reports/tiny shows shots-0123456789; say RUN=<another name>" in done.stderr
+    assert program("published.archive", "--from", packed, "--run", "other", cwd=tiny_run).returncode == 0
+    assert (tiny_run / "reports/other/index.html").exists()
+
+
+def test_the_name_of_an_archive_is_that_on_its_pages_and_follows_from_records_and_configuration(packed, tiny_run):
+    page = (tiny_run / "reports/tiny/index.md").read_text(encoding="utf-8")
+    assert f"`{packed.name.removesuffix(archive.SUFFIX)}`" in page
+    with archive.opened(packed) as (results, manifest):
+        (name,) = manifest["studies"].values()
+        assert name in (tiny_run / "reports/tiny/shots.md").read_text(encoding="utf-8")
+        assert archive.names_of(results) == manifest["studies"]
+    again = program("published.archive", cwd=tiny_run)
+    assert packed.name in again.stdout
+
+
+@pytest.mark.parametrize("what", ["record", "table", "added", "removed", "manifest"])
+def test_an_archive_that_was_tampered_with_is_refused_by_name(packed, what):
+    def tamper(contents: dict[str, bytes]) -> None:
+        names = {"record": faster, "table": lambda _: "shots/cells.csv", "removed": lambda _: "shots/cells.csv"}
+        changes["name"] = names.get(what, lambda _: "shots/more.csv")(contents)
+        if what == "table":
+            contents["shots/cells.csv"] += b"\n"
+        elif what == "added":
+            contents["shots/more.csv"] = b"a"
+        elif what == "removed":
+            del contents["shots/cells.csv"]
+        elif what == "manifest":
+            contents[archive.MANIFEST] = b"{}"
+            changes["name"] = archive.MANIFEST
+
+    changes: dict[str, str] = {}
+    with pytest.raises(Problem) as refused, archive.opened(changed(packed, tamper)):
+        pass
+    assert re.escape(changes["name"]) in re.escape(str(refused.value))
+
+
+def test_an_archive_whose_manifest_was_made_to_fit_has_another_name(packed, tiny_run):
+    def tamper(contents: dict[str, bytes]) -> None:
+        name, manifest = faster(contents), json.loads(contents[archive.MANIFEST])
+        manifest["files"][name] = hashlib.sha256(contents[name]).hexdigest()
+        contents[archive.MANIFEST] = json.dumps(manifest).encode()
+
+    done = program("published.archive", "--from", changed(packed, tamper), "--run", "other", cwd=tiny_run)
+    assert (done.returncode, done.stderr.splitlines()[-1].count("problem: ")) == (2, 1)
+    assert "its records and configuration are shots-" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "key, value, words",
+    [
+        ("files", {"../outside": hashlib.sha256(b"a").hexdigest()}, "'../outside' is not what was archived"),
+        ("run", "../tiny", "'../tiny' is no name of a run"),
+        ("studies", {"../shots": "shots-0123456789"}, "a study that is not known here, ../shots"),
+        ("files", ["shots/cells.csv"], "manifest.json lacks files"),
+    ],
+)
+def test_what_would_leave_the_folder_is_refused(packed, key, value, words):
+    def tamper(contents: dict[str, bytes]) -> None:
+        manifest = json.loads(contents[archive.MANIFEST])
+        contents.clear()
+        contents[archive.MANIFEST] = json.dumps(manifest | {key: value}).encode()
+        contents["../outside"] = b"a"
+
+    with pytest.raises(Problem, match=re.escape(words)), archive.opened(changed(packed, tamper)):
+        pass
+
+
+LINK = "shots/link.csv"
+FACTS = {"name": "shots-0123456789", "config": {}, "sessions": [], "git": []}
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.TarInfo:
+    """Return what an archive says of a file, or of a link."""
+    made = tarfile.TarInfo(name)
+    made.type, made.size, made.linkname = kind, size, "/etc/passwd" if kind == tarfile.SYMTYPE else "shots/facts.json"
+    return made
+
+
+def minimal(path: Path, facts: dict, *more: tarfile.TarInfo) -> Path:
+    """Write an archive of facts alone and of more files of zeros, all of them in its manifest."""
+    contents = {"shots/facts.json": json.dumps(facts).encode()}
+    studies = {"shots": FACTS["name"]}
+    manifest = {"run": "tiny", "name": permanent_name("tiny", [FACTS["name"]]), "version": "0.1.0", "studies": studies}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    manifest["files"] = hashes | {one.name: hashlib.sha256(b"").hexdigest() for one in more}
+    contents = {archive.MANIFEST: json.dumps(manifest).encode()} | contents
+    with lzma.open(path, "wb", preset=0) as file, tarfile.open(fileobj=file, mode="w") as new:
+        for name, content in contents.items():
+            new.addfile(entry(name, size=len(content)), io.BytesIO(content))
+        with open("/dev/zero", "rb") as zeros:
+            for one in more:
+                new.addfile(one, zeros)
+    return path
+
+
+@pytest.mark.parametrize(
+    "added, words",
+    [
+        (entry(LINK, tarfile.SYMTYPE), f"{LINK!r} is not what was archived"),
+        (entry(LINK, tarfile.LNKTYPE), f"{LINK!r} is not what was archived"),
+        (entry(LINK, tarfile.FIFOTYPE), f"{LINK!r} is not what was archived"),
+        (entry(LINK, tarfile.DIRTYPE), f"{LINK!r} is not what was archived"),
+        (entry("."), "'.' is not what was archived"),
+        (entry("shots/" + 300 * "x"), "xxx' is not what was archived"),
+        (entry("shots/facts.json/more"), "'shots/facts.json/more' is not what was archived"),
+        (entry("shots/zeros.csv", size=2**30), "holds more than 1000 times its size, so no records"),
+        (entry("/etc/storage"), "'/etc/storage' is not what was archived"),
+    ],
+)
+def test_what_is_no_file_of_a_run_is_refused_though_the_manifest_names_it(tmp_path, added, words):
+    """Links, devices, names that cannot be written, and what is far larger than it was packed."""
+    out = minimal(tmp_path / f"other{archive.SUFFIX}", FACTS, added)
+    with pytest.raises(Problem) as refused, archive.opened(out):
+        pass
+    assert words in str(refused.value)
+    assert str(refused.value).startswith(str(out))
+
+
+@pytest.mark.parametrize("change", [{"config": 3}, {"sessions": None}, {"git": None}, {"name": 4}])
+def test_facts_of_an_archive_that_lack_something_are_one_line_with_its_name(tmp_path, change):
+    path = minimal(tmp_path / f"other{archive.SUFFIX}", FACTS | change)
+    with pytest.raises(Problem, match="does not name the studies that it holds") as refused, archive.opened(path):
+        pass
+    assert str(refused.value).startswith(str(path))
+    with archive.opened(minimal(path, FACTS)) as (results, _):
+        assert archive.names_of(results) == {"shots": FACTS["name"]}
+
+
+def test_a_report_of_no_archive_is_one_line():
+    with pytest.raises(Problem, match="name an archive: make report FROM="):
+        archive.main(["--from="])
+
+
+def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.tar.xz")
+    with pytest.raises(Problem, match="is no file"), archive.opened(tmp_path / "pipe.tar.xz"):
+        pass
+
+
+def test_what_a_program_that_fails_says_last_is_named_with_the_program(monkeypatch):
+    monkeypatch.setattr(archive.sys, "executable", "/bin/false")
+    with pytest.raises(Problem, match=r"scripts\.gather failed: 1"):
+        archive._program("gather")
+
+
+def test_a_run_without_sessions_or_commits_is_cited_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    folder = tmp_path / "my_run/volumes"
+    folder.mkdir(parents=True)
+    (folder / "facts.json").write_text(json.dumps(FACTS), encoding="utf-8")
+    text = cite.cited(tmp_path / "my_run")
+    assert "(volumes), unknown date, with storage-benchmarks" in text
+    assert "year = {n.d.}" in text
+    assert "commit unknown;" in text
+    assert r"Measurements my\_run-" in text
+
+
+def test_the_pages_of_an_archive_lie_in_a_folder_of_reports(packed, tiny_run):
+    done = program("published.archive", "--from", packed, "--run", "../other", cwd=tiny_run)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "problem: RUN: '../other' is no name of a run: letters, digits, dots, hyphens and underscores\n",
+    )
+
+
+def test_the_pages_of_an_archive_do_not_replace_those_of_a_comparison(packed, tiny_run):
+    done = program("published.archive", "--from", packed, "--run", "compare", cwd=tiny_run)
+    words = "RUN: compare is the folder of other pages; say RUN=<another name>"
+    assert (done.returncode, done.stderr) == (2, f"problem: {words}\n")
+
+
+def test_an_interrupt_is_one_line_and_leaves_nothing_half_written(tmp_path, capsys):
+    def interrupted() -> None:
+        with replacing(tmp_path / "whole") as part:
+            part.write_text("half", encoding="utf-8")
+            raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        run(interrupted)
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"a,b\n1,2\n", lambda data: b""])
+def test_what_is_no_whole_archive_is_one_line(packed, damage, tiny_run):
+    path = packed.with_name(f"damaged{archive.SUFFIX}")
+    path.write_bytes(damage(packed.read_bytes()))
+    done = program("published.archive", "--from", path, cwd=tiny_run)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "is not an archive of a run, or not all of it" in done.stderr
+
+
+def test_a_run_without_tables_and_one_of_an_earlier_version_are_one_line(tiny_run):
+    done = program("published.archive", "--run", "nothing", cwd=tiny_run)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "results/nothing has no tables; measure first (make run)" in done.stderr
+    facts = tiny_run / "results/tiny/shots/facts.json"
+    older = {key: value for key, value in artefact(facts).items() if key != "name"}
+    facts.write_text(json.dumps(older), encoding="utf-8")
+    done = program("published.archive", cwd=tiny_run)
+    assert "facts.json is of an earlier version; make run makes it again" in done.stderr
+
+
+def test_a_run_is_cited_as_a_sentence_and_for_bibtex_the_same_from_its_archive(packed, tiny_run):
+    name = packed.name.removesuffix(archive.SUFFIX)
+    done = program("published.cite", cwd=tiny_run)
+    assert done.returncode == 0, done.stderr
+    sentence, entry = done.stdout.split("\n\n")
+    (session,) = artefact(tiny_run / "results/tiny/shots/facts.json")["sessions"]
+    assert f"measurements {name} (shots), {session[:10]}, with storage-benchmarks" in sentence
+    assert entry.startswith(f"@misc{{{name},\n")
+    assert f"year = {{{session[:4]}}}" in entry
+    assert entry.count("{") == entry.count("}")
+    assert program("published.cite", "--from", packed, cwd=tiny_run).stdout == done.stdout

@@ -1,0 +1,379 @@
+"""Any two runs beside each other: verdicts with the session as the unit, exact counts, and what else differs."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT, artefact, copy_project, program
+from small_runs import TINY, snakemake
+
+from scripts import gather
+from scripts.lib.program import Problem, write_json
+from scripts.published import compare, sides
+from scripts.statistics import sessions
+from tests.records import FEW, synthetic_cells, write_synthetic_run
+
+CELLS = synthetic_cells(**FEW)
+SETTINGS = {"compare": [], "matrix": {}}
+NEWER = {"library": "hdf5-2.0.0"}
+
+
+def measured(results: Path, run: str, session: str, ratio: float = 1.0, requests: int = 5, **changes) -> Path:
+    """Write the tables of a run of two repeats in one session, the newer library's times and requests as given."""
+    seed = sum(map(ord, run + session))
+
+    def change(record: dict) -> dict:
+        newer = record["cell"]["library"] == "hdf5-2.0.0"
+        count = {"count": requests if newer else 5, "bytes_offered": 100, "bytes_delivered": 100}
+        return record | {"run": run, "session": session, "requests": {"GET": count}, "read": ["a"]} | changes
+
+    folder, cells = results / run / "shots", changes.pop("cells", CELLS)
+    newer = lambda cell: ratio if cell["library"] == "hdf5-2.0.0" else 1.0  # noqa: E731
+    write_synthetic_run(folder, cells, 2, seed=seed, noise=0.004, drift=0.004, ratio=newer, change=change)
+    config = {"run": run, "equivalence_percent": 5, "seed": 1, "stores": {}, "studies": {"shots": SETTINGS}}
+    matrix, kept = gather.read(folder, run, "shots")
+    gather.write(gather.merged(config, "shots", matrix, kept, {}), folder)
+    said = {"run": run, "study": "shots", "name": f"shots-{run}", "sessions": [session], "config": config}
+    write_json(folder / "facts.json", said | {"machines": [{"node": "a", "cpu": run[:3]}], "libraries": {}})
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of results of runs old-1 … old-4 and new-1 … new-4, one session each, the new ones slower."""
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    monkeypatch.chdir(tmp_path)
+    for day in range(1, 5):
+        measured(Path("results"), f"old-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(Path("results"), f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25, requests=8)
+    return tmp_path / "results"
+
+
+def names(side: str, count: int = 4) -> list[str]:
+    return [f"{side}-{day}" for day in range(1, count + 1)]
+
+
+def of(a: list[str], b: list[str], **options: object) -> tuple[dict, dict[str, pd.DataFrame]]:
+    return compare.of_study("shots", sides.load(a), sides.load(b), **options)
+
+
+def newer(table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["library"] == "hdf5-2.0.0"]
+
+
+def test_four_sessions_on_each_side_say_which_cells_got_slower(results):
+    facts, made = of(names("old"), names("new"))
+    verdicts = made["verdicts"]
+    assert facts["sessions_of"] == [4, 4]
+    assert len(verdicts) == len([cell for cell in CELLS if not cell["control"]]) == 4
+    assert set(newer(verdicts)["verdict"]) == {"slower"}
+    assert newer(verdicts)["ratio"].tolist() == pytest.approx([1.25] * 2, rel=0.03)
+    others = verdicts[verdicts["library"] != "hdf5-2.0.0"]
+    assert set(others["verdict"]) == {"same"}
+    back = of(names("new"), names("old"))[1]["verdicts"]
+    assert set(newer(back)["verdict"]) == {"faster"}
+
+
+def test_one_session_on_each_side_shows_a_difference_and_decides_nothing_about_time(results):
+    _, made = of(["old-1"], ["new-1"])
+    assert set(made["verdicts"]["verdict"]) == {sessions.TOO_FEW}
+    assert newer(made["verdicts"])["ratio"].tolist() == pytest.approx([1.25] * 2, rel=0.05)
+    assert made["verdicts"][["ratio_low", "p"]].isna().all(axis=None)
+    # Requests repeat exactly: two repeats of each side decide.
+    assert newer(made["counts"])["requests"].tolist() == ["more"] * 2
+    assert (made["counts"]["bytes"] == "same").all()
+
+
+def test_pairs_of_sessions_are_judged_by_their_ratios(results):
+    for day in (5, 6):
+        measured(Path("results"), f"old-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(Path("results"), f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25)
+    verdicts = of(names("old", 6), names("new", 6), paired=True)[1]["verdicts"]
+    assert set(newer(verdicts)["verdict"]) == {"slower"}
+    assert set(verdicts["blocks"]) == {6}
+    with pytest.raises(Problem, match="6 sessions and 5 are no pairs"):
+        of(names("old", 6), names("new", 5), paired=True)
+
+
+def test_failed_records_count_as_attempts_and_in_no_time(results):
+    folder = measured(Path("results"), "new-5", "2026-11-05T02:00:00Z", ratio=9, valid=False, reasons=["lost pages"])
+    assert not pd.read_csv(folder / "records.csv")["valid"].any()
+    verdicts = of(names("old"), names("new", 5))[1]["verdicts"]
+    assert set(verdicts["attempts_contender"]) == {10}
+    assert set(verdicts["failed_contender"]) == {2}
+    assert newer(verdicts)["ratio"].tolist() == pytest.approx([1.25] * 2, rel=0.03)
+
+
+def test_cells_of_one_side_are_listed_and_controls_are_none(results):
+    measured(
+        Path("results"), "few", "2026-11-09T01:00:00Z", cells=[cell for cell in CELLS if cell["page_buffer"] == "0"]
+    )
+    made = of(["old-1"], ["few"])[1]
+    assert len(made["verdicts"]) == 2
+    assert made["alone"]["only in"].tolist() == ["old-1"] * 2
+    assert set(made["alone"]["page_buffer"]) == {"64MiB"}
+
+
+def test_other_data_are_not_compared_and_other_machines_are_listed(results):
+    provenance = {"code_sha256": "c0de", "data_sha256": "0ther"}
+    measured(Path("results"), "xyz", "2026-11-09T01:00:00Z", provenance=provenance)
+    _, made = of(["old-1"], ["xyz"])
+    assert set(made["verdicts"]["verdict"]) == {"not comparable"}
+    assert set(made["counts"]["requests"]) == {""}
+    differences = made["differences"].set_index("what")
+    assert differences.loc["machine cpu"].tolist() == ["old", "xyz"]
+    # That runs have other names is no difference.
+    assert not differences.index.str.startswith("configuration run").any()
+
+
+def test_records_of_a_run_that_has_the_name_of_comparisons_are_left_alone(results):
+    shutil.copytree(results / "old-1", results / compare.OUT)
+    with pytest.raises(Problem, match="is of a run of that name"):
+        compare.report(sides.load(["old-1"]), sides.load(["new-1"]))
+    assert list((results / compare.OUT / "shots/records").iterdir())
+
+
+def test_what_stands_on_both_sides_is_refused(results):
+    with pytest.raises(Problem, match=r"both sides have run old-1, session 2026-11-01T01:00:00Z"):
+        compare.report(sides.load(["old-1", "old-2"]), sides.load(["old-1"]))
+
+
+@pytest.mark.parametrize("source", ["old-1", "./old-1", "kept.json"])
+def test_a_run_that_one_side_names_twice_is_refused(results, tmp_path, source):
+    """Else each of its records would count twice, and one repeat be taken for two."""
+    sides.keep(sides.load(["old-1"]), tmp_path / "kept.json")
+    with pytest.raises(Problem, match=r"run old-1, session 2026-11-01T01:00:00Z, is named twice on one side"):
+        sides.load(["old-1", source])
+
+
+@pytest.mark.rule(17)
+def test_pairs_keep_their_partners_where_a_session_has_no_time(results):
+    """Session 2 of one side and 5 of the other have no valid record: four whole pairs are left, and no crossed ones."""
+    for day in (5, 6):
+        measured(Path("results"), f"old-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(Path("results"), f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25)
+    measured(Path("results"), "old-2", "2026-11-02T01:00:00Z", valid=False, reasons=["lost pages"])
+    measured(Path("results"), "new-5", "2026-11-05T02:00:00Z", valid=False, reasons=["lost pages"])
+    facts, made = of(names("old", 6), names("new", 6), paired=True)
+    assert set(made["verdicts"]["blocks"]) == {4}
+    assert set(made["verdicts"]["verdict"]) == {sessions.TOO_FEW}
+    assert (facts["sessions_of"], facts["sessions_due"]) == ([5, 5], 6)
+
+
+def test_other_figures_are_not_compared(results):
+    path = results / "new-1/shots/records.csv"
+    path.write_text(path.read_text().replace(",total,", ",open,"))
+    with pytest.raises(Problem, match="old-1 has total in s, new-1 has open in s; compare runs of one version"):
+        of(["old-1"], ["new-1"])
+
+
+def test_what_cannot_be_compared_leaves_the_comparison_before_alone(results, tmp_path):
+    (tmp_path / "reports/compare").mkdir(parents=True)
+    with pytest.raises(Problem, match="4 sessions and 3 are no pairs"):
+        compare.report(sides.load(names("old", 4)), sides.load(names("new", 3)), paired=True)
+    assert (tmp_path / "reports/compare").exists()
+
+
+def test_names_with_blanks_are_quoted_or_alone(results):
+    shutil.copytree(results / "old-1", results / "my run")
+    assert compare._sources(["my run"]) == ["my run"]
+    assert compare._sources(["'my run' old-2"]) == ["my run", "old-2"]
+    assert compare._sources(["", " "]) == []
+
+
+@pytest.mark.parametrize(
+    "rule, broken, is_open",
+    [
+        ("slower", 2, False),
+        ("slower > 10 %", 2, False),
+        ("slower > 40 %", 0, False),
+        ("faster", 0, False),
+        ("more requests", 2, False),
+        ("more requests > 50 %", 2, False),
+        ("more requests > 70 %", 0, False),
+        ("fewer requests", 0, False),
+        ("more connections", 0, True),
+    ],
+)
+def test_rules_fail_where_what_they_name_is_decided(results, rule, broken, is_open):
+    outcome = of(names("old"), names("new"), rules=[compare._rule(rule)])[0]["outcome"]
+    assert outcome["broken"] == ([f"{rule} in {broken} of 4 cells"] if broken else [])
+    assert outcome["open"] == ([rule] if is_open else [])
+
+
+def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
+    measured(Path("results"), "few", "2026-11-09T01:00:00Z", cells=CELLS[:1])
+    rules = [compare._rule(text) for text in ("faster", "fewer requests")]
+    both = (["old-1", "old-2", "old-3", "few"], names("new"))
+    outcome = of(*both, rules=rules)[0]["outcome"]
+    assert outcome["passed"] == ["faster (decided in 1 of 4 cells)", "fewer requests"]
+    assert outcome["open"] == outcome["broken"] == []
+
+
+def test_a_rule_about_time_is_open_with_one_session_and_one_about_requests_is_not(results):
+    rules = [compare._rule(text) for text in ("slower > 10 %", "more requests")]
+    outcome = of(["old-1"], ["new-1"], rules=rules)[0]["outcome"]
+    assert outcome["open"] == ["slower > 10 %"]
+    assert outcome["broken"] == ["more requests in 2 of 4 cells"]
+
+
+def test_a_baseline_that_was_kept_compares_as_its_runs_do(results, tmp_path):
+    sides.keep(sides.load(names("old")), tmp_path / "baseline.json")
+    expected, made = of(names("old"), names("new"))
+    facts, kept = of(["baseline.json"], names("new"))
+    assert facts["sessions_of"] == expected["sessions_of"]
+    pd.testing.assert_frame_equal(kept["verdicts"], made["verdicts"])
+    pd.testing.assert_frame_equal(kept["counts"], made["counts"])
+    # A line per record, so that a change of it can be read.
+    lines = (tmp_path / "baseline.json").read_text(encoding="utf-8").splitlines()
+    assert sum("hdf5-2.0.0" in line for line in lines) >= 4 * 4
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("nothing", "'nothing' is no run of results/, archive"),
+        ("bad.json", "bad.json is no baseline; make baseline"),
+        ("damaged.json", "damaged.json is damaged"),
+        ("published/nothing", "results/published/nothing/tables has no tables; make published"),
+        ("older", "results/older/shots/records.csv is not there: its tables are of an earlier version"),
+    ],
+)
+def test_a_side_that_cannot_be_compared_is_one_line(results, tmp_path, source, words):
+    write_json(tmp_path / "bad.json", {"cells": []})
+    write_json(tmp_path / "damaged.json", {"baseline": 1, "studies": {"shots": {"facts": []}}})
+    shutil.copytree(results / "old-1", results / "older")
+    (results / "older/shots/records.csv").unlink()
+    with pytest.raises(Problem) as problem:
+        sides.load([source])
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "key, value, words",
+    [
+        ("facts", "abc", "(facts)"),
+        ("facts", [], "(facts)"),
+        ("facts", [{"name": "shots-1"}], "(facts: run)"),
+        ("facts", [{"run": "a", "libraries": [1]}], "(facts: libraries)"),
+        ("facts", [{"run": "a", "equivalence_percent": "5"}], "(facts: equivalence_percent)"),
+        ("facts", [3], "is damaged ("),
+        ("records", ["cell,repeat", "a,1"], "('run')"),
+        ("records", ["a,b", "1,2,3", "4,5,6,7"], "is damaged (Error tokenizing data."),
+    ],
+)
+def test_a_baseline_that_was_changed_by_hand_is_one_line(results, tmp_path, key, value, words):
+    path = tmp_path / "baseline.json"
+    sides.keep(sides.load(["old-1"]), path)
+    content = artefact(path)
+    content["studies"]["shots"][key] = value
+    write_json(path, content)
+    with pytest.raises(Problem) as problem:
+        sides.load([str(path)])
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("value", ["inf", "NaN", "-1", "0", "abc"])
+def test_times_that_are_none_are_left_out(results, tmp_path, value):
+    path = results / "old-1/shots/records.csv"
+    records = pd.read_csv(path, dtype=str, keep_default_na=False)
+    records.assign(value=value).to_csv(path, index=False)
+    facts, made = of(names("old"), names("new"))
+    assert facts["sessions_of"] == [3, 4]
+    assert set(made["verdicts"]["verdict"]) == {sessions.TOO_FEW}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the project with eight runs, as `results` has them."""
+    clone = copy_project(tmp_path_factory.mktemp("compare") / "clone")
+    for day in range(1, 5):
+        measured(clone / "results", f"old-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(clone / "results", f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25, requests=8)
+    return clone
+
+
+def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(project):
+    rules = "slower > 10 %, more requests"
+    done = program("published.compare", "--a", *names("old"), "--b", *names("new"), "--fail-on", rules, cwd=project)
+    assert done.returncode == compare.FAILED, done.stderr
+    fails = "Fails: slower > 10 % in 2 of 4 cells and more requests in 2 of 4 cells."
+    assert f"Reading shot files: new-1 … new-4 against old-1 … old-4: {fails}" in done.stdout
+    page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
+    assert f"**{fails}**" in page
+    assert "% longer than old-1 … old-4" in page
+    assert "Requests: same in 2 and **more** in 2 of 4 cells." in page
+    assert "8 requests for" in page
+    index = (project / "reports/compare/index.md").read_text(encoding="utf-8")
+    assert fails in index
+    assert "To cite" not in index
+    html = (project / "reports/compare/shots.html").read_text(encoding="utf-8")
+    assert html.count("<table") >= 2
+
+
+def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):
+    done = program("published.compare", "--a", "old-1", "--b", "new-1", "--fail-on", "slower", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "Neither fails nor passes; not decided: slower. Between these two, old-1 and new-1," in done.stdout
+    page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
+    assert "which 1 session on each side cannot decide; 4 on each side can" in page
+    assert "Measure 3 more sessions" in page
+    assert "library is" not in page
+
+
+def test_what_is_lacking_is_said_of_the_rule_that_is_applied(project):
+    side = [" ".join(names(name)) for name in ("old", "new")]
+    done = program("published.compare", "--a", side[0], "--b", side[1], "--paired", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "which 4 sessions on each side cannot decide; 6 pairs can." in done.stdout
+    page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
+    assert "Measure 2 more sessions of each side" in page
+
+
+def test_snakemake_compares_what_the_configuration_names_and_fails_where_a_rule_does(project):
+    comparison = {"a": names("old"), "b": names("new"), "fail_on": ["more requests"]}
+    (project / "config/compare.yaml").write_text(yaml.safe_dump(TINY | {"comparison": comparison}), encoding="utf-8")
+    done = snakemake(project, "compare", "--configfile", "config/compare.yaml")
+    assert done.returncode == 1
+    assert (project / "reports/compare/index.html").exists()
+    comparison["fail_on"] = ["fewer requests"]
+    (project / "config/compare.yaml").write_text(yaml.safe_dump(TINY | {"comparison": comparison}), encoding="utf-8")
+    done = snakemake(project, "compare", "--configfile", "config/compare.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "Passes: fewer requests" in (project / "reports/compare/shots.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ((), "name two sides: make compare A=<runs> B=<runs>"),
+        (("--a=old-1", "--keep=kept.txt"), "KEEP=kept.txt: the name of a baseline ends with .json"),
+        (("--a=", "--b=new-1"), "name two sides: make compare A=<runs> B=<runs>"),
+        (("--a='old-1", "--b=new-1"), "no closing quotation"),
+        (("--a", "old-1", "--b", "new-1", "--fail-on", "slow"), "'slow' is nothing to fail on; write for example"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_line(project, arguments, words):
+    done = program("published.compare", *arguments, cwd=project)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert words in done.stderr
+
+
+def test_sides_without_a_cell_in_common_say_so_and_list_what_each_has(project):
+    """A published study is a side like any other: what it has in common with a run is compared, the rest is listed."""
+    made = project / "results/published/shots/tables"
+    shutil.copytree(project / "results/old-1/shots", made)
+    records = pd.read_csv(made / "records.csv", dtype=str, keep_default_na=False)
+    records.assign(library="unknown").to_csv(made / "records.csv", index=False)
+    write_json(made / "facts.json", artefact(made / "facts.json") | {"run": "published", "sessions": []})
+    done = program("published.compare", "--a", "published/shots", "--b", "new-1", "--fail-on", "slower", cwd=project)
+    shutil.rmtree(project / "results/published")
+    assert done.returncode == 0, done.stderr
+    assert "new-1 against published/shots: Neither fails nor passes" in done.stdout
+    page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
+    assert "The two sides have no cell in common." in page
+    assert "| published/shots | unknown |" in page

@@ -1,0 +1,165 @@
+"""Tests whose unit is the session: against SciPy's exact ones, and against how often they are wrong."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from scripts.statistics import sessions
+
+FASTER = math.log(0.8)
+# Sessions of a side, and the spread of their ln times.
+SCATTER = ((4, 0.1), (8, 0.02))
+
+
+def sides(shift: float, cells: int = 3, of: tuple[int, int] = (4, 4), seed: int = 1, noise: float = 0.02):
+    """Return ln times of sessions of two sides, the first cell of the other one shifted."""
+    random = np.random.default_rng(seed)
+    base, other = (random.normal(0, noise, (count, cells)) for count in of)
+    other[:, 0] += shift
+    return base, other
+
+
+@pytest.mark.parametrize("of", [(4, 4), (4, 6), (7, 5)])
+def test_the_p_of_one_cell_is_that_of_all_splits_or_of_welch_where_that_is_larger(of):
+    base, other = sides(0.03, cells=1, of=of)
+    (verdict,) = sessions.judge(base, other)
+
+    def t(x, y):
+        return abs(scipy_stats.ttest_ind(x, y).statistic)
+
+    values, observed = np.concatenate([other[:, 0], base[:, 0]]), t(other[:, 0], base[:, 0])
+    splits = [list(split) for split in itertools.combinations(range(len(values)), of[1])]
+    reached = [t(values[split], np.delete(values, split)) >= observed * (1 - 1e-9) for split in splits]
+    welch = scipy_stats.ttest_ind(base, other, equal_var=False).pvalue[0]
+    assert verdict.p == pytest.approx(max(np.mean(reached), welch))
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("cells", [1, 12])
+def test_few_sessions_that_scatter_more_than_many_are_rarely_called_slower(cells):
+    """Splits alone call one of them faster or slower in a fifth of these runs."""
+    wrong = 0
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        few, many = (random.normal(0, spread, (n, 1)) + random.normal(0, 0.01, (n, cells)) for n, spread in SCATTER)
+        wrong += any(verdict.verdict in ("faster", "slower") for verdict in sessions.judge(few, many))
+    assert wrong <= 20
+
+
+def test_sessions_that_are_all_alike_are_no_division_by_nothing():
+    base, other = np.zeros((4, 2)), np.tile([math.log(2), 0], (4, 1))
+    assert [verdict.verdict for verdict in sessions.judge(base, other)] == ["slower", "same"]
+
+
+@pytest.mark.parametrize("m, n", [(4, 4), (4, 7), (9, 6), (12, 12)])
+def test_the_interval_is_that_of_the_exact_rank_sum_test(m, n):
+    random = np.random.default_rng(m * n)
+    base, other = random.normal(0, 1, m), random.normal(0.5, 1, n)
+    (verdict,) = sessions.judge(base[:, None], other[:, None])
+    differences = np.sort((other[:, None] - base).ravel())
+    assert verdict.ratio == pytest.approx(math.exp(np.median(differences)))
+
+    def p(shift: float) -> float:
+        return scipy_stats.mannwhitneyu(other - shift, base, method="exact").pvalue
+
+    low, high = math.log(verdict.low), math.log(verdict.high)
+    assert p(low + 1e-9) > 0.05
+    assert p(low - 1e-9) <= 0.05
+    assert p(high - 1e-9) > 0.05
+    assert p(high + 1e-9) <= 0.05
+
+
+def test_four_sessions_on_each_side_decide_and_three_do_not():
+    assert [one.verdict for one in sessions.judge(*sides(FASTER))] == ["faster", "same", "same"]
+    fewer = sessions.judge(*sides(FASTER, of=(4, 3)))
+    assert {one.verdict for one in fewer} == {sessions.TOO_FEW}
+    assert fewer[0].ratio == pytest.approx(0.8, rel=0.05)
+    assert all(math.isnan(one.low) and math.isnan(one.p) for one in fewer)
+
+
+def test_exchanging_the_sides_turns_every_verdict_round():
+    base, other = sides(FASTER, of=(5, 4), noise=0.04)
+    for forth, back in zip(sessions.judge(base, other), sessions.judge(other, base), strict=True):
+        assert forth.ratio * back.ratio == pytest.approx(1)
+        assert forth.low * back.high == pytest.approx(1)
+        assert forth.p == pytest.approx(back.p)
+    assert sessions.judge(other, base)[0].verdict == "slower"
+
+
+def test_pairs_are_judged_by_their_differences_and_need_six():
+    base, other = sides(FASTER, of=(6, 6), noise=0.3)
+    other = base + np.where(np.arange(3) == 0, FASTER, 0) + 0.01 * (other - other.mean(axis=0))
+    assert [one.verdict for one in sessions.judge(base, other, paired=True)] == ["faster", "same", "same"]
+    assert {one.verdict for one in sessions.judge(base[:5], other[:5], paired=True)} == {sessions.TOO_FEW}
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("paired, of", [(False, (4, 4)), (True, (6, 6))])
+def test_medians_that_are_the_same_are_not_while_means_lie_apart(paired, of):
+    base, other = sides(0, of=of, noise=0.003)
+    means = base.copy(), other + np.array([0, 0.3, 0])
+    verdicts = [one.verdict for one in sessions.judge(base, other, paired, means=means)]
+    assert verdicts == ["same", "no evidence", "same"]
+    assert {one.verdict for one in sessions.judge(base, other, paired)} == {"same"}
+
+
+def test_a_cell_that_a_session_lacks_is_judged_by_the_others():
+    base, other = sides(FASTER, of=(5, 5), noise=0.005)
+    base[0, 1] = other[:2, 2] = math.nan
+    judged = sessions.judge(base, other)
+    assert [one.verdict for one in judged] == ["faster", "same", sessions.TOO_FEW]
+    assert [one.blocks for one in judged] == [5, 4, 3]
+
+
+def test_times_that_never_vary_are_the_same_and_others_not():
+    base = np.zeros((4, 2))
+    judged = sessions.judge(base, base + np.array([0, 1]))
+    assert [one.verdict for one in judged] == ["same", "slower"]
+    assert judged[0].p == 1
+
+
+def test_many_sessions_are_split_by_seeded_draws_the_real_sides_among_them():
+    base, other = sides(FASTER, of=(10, 10))
+    judged = sessions.judge(base, other)
+    assert judged[0].verdict == "faster"
+    assert judged[0].p == pytest.approx(1 / sessions.SPLITS, abs=4 / sessions.SPLITS)
+    assert judged == sessions.judge(base, other)
+
+
+@pytest.mark.rule(14, 17)
+@pytest.mark.parametrize("of", [(4, 4), (6, 5)])
+def test_sessions_that_differ_by_the_day_alone_give_false_verdicts_in_few_comparisons(of):
+    """Each session has a day of its own, 5 % from the others: with repeats as the unit most would differ."""
+    wrong = 0
+    for seed in range(300):
+        random = np.random.default_rng(seed)
+        base, other = (random.normal(0, 0.05, (count, 1)) + random.normal(0, 0.01, (count, 8)) for count in of)
+        wrong += any(one.verdict in ("faster", "slower") for one in sessions.judge(base, other))
+    assert wrong <= 25
+
+
+def counted(requests: list, read: list | None = None) -> pd.DataFrame:
+    return pd.DataFrame({"requests": requests, "read": read or ["a"] * len(requests)}, dtype=object)
+
+
+@pytest.mark.rule(11)
+@pytest.mark.parametrize(
+    "base, other, outcome",
+    [
+        (counted([5, 5]), counted([5, 5]), "same"),
+        (counted([5, 5]), counted([8, 8]), "more"),
+        (counted([5, 5]), counted([4, 4]), "fewer"),
+        (counted([5]), counted([8, 8]), "one repeat"),
+        (counted([5, 6]), counted([8, 8]), "differs between repeats"),
+        (counted([5, 6], ["a", "b"]), counted([5, 6], ["a", "b"]), "same"),
+        (counted([5, 6], ["a", "b"]), counted([6, 5], ["a", "b"]), "depends on what is read"),
+        (counted([5, 5]), counted([8, 8], ["b", "b"]), "other objects were read"),
+        (counted([5, 5]), counted([None, None]), ""),
+    ],
+)
+def test_counts_are_compared_exactly_among_records_that_read_the_same(base, other, outcome):
+    assert sessions.exactly(base.astype({"requests": float}), other.astype({"requests": float}), "requests") == outcome
