@@ -41,6 +41,7 @@ rule measure:
     threads: workflow.cores
     resources:
         attempt=attempt_of,
+        runtime=runtime_of,
     message:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}"
     shell:

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a command in a Slurm cluster of one node, made for it: tests/slurm.sh FOLDER COMMAND…
-# The cluster has a network, a host name and an /etc/slurm of its own, so nothing of it can be seen from outside, and all of it
+# Runs a command in a Slurm cluster made for it: tests/slurm.sh FOLDER COMMAND…, with NODES (1) nodes, each a slurmd of this
+# machine with all of its cores. The cluster has a network, a host name and an /etc/slurm of its own, so nothing of it can be seen from outside, and all of it
 # ends with the command. Needs root, util-linux, iproute2, munge, slurmctld, slurmd and slurm-client.
 set -euo pipefail
 if [ -z "${SLURM_TEST_INSIDE-}" ]; then
@@ -9,20 +9,19 @@ if [ -z "${SLURM_TEST_INSIDE-}" ]; then
     exec unshare --net --mount --uts --pid --fork --kill-child --mount-proc "$0" "$@"
 fi
 folder=$1 && shift
-node=node1
-mkdir -p "$folder"/{state,spool,munge,etc}
-hostname $node
+nodes=$(seq --format=node%.0f "${NODES:-1}")
+mkdir -p "$folder"/{state,munge,etc}
+hostname node1
 ip link set lo up
 # Slurm resolves names only where an address other than 127.0.0.1 is there.
 ip addr add 10.99.0.1/32 dev lo
-{ cat /etc/hosts && echo "127.0.0.1 $node"; } >"$folder/hosts"
+{ cat /etc/hosts && echo "127.0.0.1" $nodes; } >"$folder/hosts"
 mount --bind "$folder/hosts" /etc/hosts
 mount --bind "$folder/etc" /etc/slurm
 cat >/etc/slurm/slurm.conf <<END
 ClusterName=test
-SlurmctldHost=$node(127.0.0.1)
+SlurmctldHost=node1(127.0.0.1)
 SlurmctldPort=16817
-SlurmdPort=16818
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AuthType=auth/munge
 AuthInfo=socket=$folder/munge/socket
@@ -35,14 +34,19 @@ SelectTypeParameters=CR_Core
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$folder/state
-SlurmdSpoolDir=$folder/spool
+SlurmdSpoolDir=$folder/spool.%n
 SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
+SlurmdPidFile=$folder/slurmd.%n.pid
 MpiDefault=none
 ReturnToService=2
-NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
-PartitionName=all Nodes=$node Default=YES State=UP
+PartitionName=all Nodes=ALL Default=YES State=UP
 END
+port=16818
+memory=$(awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo)
+for node in $nodes; do
+    echo "NodeName=$node NodeHostname=node1 NodeAddr=127.0.0.1 Port=$port CPUs=$(nproc) RealMemory=$memory State=UNKNOWN"
+    port=$((port + 1))
+done >>/etc/slurm/slurm.conf
 head -c 1024 /dev/urandom >"$folder/munge/key"
 chmod 400 "$folder/munge/key"
 munged --force --foreground --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
@@ -50,9 +54,15 @@ munged --force --foreground --key-file="$folder/munge/key" --socket="$folder/mun
 slurmctld -D >"$folder/slurmctld.log" 2>&1 &
 slurmctld=$!
 until [ -S "$folder/munge/socket" ]; do sleep 0.05; done
-slurmd -D >"$folder/slurmd.log" 2>&1 &
-until sinfo --noheader --format=%T 2>/dev/null | grep --quiet idle; do
-    kill -0 $slurmctld $! || exit 99 # one of them has ended: its log says why
+daemons=$slurmctld
+for node in $nodes; do
+    mkdir "$folder/spool.$node"
+    slurmd -N "$node" -D >"$folder/slurmd.$node.log" 2>&1 &
+    daemons+=" $!"
+done
+until [ "$(sinfo --Node --noheader --states=idle 2>/dev/null | wc -l)" = "${NODES:-1}" ]; do
+    # shellcheck disable=SC2086  # the numbers are words
+    kill -0 $daemons || exit 99 # one of them has ended: its log says why
     sleep 0.1
 done
 "$@"

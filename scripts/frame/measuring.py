@@ -180,11 +180,12 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
 def _network(
     arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
 ) -> dict:
-    """Return what the network before a store costs, measured by the first cell of a session that reads it (METHOD 20).
+    """Return what the network before a store costs, measured by the first cell of a session on each node (METHOD 20).
 
     {"problem": why it could not be measured} where nobody can sign a bare request, or it was refused.
     """
-    where = arguments.plan.parents[1] / "networks" / arguments.session / f"{settings['cell']['store']}.json"
+    measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.name()
+    where = measured_here / f"{settings['cell']['store']}.json"
     with contextlib.suppress(Problem):
         return read_json(where)
     entry = max(manifest["files"], key=lambda entry: entry["bytes"])

@@ -5,6 +5,8 @@ import platform
 import re
 from pathlib import Path
 
+from scripts.lib import slurm
+
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
@@ -16,7 +18,7 @@ def facts(path: Path | str = ".") -> dict:
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "node": platform.node(),
+        "node": name(),
         "boot": read("/proc/sys/kernel/random/boot_id"),
         "instance": _instance(),
         "cpu": _cpu_model(),
@@ -30,6 +32,11 @@ def facts(path: Path | str = ".") -> dict:
         **mount(path),
         "load_before": list(os.getloadavg()),
     }
+
+
+def name() -> str:
+    """Return the name of this machine, the one that Slurm has for it where a job runs."""
+    return slurm.node() or platform.node()
 
 
 def usable_cores(mask: set[int] | None = None) -> int:
