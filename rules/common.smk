@@ -260,6 +260,17 @@ def runtime_of(wildcards) -> int:
     return math.ceil(limit / 60) + STEP_MINUTES
 
 
+def nodes_of(wildcards) -> int:
+    """Return on how many nodes of a cluster a cell runs; it asks for one task on each, which has all cores."""
+    levels = CELLS[wildcards.study][wildcards.cell].levels
+    return int(levels["nodes"]) if studies.of(wildcards.study).spans_nodes else 1
+
+
+def mpi_of(wildcards) -> str | None:
+    """Return what starts the workers of a cell on several nodes, so that the executor leaves that to the cell."""
+    return "srun" if nodes_of(wildcards) > 1 else None
+
+
 def imported_of(wildcards) -> list[str]:
     """Return the artefact of imported results where the configuration names some."""
     imported = f"results/{RUN}/{wildcards.study}/imported.json"

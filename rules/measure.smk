@@ -42,6 +42,9 @@ rule measure:
     resources:
         attempt=attempt_of,
         runtime=runtime_of,
+        nodes=nodes_of,
+        tasks=nodes_of,
+        mpi=mpi_of,
     message:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}"
     shell:

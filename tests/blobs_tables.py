@@ -10,7 +10,7 @@ import pandas as pd
 
 from scripts.lib import sizes
 from scripts.report.results import Results
-from scripts.studies.blobs.patterns import WHOLE
+from scripts.studies.blobs.patterns import FROM_ONE, WHOLE
 from scripts.studies.blobs.report import results
 from scripts.studies.blobs.report.results import FACTORS
 from scripts.studies.blobs.study import reader
@@ -23,6 +23,7 @@ USUAL = {
     "pattern": ("single-file",),
     "size": SIZES,
     "processes": ("4",),
+    "nodes": ("1",),
     "objects": ("shared",),
     "operation_size": ("1GiB",),
     "chunk_size": ("4MiB",),
@@ -157,8 +158,15 @@ def seconds(row: dict) -> float:
 
 def _row(levels: dict, twin_of: str = "") -> dict:
     control = "twin" if twin_of else ""
-    name = "_".join([*(levels[f] for f in FACTORS), *([control] if control else [])])
+    name = "_".join([*(levels[f] for f in FACTORS if f != "nodes"), *([control] if control else [])])
     return {"cell": name, **levels, "control": control, "omitted": "", "twin_of": twin_of}
+
+
+def _round(phase: str, number: int, latency: float, bytes_: int) -> dict:
+    return {
+        **{"iteration": number, "phase": phase, "latency_s": latency, "first_done_s": None, "bytes": bytes_},
+        **{"rank_s": "", "resident_before": 0.0, "retries": None},
+    }
 
 
 def _record(row: dict, repeat: int, iterations: int, block: float, random: np.random.Generator) -> dict:
@@ -168,19 +176,11 @@ def _record(row: dict, repeat: int, iterations: int, block: float, random: np.ra
     latencies[0] *= 1.0 if row["store"] == "disk" else 1.8
     samples = [_read(number, latency, row, random) for number, latency in enumerate(latencies, 1)]
     rounds = bytes_ / MIB / CEILING[row["store"]] / (8 if row["cache"] == "warm" else 1) * block
-    samples += [
-        {
-            "iteration": number,
-            "phase": "ceiling",
-            "latency_s": float(rounds * np.exp(random.normal(0, 0.02))),
-            "first_done_s": None,
-            "bytes": bytes_,
-            "rank_s": "",
-            "resident_before": 0.0,
-            "retries": None,
-        }
-        for number in (1, 2)
-    ]
+    samples += [_round("ceiling", number, float(rounds * np.exp(random.normal(0, 0.02))), bytes_) for number in (1, 2)]
+    if row["pattern"] in FROM_ONE:
+        # Rank 0 reads for four fifths of the time; MPI alone takes half of the rest.
+        samples = [one | ({"read_s": 0.8 * one["latency_s"]} if one["phase"] == "read" else {}) for one in samples]
+        samples += [_round("distribution", number, float(0.1 * np.median(latencies)), bytes_) for number in (1, 2)]
     s3 = row["store"] != "disk"
     count = iterations * max(1, bytes_ // sizes.in_bytes(row["chunk_size"]))
     asked = {"count": count, "bytes_offered": bytes_ * iterations, "bytes_delivered": None}

@@ -17,7 +17,13 @@ from tests.records import merge, sealed
 USUAL = {
     **{"library": ("h5py",), "store": ("disk",), "driver": ("sec2",), "page_buffer": ("unset",)},
     **{"particles": ("200000", "A", "B"), "chunk": (str(AT_MOST),), "rereads": ("1",), "operation": ("load", "sum")},
-    **{"selection": ("all",), "method": ("serial", "futures", "array"), "workers": ("4",), "threads": ("2",)},
+    **{
+        "selection": ("all",),
+        "method": ("serial", "futures", "array"),
+        "workers": ("4",),
+        "nodes": ("1",),
+        "threads": ("2",),
+    },
     **{"pool": ("processes",), "memory": ("none",), "cache": ("warm",)},
 }
 COMPARE = [{"factor": "method", "baseline": "serial"}, {"factor": "driver", "baseline": "sec2"}]

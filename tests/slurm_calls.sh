@@ -64,6 +64,9 @@ until_true $$ queue_is_empty
 "${call[@]}" >fourth.log 2>&1 &
 ended $! fourth
 
+"${call[@]/pairs/wide}" >wide.log 2>&1 &
+ended $! wide
+
 sbatch --wait --time=10 profiles/slurm/run.sbatch config/single.yaml >fifth.log 2>&1 &
 ended $! fifth
 cat storage-benchmarks-*.log >>fifth.log

@@ -40,10 +40,10 @@ def ran(once: Callable, environments: Path) -> Path:
 
     def run(folder: Path) -> None:
         clone = make_ready(copy_project(folder / "clone"))
-        of_pairs = pairs()
+        of_pairs, of_wide = pairs(), wide()
         # The cluster has no network, so nothing can be built in it.
         single = SINGLE | {"libraries": of_pairs["libraries"]}
-        for name, values in (("pairs", of_pairs), ("single", single)):
+        for name, values in (("pairs", of_pairs), ("wide", of_wide), ("single", single)):
             (clone / f"config/{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
         profile = clone / "profiles/slurm/config.yaml"
         text = profile.read_text(encoding="utf-8")
@@ -75,13 +75,33 @@ def pairs() -> dict:
     return values | {"run": "hpc", "repeats": 2, "libraries": libraries, "studies": studies}
 
 
+def wide() -> dict:
+    """Return the smoke configuration with a cell of each of three studies on one node and on both, once."""
+    values = yaml.safe_load((ROOT / "config/smoke.yaml").read_text(encoding="utf-8"))
+    studies = {name: values["studies"][name] for name in ("shots", "blobs", "particles")}
+    both = {"store": ["disk"], "nodes": [1, 2]}
+    shots = {"library": ["hdf5-2.0.0"], "driver": ["sec2"], "layout": ["single-shot"], "access": ["signals"]}
+    of_all = {
+        "shots": shots | {"workers": [2], "page_buffer": ["unset"], "cache": ["cold"]},
+        "blobs": studies["blobs"]["matrix"][0] | {"pattern": ["broadcast"], "processes": [2]},
+        "particles": studies["particles"]["matrix"][0]
+        | {"library": ["hdf5-2.0.0"], "method": ["futures"], "workers": [2], "pool": ["processes"], "memory": ["none"]},
+    }
+    for name, matrix in of_all.items():
+        studies[name] |= {"matrix": matrix | both, "control_cells": 0}
+        studies[name]["compare"] = [{"factor": "nodes", "baseline": 1}]
+    libraries = {"hdf5-2.0.0": values["libraries"]["hdf5-2.0.0"]}
+    stores = {"disk": values["stores"]["disk"]}
+    return values | {"run": "wide", "repeats": 1, "libraries": libraries, "stores": stores, "studies": studies}
+
+
 def said(clone: Path, call: str) -> str:
     return (clone / f"{call}.log").read_text(encoding="utf-8")
 
 
 def test_the_smoke_run_is_measured_by_jobs_and_its_pages_are_made(ran):
     statuses = dict(line.split(": ") for line in (ran / "statuses").read_text(encoding="utf-8").splitlines())
-    assert statuses == {"first": "1", "second": "137", "third": "1", "fourth": "0", "fifth": "0"}
+    assert statuses == {"first": "1", "second": "137", "third": "1", "fourth": "0", "wide": "0", "fifth": "0"}
     assert {path.name for path in (ran / "reports/hpc").glob("*.html")} == {
         *("index.html", "shots.html", "volumes.html", "blobs.html")
     }
@@ -131,6 +151,20 @@ def test_a_page_says_how_the_nodes_differ(ran):
     page = (ran / "reports/hpc/shots.md").read_text(encoding="utf-8")
     assert "median time of its cell on all nodes" in page
     assert {"| node1", "| node2"} <= {line.partition(" | ")[0] for line in page.splitlines()}
+
+
+@pytest.mark.parametrize("study", ["shots", "blobs", "particles"])
+def test_the_workers_of_a_cell_are_on_the_nodes_that_were_asked_for(ran, study):
+    for one in records(ran, "wide", study).values():
+        assert (one["status"], one["reasons"]) == ("done", [])
+        nodes = ["node1", "node2"] if one["cell"].get("nodes") == "2" else one["effective"]["nodes"][:1]
+        assert sorted(set(one["effective"]["nodes"])) == nodes
+        assert len(one["effective"]["nodes"]) == 2
+        assert one["host"]["node"] == ", ".join(nodes)
+        assert (one["resources"]["reader"]["user_s"] is None) == (len(nodes) == 2)
+    table = (ran / f"results/wide/{study}/verdicts.csv").read_text(encoding="utf-8")
+    assert "different nodes" not in table
+    assert "different machines" not in table
 
 
 def test_nodes_are_compared_cell_by_cell():

@@ -48,10 +48,12 @@ class Study:
     Attributes:
         name: that of its folder in scripts/studies.
         environment: that of the file in envs/ from which conda makes what its cells are measured in.
+        spans_nodes: whether cells run on several nodes of a cluster, by a factor `nodes`.
         of_tasks: the metrics of single tasks: cells of different numbers of tasks are not compared by them.
     """
 
     environment = "workflow"
+    spans_nodes = False
     of_tasks: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
@@ -189,6 +191,17 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     yield from lacking(levels, config, driver.needs, f"driver {levels['driver']}")
 
 
+def apart(levels: dict[str, str], config: dict, processes: int | None) -> Iterator[str]:
+    """Yield why a cell cannot run on several nodes of a cluster; `processes`: how many it has, None: by the cores."""
+    nodes, store = int(levels["nodes"]), stores.of(config["stores"][levels["store"]])
+    if nodes > 1 and store.embedded:
+        yield f"an embedded server is reached from its own machine only, not from {nodes} nodes"
+    if nodes > 1 and processes is None:
+        yield "a multiple of the cores is of one machine; write how many workers several nodes have together"
+    elif nodes > 1 and (processes < nodes or processes % nodes):
+        yield f"{processes} cannot be divided among {nodes} nodes"
+
+
 def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: str) -> Iterator[str]:
     """Yield that a library's locks do not pin a distribution that `what` needs."""
     from scripts.building.sources import pins
@@ -218,6 +231,14 @@ def idle(effective: dict) -> list[str]:
     """Return that fewer Dask workers were alive than were asked for."""
     alive, wanted = effective["workers"], effective["workers_asked"]
     return [] if alive == wanted else [f"{alive} workers were alive, {wanted} asked"]
+
+
+def elsewhere(effective: dict, settings: dict) -> list[str]:
+    """Return that a cell of several nodes ran on another number of them."""
+    nodes = int(settings["cell"].get("nodes", 1))
+    if nodes == 1 or (used := len(set(effective["nodes"]))) == nodes:
+        return []
+    return [f"{nodes} nodes were asked for, {used} were used"]
 
 
 def undone(work: dict) -> list[str]:

@@ -137,6 +137,13 @@ def _let_go_of_sent_pages() -> None:
             os.sched_setaffinity(0, cores)
 
 
+def together(states: list[dict]) -> dict:
+    """Return the state of the page caches of several machines: of the one that is furthest from what was asked."""
+    fractions = [state["resident_before"] for state in states]
+    worst = None if None in fractions else furthest(states[0]["asked"], fractions)
+    return states[0] | {"state": verified_state(worst), "resident_before": worst}
+
+
 def furthest(state: str, fractions: Iterable[float]) -> float | None:
     """Return the resident fraction that is furthest from the state that was asked for; None where there is none."""
     return (min if state == "warm" else max)(fractions, default=None)

@@ -3,12 +3,17 @@
 import contextlib
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
+from pathlib import Path
 from typing import Any
 
+from scripts.lib import cache, host, slurm
+from scripts.lib.processes import owned
 from scripts.lib.program import Problem
 
 _SETTINGS = {
@@ -27,11 +32,18 @@ _ENVIRONMENT = {
 }
 # Among temporary files lies the socket of that process, /pymp-…/listener-…, and a socket's name has 107 bytes at most.
 _FOLDER_BYTES = 70
+# Dask's own command for the workers of a node, which listen on the address that the node's name has.
+_WORKER = 'exec "$@" --host "${SLURMD_NODENAME:-$(hostname)}"'
+_POLL_S = 1
 _executed = 0
 
 
 class Workers:
-    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client` of them."""
+    """A running cluster: `addresses` in a fixed order, process ids, numbers of threads, and the `client` of them.
+
+    Attributes:
+        nodes: the name of the machine that each runs on; one that is several nodes has several names.
+    """
 
     def __init__(self, client: Any, count: int) -> None:
         """Wait until all `count` workers are there and remember who they are."""
@@ -40,6 +52,7 @@ class Workers:
         self.pids = dict(sorted(client.run(os.getpid).items()))
         self.addresses = list(self.pids)
         self.threads = list(client.nthreads().values())
+        self.nodes = self.each(host.name)
 
     def map(self, function: Callable, batches: Sequence[Any]) -> list[Any]:
         """Run `function` on each batch, batch i on worker i, and return the results in that order.
@@ -61,6 +74,33 @@ class Workers:
         """Run `function` once on every worker, outside the counted tasks."""
         answers = self.client.run(function)
         return [answers[address] for address in self.addresses if address in answers]
+
+    def on_nodes(self, function: Callable, *arguments: object) -> list[Any]:
+        """Run `function` once on each node, in one of its workers; in this process if all are on its own."""
+        if len(set(self.nodes)) == 1:
+            return [function(*arguments)]
+        first = {node: address for node, address in reversed(list(zip(self.nodes, self.addresses, strict=True)))}
+        answers = self.client.run(function, *arguments, workers=list(first.values()))
+        return [answers[first[node]] for node in dict.fromkeys(self.nodes)]
+
+    def prepare_caches(self, state: str, files: list[Path]) -> dict:
+        """Bring the page cache of each node into a state; returns what `cache.prepare` does, of all of them."""
+        return cache.together(self.on_nodes(cache.prepare, state, files))
+
+    def resident(self, files: list[Path]) -> float | None:
+        """Return the least fraction of files that the page cache of a node holds; None where it cannot be known."""
+        fractions = self.on_nodes(cache.resident, files)
+        return None if None in fractions else min(fractions)
+
+    def prepared(self, state: str, files: list[Path]) -> dict:
+        """Return what a record says of several nodes before its window opens: their facts and the caches' state."""
+        machines = self.on_nodes(host.facts, files[0] if files else ".")
+        unknown = {"asked": state, "state": "elsewhere", "resident_before": None}
+        return {"host": host.together(machines), "cache": self.prepare_caches(state, files) if files else unknown}
+
+    def usable_cores(self) -> int:
+        """Return how many cores the workers may use on all nodes."""
+        return sum(self.on_nodes(host.usable_cores))
 
     def replaced(self) -> list[int]:
         """Return the process ids of the workers that are no longer those that began."""
@@ -85,6 +125,47 @@ def losses(limit: str = "") -> Iterator[None]:
         raise Problem(words) from error
 
 
+@contextlib.contextmanager
+def _over_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[tuple[Workers, float]]:
+    """With a scheduler in a process of its own here, and Dask's own command for each worker."""
+    from distributed import Client
+
+    start = time.perf_counter()
+    file, env = folder / "scheduler.json", _as_variables()
+    options = ("--scheduler-file", str(file), "--no-dashboard")
+    of_worker = ("--nthreads", str(threads), "--nworkers", "1", "--no-nanny", "--memory-limit", "0")
+    dask = [sys.executable, "-sE", "-m"]
+    scheduler = [*dask, "distributed.cli.dask_scheduler", *options, "--host", host.name(), "--port", "0"]
+    workers = [*dask, "distributed.cli.dask_worker", *options, *of_worker]
+    step = [*slurm.across(nodes, count), "sh", "-c", _WORKER, "sh", *workers]
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(owned(command, sys.stderr, env, stdin=subprocess.DEVNULL))
+            for command in (scheduler, step)
+        ]
+        while not file.exists():
+            _expect_alive(started)
+            time.sleep(_POLL_S / 20)
+        client = stack.enter_context(Client(scheduler_file=str(file)))
+        while len(client.scheduler_info(n_workers=-1)["workers"]) < count:
+            _expect_alive(started)
+            with contextlib.suppress(TimeoutError):
+                client.wait_for_workers(count, timeout=_POLL_S)
+        yield Workers(client, count), time.perf_counter() - start
+
+
+def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
+    for what, process in zip(("Dask's scheduler", "srun"), started, strict=True):
+        if process.poll() is not None:
+            raise Problem(f"{what} ended with status {process.returncode} before all Dask workers were there")
+
+
+def _as_variables() -> dict[str, str]:
+    """Return the environment in which Dask's own commands have the settings of its workers here."""
+    settings = {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": value for name, value in _SETTINGS.items()}
+    return os.environ | _ENVIRONMENT | {name: str(value) for name, value in settings.items()}
+
+
 def begin() -> None:
     """Start the process that workers are forked from, which imports Dask while this one still does.
 
@@ -100,21 +181,33 @@ def _method() -> str:
     return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= _FOLDER_BYTES else "spawn"
 
 
-@contextlib.contextmanager
 def cluster(
-    count: int, threads: int = 1, processes: bool = True, memory_bytes: int = 0
-) -> Iterator[tuple[Workers, float]]:
-    """Start `count` workers on the loopback for the length of a `with` block.
+    count: int, threads: int = 1, processes: bool = True, memory_bytes: int = 0, nodes: int = 1, folder: str = "."
+) -> contextlib.AbstractContextManager[tuple["Workers", float]]:
+    """Start `count` workers for the length of a `with` block: on the loopback, or on several nodes of a Slurm job.
 
     Args:
         count: how many.
         threads: of each.
         processes: whether each is a process of its own; else all are threads of this one.
         memory_bytes: at which Dask ends a process of its own, after spilling and pausing at shares of it; 0: never.
+        nodes: how many; the workers are divided among them, each a process without a limit of memory.
+        folder: where files are written that all nodes must see.
 
-    Yields:
-        The workers, and the seconds that it took to start them.
+    Returns:
+        What yields the workers, and the seconds that it took to start them.
+
+    Raises:
+        Problem: in the block, where there are several nodes: this is no job, or Slurm or the scheduler ended before all
+            workers were there.
     """
+    if nodes > 1:
+        return _over_nodes(nodes, count, threads, Path(folder))
+    return _here(count, threads, processes, memory_bytes)
+
+
+@contextlib.contextmanager
+def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Iterator[tuple[Workers, float]]:
     import dask
     from distributed import Client, LocalCluster
 

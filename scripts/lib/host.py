@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from operator import itemgetter
 from pathlib import Path
 
 from scripts.lib import slurm
@@ -37,6 +38,13 @@ def facts(path: Path | str = ".") -> dict:
 def name() -> str:
     """Return the name of this machine, the one that Slurm has for it where a job runs."""
     return slurm.node() or platform.node()
+
+
+def together(machines: list[dict]) -> dict:
+    """Return the facts of several machines that measured together: of the first, with the names and boots of all."""
+    machines = sorted(machines, key=itemgetter("node"))
+    names = {key: ", ".join(dict.fromkeys(str(one[key]) for one in machines)) for key in ("node", "boot")}
+    return machines[0] | names
 
 
 def usable_cores(mask: set[int] | None = None) -> int:

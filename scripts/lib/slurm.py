@@ -17,6 +17,22 @@ def node() -> str | None:
     return os.environ.get("SLURMD_NODENAME")
 
 
+def across(nodes: int, tasks: int) -> list[str]:
+    """Return the command that starts so many tasks on all nodes of the job in which this process is, evenly divided.
+
+    Raises:
+        Problem: this is no job, or there is no srun.
+    """
+    if "SLURM_JOB_ID" not in os.environ or not shutil.which("srun"):
+        raise Problem(
+            f"{nodes} nodes are asked for outside a job of Slurm; start Snakemake with --workflow-profile"
+            " profiles/slurm, or in a job (docs/hpc.md)"
+        )
+    # Tasks may use all cores of their node, as processes of a machine do; more than cores are flagged, not refused.
+    how = ("--cpu-bind=none", "--overcommit", "--kill-on-bad-exit=1")
+    return ["srun", *how, f"--nodes={nodes}", f"--ntasks={tasks}", f"--ntasks-per-node={-(-tasks // nodes)}"]
+
+
 def left_behind(folder: Path) -> list[str]:
     """Return the numbers of this user's jobs that an earlier call of Snakemake in a folder has left in the queue.
 

@@ -33,6 +33,7 @@ class Factor:
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # levels of others to which it means something
     apart: bool = False  # whether a page lists the best of each of its levels, side by side
     axis: str = ""  # what an axis along it is called; its title where it is empty
+    added: str = ""  # the level of all cells of before there was the factor
     order: tuple[str, ...] = ()  # levels in the order of pages, where that is not by number or name
 
     @property
@@ -41,6 +42,8 @@ class Factor:
         return plain(self.name)
 
 
+# Of a cluster, among which the workers or processes of a cell are divided.
+NODES = Factor("nodes", unit="node", axis="Nodes", added="1")
 PAGE_BUFFER = Factor(
     "page_buffer",
     subject="a {} page buffer",
@@ -149,6 +152,11 @@ class Report:
     # Whether the arms of a comparison (a row of verdicts.csv) deliver different amounts by nature, so it is not told.
     unequal: Callable[[dict], bool] = lambda row: False
     unit: str = "block"  # what is counted of both arms of a comparison, and resampled for its interval
+
+    @property
+    def added(self) -> dict[str, str]:
+        """The factors that were added, with the level of all cells of before; it goes without saying."""
+        return {factor.name: factor.added for factor in self.factors if factor.added}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Tables about cells (requests, what was in force, the harness's cost, trouble), data, libraries and the machine."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -292,13 +292,14 @@ def mark(cell: dict) -> str:
     return " ".join(marks)
 
 
-def omitted(matrix: pd.DataFrame) -> Table:
-    """Return the combinations of levels that were not measured, and why."""
+def omitted(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None = None) -> Table:
+    """Return the combinations that were not measured, and why, without factors all of whose levels go unsaid."""
     if matrix.empty or "omitted" not in matrix:
         return Table("omitted", "", pd.DataFrame())
     matrix = without_doubles(matrix)
     matrix = matrix[matrix["omitted"] != ""].reset_index(drop=True)
-    named = without_empty(matrix[[name for name in factors(matrix) if name != "control"]])
+    kept = [name for name in factors(matrix) if set(matrix[name]) != {(unsaid or {}).get(name)}]
+    named = without_empty(matrix[[name for name in kept if name != "control"]])
     frame = named.rename(columns=prose.plain).assign(reason=matrix["omitted"])
     return Table("omitted", "Combinations that the matrix names and that were not measured.", frame)
 

@@ -117,7 +117,8 @@ def unless_noted(run: Results) -> str:
     """Return the levels that most cells share, which sentences and rows leave out; "" where there are none."""
     compared = {run.report.headline, *run.verdicts.get("factor", ())}
     own = [factor.name for factor in run.report.factors if not (factor.place or factor.given)]
-    levels = [run.names.subject(name, run.usual[name]) for name in own if run.usual.get(name) and name not in compared]
+    said = [name for name in own if run.usual.get(name, "") not in ("", run.report.added.get(name))]
+    levels = [run.names.subject(name, run.usual[name]) for name in said if name not in compared]
     return f"Unless noted: {', '.join(levels)}." if levels else ""
 
 
@@ -170,7 +171,7 @@ def _days(facts: dict) -> list[str]:
 
 def left_out(page: Page, run: Results) -> None:
     """Show which combinations were left out, and which attempts failed before."""
-    page.table(listings.omitted(run.matrix), "No combination of the matrix was left out.")
+    page.table(listings.omitted(run.matrix, run.report.added), "No combination of the matrix was left out.")
     page.table(listings.attempts(run.facts), "No earlier attempt failed.")
 
 

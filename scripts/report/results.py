@@ -4,6 +4,7 @@ A measured run has samples, cells, verdicts and matrix; published data have samp
 end here in the same form.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -94,6 +95,9 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
     """
     columns = (*report.names, *TEXTS, *texts)
     tables = {name: read_table(folder / f"{name}.csv", columns) for name in ABSENT}
+    for table, (name, level) in itertools.product(tables.values(), report.added.items()):
+        if name not in table and len(table):
+            table[name] = level
     samples, verdicts = tables["samples"], tables["verdicts"]
     if len(samples):
         if missing := [column for column in needed if column not in samples]:

@@ -302,8 +302,10 @@ def _rate(record: dict, network: dict) -> float | None:
 
 
 def _cpu(process: dict | None) -> float | None:
-    """CPU seconds of a process and of all that it started, on the machine that ran the record."""
-    return None if not process else process["user_s"] + process["system_s"]
+    """CPU seconds of a process and of all that it started; None where that was on several machines."""
+    if not process or process["user_s"] is None:
+        return None
+    return process["user_s"] + process["system_s"]
 
 
 def _float(value: float | None) -> float:

@@ -280,6 +280,10 @@ class _Family:
         for column in ("session", *PLACES):
             base, other = self._arms(column)
             apart[column] = pd.notna(base) & pd.notna(other) & (base != other)
+        # What ran on more nodes is compared with what ran on some of them.
+        nested = self._nested()
+        for column in ("node", "machine"):
+            apart[column] &= ~nested
         # Stores lie on devices of their own.
         stores = [base.get("store") == other.get("store") for base, other in self._pairs]
         apart["device"] &= np.array(stores, dtype=bool)
@@ -289,6 +293,16 @@ class _Family:
         for column, those in apart.items():
             apart[column], beyond = those & ~beyond, beyond | those
         return apart
+
+    def _nested(self) -> np.ndarray:
+        """Where arms are on different numbers of nodes, and the one on those of the other, by block and comparison."""
+        base, other = self._arms("node")
+        nested = np.zeros(base.shape, dtype=bool)
+        for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
+            for block, names in enumerate(zip(base[:, number], other[:, number], strict=True)):
+                sets = [set(str(name).split(", ")) for name in names]
+                nested[block, number] = sets[0] < sets[1] or sets[1] < sets[0]
+        return nested
 
     def _far_apart(self) -> np.ndarray:
         base, other = (table.astype(float) for table in self._arms("began_s"))

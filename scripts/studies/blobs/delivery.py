@@ -38,6 +38,8 @@ class Independent:
         """Take what stays the same in all iterations; `view` is the process's buffer."""
         self.comm, self.plan, self.reader, self.names, self.view = comm, plan, reader, names, view
         self.gets, self.fetches = plan.operations(comm.rank), plan.fetched(comm.rank)
+        # Where one process reads for all: the seconds that it has read.
+        self.fetched_s = 0.0
         self.identities: dict[int, Identity] = {}
 
     def identify(self) -> dict[int, Identity]:
@@ -98,6 +100,7 @@ class Broadcast(Independent):
     def _bring(self, number: int, operation: Operation) -> None:
         """Return when rank 0 has read an operation and passed it on; all hear of it if it cannot."""
         token = bytearray(b"\1")
+        began = time.perf_counter()
         if self.comm.rank:
             patiently(self.comm.Irecv([token, MPI.BYTE], 0))
             if not token[0]:
@@ -109,9 +112,16 @@ class Broadcast(Independent):
                 token[0] = 0
                 raise
             finally:
+                self.fetched_s += time.perf_counter() - began
                 for rank in range(1, self.comm.size):
                     self.comm.Send([token, MPI.BYTE], rank)
         self._pass_on(number, operation)
+
+    def distribute(self) -> int:
+        """Do with what is in rank 0's memory what an iteration does once it is read; returns what this process got."""
+        for number, operation in enumerate(self.gets):
+            self._pass_on(number, operation)
+        return sum(operation.bytes for operation in self.gets)
 
     def _pass_on(self, number: int, operation: Operation) -> None:
         """Let every process have its part of an operation that rank 0 has read."""

@@ -30,7 +30,8 @@ def measure(step: Step) -> dict:
     """Return the program's part of the record."""
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
     plan = Plan(settings["cell"], manifest["layout"])
-    with mpi.ranks(settings["mpi"], plan.processes) as ranks:
+    nodes = int(settings["cell"].get("nodes", 1))
+    with mpi.ranks(settings["mpi"], plan.processes, nodes) as ranks:
         ranks.say(step.job)
         facts = ranks.hear()["facts"]
         started = ranks.seconds()
@@ -44,6 +45,7 @@ def measure(step: Step) -> dict:
         rounds, bare_requests = _ceiling(ranks, plan)
         ranks.end()
     reads, faults = outcome["samples"], _faults(outcome)
+    rounds = _plain(outcome["distributed"]) + rounds
     waits = [row.pop("waited_s") for row in reads + rounds]
     return {
         "samples": reads + rounds,
@@ -60,8 +62,14 @@ def measure(step: Step) -> dict:
         "faults": faults,
         "cache": _cache(settings, reads),
         "ceiling": bare_requests,
+        **({"host": host.together(_machines(facts))} if nodes > 1 else {}),
         "modules": sorted({*outcome["modules"], *provenance.package("lib", "stores")}),
     }
+
+
+def _machines(facts: list[dict]) -> list[dict]:
+    """Return the facts of each node, in the order of the ranks."""
+    return list({one["node"]: one["machine"] for one in reversed(facts) if one["machine"]}.values())[::-1]
 
 
 def _faults(outcome: dict) -> list[str]:
@@ -119,10 +127,12 @@ def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher
     """Return the settings that held (METHOD 10, 12)."""
     hosts = Counter(one["host"] for one in facts)
     cores = {one["host"]: one["cores"] for one in facts if one["cores"]}
-    machines = {one["host"]: one["machine"] for one in facts if one["machine"]}
+    machines = {one["host"]: one["machine"] for one in reversed(facts) if one["machine"]}
     return {
         "processes": len(facts),
         "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
+        # Of each rank, in their order.
+        "nodes": [one["node"] for one in facts],
         "usable_cores": sum(cores.values()),
         "oversubscribed": any(count > cores[name] for name, count in hosts.items()),
         "idle_processes": sum(1 for rank in range(plan.processes) if not plan.delivered(rank)),
@@ -184,7 +194,7 @@ def _ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
         heard = ranks.hear()
     except Problem as problem:
         heard = {"samples": [], "problem": str(problem)}
-    rounds = [{key: row[key] for key in row if key != "not_as_asked"} for row in heard["samples"]]
+    rounds = _plain(heard["samples"])
     work = [own for rank in range(plan.processes) if (own := ceiling.shares(plan, rank))]
     amounts = {
         "processes": len(work),
@@ -192,6 +202,11 @@ def _ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
         "requests": sum(len(share.extents) for own in work for share in own),
     }
     return rounds, {**amounts, "problem": heard["problem"]}
+
+
+def _plain(rounds: list[dict]) -> list[dict]:
+    """Return rounds without what is said of the page caches' states, which is asked of iterations alone."""
+    return [{key: row[key] for key in row if key != "not_as_asked"} for row in rounds]
 
 
 def _ended(signal_number: int, frame: FrameType | None) -> None:

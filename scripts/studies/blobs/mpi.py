@@ -17,12 +17,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.lib import slurm
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem
 
 PROGRAM = "scripts.studies.blobs.read"
 # MPICH's own transport within a machine: without these it listens on every network.
 WITHIN_A_MACHINE = {"UCX_TLS": "self,posix,sysv,cma", "UCX_LOG_LEVEL": "error"}
+# What stands for the number of nodes, and of processes on each, in the words of a launcher.
+BY_NODES = ("{nodes}", "{per_node}")
 # Where MPICH keeps shared memory. It names a segment by a hash of its launcher's process number, and its processes take
 # one that is there for their own: what killed processes left behind makes a later job of that number fail in MPI_Init.
 SEGMENTS = Path("/dev/shm")
@@ -129,19 +132,20 @@ def _living_children(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def ranks(mpi: dict, count: int) -> Iterator[Ranks]:
+def ranks(mpi: dict, count: int, nodes: int = 1) -> Iterator[Ranks]:
     """Start `count` MPI processes for the length of a `with` block; none of them lives longer.
 
     Args:
         mpi: {"launcher": [words], "hostfile": path or None, "library": path or None}.
         count: how many.
+        nodes: on how many nodes of a cluster.
 
     Raises:
-        Problem: there is no such launcher, or the hostfile has too few slots.
+        Problem: there is no such launcher, the hostfile has too few slots, or this is no job of a cluster.
     """
-    command = [*_launcher(mpi, count), "-n", str(count), sys.executable, "-sE", "-m", PROGRAM]
+    command = [*_launcher(mpi, count, nodes), "-n", str(count), sys.executable, "-sE", "-m", PROGRAM]
     env = dict(os.environ)
-    if not mpi["launcher"] and not mpi["hostfile"]:
+    if nodes == 1 and not mpi["launcher"] and not mpi["hostfile"]:
         env |= WITHIN_A_MACHINE
         sweep_segments()
     if mpi["library"]:
@@ -175,17 +179,21 @@ def _is_ours_and_old(path: Path) -> bool:
     return False
 
 
-def _launcher(mpi: dict, count: int) -> list[str]:
+def _launcher(mpi: dict, count: int, nodes: int) -> list[str]:
+    per_node = str(-(-count // nodes))
     if mpi["hostfile"] and (there := slots(Path(mpi["hostfile"]))) < count:
         raise Problem(
             f"{mpi['hostfile']} has {there} slots for {count} processes; add hosts (name:slots, a line each),"
             " or ask for fewer processes"
         )
     if mpi["launcher"]:
-        return list(mpi["launcher"])
+        return [word.replace("{nodes}", str(nodes)).replace("{per_node}", per_node) for word in mpi["launcher"]]
     bundled = Path(sys.executable).parent
     if mpi["hostfile"]:
-        return [str(bundled / "mpiexec"), "-f", mpi["hostfile"]]
+        divided = ["-ppn", per_node] if nodes > 1 else []
+        return [str(bundled / "mpiexec"), "-f", mpi["hostfile"], *divided]
+    if nodes > 1:
+        return [*slurm.across(nodes, count), "--mpi=pmi2"]
     return [str(bundled / "mpiexec.gforker")]
 
 

@@ -103,10 +103,14 @@ class Process:
         """Return where this process runs and what it is to read."""
         file = next(iter(self._job["local_files"]), self._job["settings"]["store"].get("path", "."))
         masks = self._neighbours.gather(os.sched_getaffinity(0))
+        # A machine may be several nodes.
+        node, nodes = host.name(), self._comm.allgather(host.name())
+        speaks = nodes.index(node) == self._comm.rank
         return {
             "host": self._host,
+            "node": node,
             "cores": host.usable_cores(set().union(*masks)) if masks else 0,
-            "machine": host.facts(file) if masks else None,
+            "machine": host.facts(file) if masks or speaks else None,
             "mpi": _library(),
             "client": f"MPI-IO of {_library()}" if self._plan.kind.mpi_io else self._reader.client,
         }
@@ -186,8 +190,9 @@ class Process:
         for number in range(1, self._iterations + 1):
             if self._changed:
                 break
-            before, waited = self._reader.retries, self._waits.seconds
+            before, waited, fetched = self._reader.retries, self._waits.seconds, self._delivery.fetched_s
             row = self._timed(self._read_slowed)
+            row["read_s"] = self._delivery.fetched_s - fetched
             count = row["bytes"]
             self._confirm()
             if not self._changed:
@@ -272,6 +277,7 @@ class Process:
     def finish(self) -> dict | None:
         """Verify what could not be within the iterations; returns, at rank 0, all that was found."""
         verifier = self._verify_all() if self._several and not self._changed else self._spot
+        distributed = self._distribute()
         self._delivery.close()
         gathered = self._comm.gather(
             {
@@ -288,6 +294,7 @@ class Process:
         totals = ("attempts", "retries", "blocks_verified", "blocks_wrong", "bytes", "tasks")
         return {
             "samples": self._samples,
+            "distributed": distributed,
             "changed": self._changed,
             "verified": "in a pass of its own" if self._several else "after every iteration",
             "checksum": verify.checksum(lines) if lines else None,
@@ -297,6 +304,19 @@ class Process:
             "mpi_io_hints": self._hints,
             **{key: sum(one["totals"][key] for one in gathered) for key in totals},
         }
+
+    def _distribute(self) -> list[dict]:
+        """Return, at rank 0, the rounds in which what is in its memory is passed on, where one process reads for all.
+
+        That is the bound of what an iteration takes beside reading.
+        """
+        samples, rounds = [], self._job["settings"]["ceiling_rounds"] if self._plan.kind.from_one else 0
+        for number in range(1, rounds + 1 if not self._changed else 1):
+            times, count = self._between(self._delivery.distribute)
+            row = {"times": times, "bytes": count, "retries": 0, "waited_s": 0.0, "cache": None, "host": self._host}
+            rows = self._comm.gather(row)
+            samples += [_sample(number, rows, "distribution")] if rows else []
+        return samples
 
     def measure_ceiling(self) -> tuple[list[dict], str | None]:
         """Measure what the bare clients of all processes get together, over and over again (METHOD 20).
@@ -365,6 +385,8 @@ def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
         "latency_s": latency,
         "first_done_s": first_done,
         "bytes": sum(row["bytes"] for row in rows),
+        # Of the process that reads for all.
+        "read_s": rows[0].get("read_s") or None,
         "rank_s": " ".join(f"{ended - began:.6f}" for began, ended in (row["times"] for row in rows)),
         "resident_before": cache.furthest(states[0]["asked"], before) if states else None,
         "retries": sum(row["retries"] for row in rows),

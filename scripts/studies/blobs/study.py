@@ -5,16 +5,16 @@ from functools import cache
 from pathlib import Path
 
 from scripts.frame.records import Kept
-from scripts.frame.study import Cell, Study, lost_pages, mappings, unaccounted, uncounted, undone
+from scripts.frame.study import Cell, Study, apart, elsewhere, lost_pages, mappings, unaccounted, uncounted, undone
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, read_yaml, tool
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.blobs import patterns
-from scripts.studies.blobs.mpi import hosts_of, slots
+from scripts.studies.blobs.mpi import BY_NODES, hosts_of, slots
 
 # What stores and patterns that are compared pairwise have in common, beside the size.
-CONTEXT = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
+CONTEXT = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
 LIMITS = Path("config/facts/object_limits.yaml")
 _START_S = 2
 
@@ -23,6 +23,7 @@ class Blobs(Study):
     """Parallel input of raw objects with MPI."""
 
     environment = "mpi"
+    spans_nodes = True
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
@@ -47,6 +48,9 @@ class Blobs(Study):
             yield f"studies.blobs.mpi.hostfile: there is no {hostfile}"
         elif hostfile and (there := slots(Path(hostfile))) < most:
             yield f"studies.blobs.mpi.hostfile: {hostfile} has {there} slots, the matrix asks for {most} processes"
+        launcher, several = section["mpi"].get("launcher"), any(max(part["nodes"]) > 1 for part in parts)
+        if launcher and several and not any(word in part for word in BY_NODES for part in launcher):
+            yield f"studies.blobs.mpi.launcher: cells of several nodes need {' or '.join(BY_NODES)} in one of its words"
         if library and "/" in library and not Path(library).is_file():
             yield f"studies.blobs.mpi.library: there is no {library}"
 
@@ -72,6 +76,7 @@ class Blobs(Study):
             ),
         }
         yield from (reason for reason, holds in reasons.items() if holds)
+        yield from apart(levels, config, int(levels["processes"]))
         yield from _sizes(levels, store.copies)
         limit = object_limits().get(kind)
         if limit and sizes.in_bytes(levels["size"]) > limit["gib"] * 2**30:
@@ -125,6 +130,7 @@ class Blobs(Study):
         size, label = manifest["layout"]["size_bytes"], settings["data"]["size"]
         # Where objects were changed before the first read, none was asked for.
         reasons = uncounted(record, settings) if record["samples"] else []
+        reasons += elsewhere(record["effective"], settings)
         if size != sizes.in_bytes(label):
             reasons.append(f"{manifest['dataset']}: objects have {size} bytes, {label} was asked")
         return reasons

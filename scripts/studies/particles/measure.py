@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import drivers
-from scripts.lib import cache, dask_workers, host, memory, sizes, slowed, software
+from scripts.lib import cache, dask_workers, memory, sizes, slowed, software
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
@@ -41,7 +41,9 @@ def measure(step: Step) -> dict:
     workers = int(cell["workers"])
     processes = cell["pool"] == "processes"
     # The cluster is there for all methods, as in the published study, also for those that do without it.
-    with dask_workers.cluster(workers, threads, processes, limit // workers) as (cluster, cluster_start):
+    nodes = int(cell.get("nodes", 1))
+    started = dask_workers.cluster(workers, threads, processes, limit // workers, nodes, step.job["scratch"])
+    with started as (cluster, cluster_start):
         measured = _Measured(step.job, manifest, cluster)
         facts = cluster.each(drivers.of(cell["driver"]).versions)
         with dask_workers.losses(f"at most {cell['memory']} together" if limit else ""):
@@ -103,6 +105,7 @@ class _Measured:
         self._task = methods.Task(source, chunks, cell["operation"], edges, cluster.client)
         self._files = list(map(Path, job["local_files"]))
         self._iterations: list[_Iteration] = []
+        self._host: dict | None = None
 
     def prepare(self) -> None:
         """Make the copy or yt's index, let all processes import what they need, and find out how large tasks are."""
@@ -117,6 +120,9 @@ class _Measured:
             replace(self._task, source=replace(self._task.source, empty=True), chunks=self._task.chunks[:1])
         )
         self._accounts()
+        self._cores = self._cluster.usable_cores()
+        if len(set(self._cluster.nodes)) > 1:
+            self._host = self._cluster.prepared("any", self._files)["host"]
         memory.forget_peak()
         self._cluster.each(memory.forget_peak)
 
@@ -158,14 +164,14 @@ class _Measured:
 
     def iterate(self, number: int) -> None:
         """Bring the page cache into its state, do it once, and see what was read and whether the result is right."""
-        state = cache.prepare(self._cell["cache"], self._files) if self._files else {}
+        state = self._cluster.prepare_caches(self._cell["cache"], self._files) if self._files else {}
         moved = self._moved()
         began = time.perf_counter()
         result = self._method.run(self._task)
         seconds = time.perf_counter() - began
         moved = self._moved() - moved
         if state:
-            state["resident_after"] = cache.resident(self._files)
+            state["resident_after"] = self._cluster.resident(self._files)
         right = self._is_right(result)
         del result
         self._iterations.append(_Iteration(number, seconds, self._accounts(), right, moved, state))
@@ -198,6 +204,7 @@ class _Measured:
             "verified": "after every iteration",
             "cache": self._cache(),
             "files": files,
+            **({"host": self._host} if self._host else {}),
         }
 
     def _alike(self, empty: float) -> dict:
@@ -283,8 +290,8 @@ class _Measured:
         if any(one != opened[0] for one in opened):
             raise Problem("files were not opened alike in all processes")
         client = accounts[-1]
-        others = [row for row in accounts if row["pid"] != client["pid"]]
-        readers = {row["pid"] for row in accounts if row["chunks"]}
+        others = [row for row in accounts if row["process"] != client["process"]]
+        readers = {row["process"] for row in accounts if row["chunks"]}
         count = int(self._cell["workers"])
         own = self._cell["pool"] == "processes" and self._method.dask
         return {
@@ -296,8 +303,9 @@ class _Measured:
             "threads": min(self._cluster.threads),
             "readers": len(readers),
             "idle_workers": count - len(readers) if own else 0,
-            "usable_cores": host.usable_cores(),
-            "oversubscribed": count * int(self._cell["threads"]) > host.usable_cores(),
+            "nodes": self._cluster.nodes,
+            "usable_cores": self._cores,
+            "oversubscribed": count * int(self._cell["threads"]) > self._cores,
             "chunks": len(self._task.chunks),
             "distinct_chunks": self._distinct,
             "task_bytes": self._task_bytes,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scripts import drivers
-from scripts.lib import memory
+from scripts.lib import host, memory
 from scripts.lib.program import Problem
 from scripts.lib.slowed import Waits
 
@@ -142,4 +142,6 @@ def taken() -> dict:
         answer = {name: getattr(_account, name) for name in ("chunks", "seconds", "longest", "bytes", "waited")}
         _account.forget()
         _account.times_taken += 1
-    return answer | {"pid": os.getpid(), "peak_bytes": memory.peak(), "effective": dict(_effective)}
+    # Processes of several machines may have one number.
+    answer |= {"pid": os.getpid(), "process": f"{host.name()} {os.getpid()}"}
+    return answer | {"peak_bytes": memory.peak(), "effective": dict(_effective)}

@@ -8,7 +8,9 @@ from scripts.frame.records import Kept
 from scripts.frame.study import (
     Cell,
     Study,
+    apart,
     beside,
+    elsewhere,
     idle,
     lacking,
     lost_pages,
@@ -26,7 +28,7 @@ from scripts.studies.particles.methods import METHODS
 # What methods that are compared with each other have in common.
 CONTEXT = (
     *("library", "store", "driver", "page_buffer", "particles", "chunk", "rereads", "operation", "selection"),
-    *("workers", "threads", "pool", "memory", "cache"),
+    *("workers", "nodes", "threads", "pool", "memory", "cache"),
 )
 _OF_RECORD = ("repeat", "effective")  # what its report reads in a record
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
@@ -40,6 +42,7 @@ _LEAST_MEMORY = 192 * 2**20
 class Particles(Study):
     """Loading and reducing chunked particle data with Dask."""
 
+    spans_nodes = True
     # The seconds of one chunk.
     of_tasks = ("chunk",)
 
@@ -58,6 +61,7 @@ class Particles(Study):
         name, method, load = levels["method"], METHODS[levels["method"]], levels["operation"] == "load"
         limited, copied = levels["memory"] != "none", levels["driver"] == "parquet"
         once = name == "yt-serial" and levels["rereads"] != "1"
+        spread = levels["nodes"] != "1"
         of_yt = ", ".join(f"{factor} {level}" for factor, level in _OF_YT.items())
         reasons = {
             f"{name} does not load": load and not method.loads,
@@ -68,6 +72,8 @@ class Particles(Study):
                 limited and sizes.in_bytes(levels["memory"]) < int(levels["workers"]) * _LEAST_MEMORY
             ),
             "Dask limits the memory of processes, not of threads": limited and levels["pool"] == "threads",
+            "workers on several nodes are processes; take the pool processes": spread and levels["pool"] == "threads",
+            "Dask's limit of memory is for workers of one machine": spread and limited,
             "a Parquet copy holds the field alone; take the selection all": copied and levels["selection"] != "all",
             "a Parquet copy has no page buffer; take unset": copied and levels["page_buffer"] != "unset",
             f"yt opens and cuts files by itself: take {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
@@ -78,6 +84,7 @@ class Particles(Study):
         }
         yield from (reason for reason, holds in reasons.items() if holds)
         yield from lacking(levels, config, ("yt",) if method.yt else (), f"method {name}")
+        yield from apart(levels, config, int(levels["workers"]))
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own snapshot and the published timings, where they are named."""
@@ -127,7 +134,7 @@ class Particles(Study):
         wanted = settings["data"].get("particles")
         if wanted and manifest["layout"]["particles"] != _particles(settings["data"]):
             reasons.append(f"the snapshot has {manifest['layout']['particles']} particles, {wanted} was asked")
-        return reasons + uncounted(record, settings)
+        return [*reasons, *elsewhere(effective, settings), *uncounted(record, settings)]
 
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
@@ -150,9 +157,9 @@ class Particles(Study):
         path = self.section(config).get("published")
         return printed.read(Path(path)) if path else []
 
-    def contest(self, levels: dict[str, str]) -> tuple[str, ...] | None:
+    def contest(self, levels: dict[str, str]) -> tuple[str | None, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""
-        return None if METHODS[levels["method"]].pure else tuple(levels[factor] for factor in CONTEXT)
+        return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
 
 
 def _readers(levels: dict[str, str]) -> int:

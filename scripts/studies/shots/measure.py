@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 
 from scripts import drivers
 from scripts.lib import dask_workers, host, slowed, software
@@ -35,13 +36,18 @@ def measure(step: Step) -> dict:
     objects = sampled(settings, manifest, step.job["repeat"])
     workers, control = workers_of(cell["workers"]), cell.get("control", "")
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
+    nodes, files = int(cell.get("nodes", 1)), [Path(file) for file in step.job["local_files"]]
     record: dict = {"read": objects}
-    with dask_workers.cluster(workers) as (cluster, cluster_start):
+    with dask_workers.cluster(workers, nodes=nodes, folder=step.job["scratch"]) as (cluster, cluster_start):
         null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
-        step.open_window()
+        if nodes > 1:
+            record |= cluster.prepared(cell["cache"], files)
+        step.open_window(sets_cache=nodes > 1)
         # Decided by the store, not by what comes out: the cells of a comparison time the same (METHOD 9).
         record |= _pass(cluster, plan, library, verify=step.job["far"])
         step.close_window()
+        if nodes > 1:
+            record["cache"]["resident_after"] = cluster.resident(files)
         record["files"] = {name: file for files in cluster.each(software.loaded) for name, file in files.items()}
         if not step.job["far"]:
             untimed = _pass(cluster, replace(plan, control=""), library, verify=True)
@@ -162,6 +168,7 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
         rows += cluster.map(reader.read, batches)
     elapsed = time.perf_counter() - start
     executed = sum(cluster.each(dask_workers.executed)) - executed
+    cores = cluster.usable_cores()
     lines = [line for taken in cluster.each(reader.lines) for line in taken]
     # What the next object waits for. The clock stops for checksums: the elapsed time has those of the slowest tasks.
     by_object = groupby(rows, key=itemgetter("object_id"))
@@ -199,8 +206,9 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
             "workers_asked": plan.workers,
             "workers": len(library),
             "idle_workers": plan.workers - min(counts),
-            "usable_cores": host.usable_cores(),
-            "oversubscribed": plan.workers > host.usable_cores(),
+            "nodes": cluster.nodes,
+            "usable_cores": cores,
+            "oversubscribed": plan.workers > cores,
         },
     }
 

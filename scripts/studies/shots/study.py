@@ -4,7 +4,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from scripts import drivers
-from scripts.frame.study import Study, idle, lost_pages, mappings, unaccounted, uncounted, undone, unreadable
+from scripts.frame.study import (
+    Study,
+    apart,
+    elsewhere,
+    idle,
+    lost_pages,
+    mappings,
+    unaccounted,
+    uncounted,
+    undone,
+    unreadable,
+)
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
@@ -13,12 +24,14 @@ from scripts.stores import network as networks
 class Shots(Study):
     """Reading single-shot files through HDF5's drivers."""
 
+    spans_nodes = True
     # The slowest of a task's first datasets, and the sum of all other ones.
     of_tasks = ("first", "rest")
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         yield from unreadable(levels, config)
+        yield from apart(levels, config, None if levels["workers"].endswith("x") else int(levels["workers"]))
         data = self.section(config)["data"]
         if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
             yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
@@ -67,7 +80,7 @@ class Shots(Study):
         """
         effective = record["effective"]
         reasons = list(drivers.failures(effective, settings["library"]["hdf5"], settings["cell"]["driver"]))
-        reasons += uncounted(record, settings)
+        reasons += [*elsewhere(effective, settings), *uncounted(record, settings)]
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
         for key in ("paged", "page_size") if layout["paged"] else ("paged",):

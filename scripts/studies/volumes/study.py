@@ -86,9 +86,7 @@ class Volumes(Study):
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}
-        # A cell without the factor is the same that it was before there was one.
-        kept["cell"] = {factor: value for factor, value in kept["cell"].items() if factor != "start_credits" or value}
-        if state := settings["cell"]["start_credits"]:
+        if state := settings["cell"].get("start_credits"):
             text = job_text(_SPENDING) if state == "spent" else ""
             kept["start"] = {"state": state, **_lead(state, settings["store"]), "text": text}
         level = settings["cell"]["background"]

@@ -1,7 +1,7 @@
 """What the report of the study `blobs` shows and says."""
 
 from scripts.report import prose
-from scripts.report.declaration import Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
+from scripts.report.declaration import NODES, Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
 from scripts.report.listings import WHOLE, fact, in_mib, of_readers
 from scripts.report.names import Names
 from scripts.studies.blobs import patterns
@@ -88,6 +88,7 @@ REPORT = Report(
         Factor("pattern", order=tuple(patterns.PATTERNS)),
         Factor("size", size=True, subject="{}", within="at {}", axis="Size of an object"),
         Factor("processes", subject="{} processes", plural=True, names={"1": "1 process"}, axis="MPI processes"),
+        NODES,
         Factor(
             "objects",
             names={"shared": "one object for all", "own": "an object per process"},
@@ -115,6 +116,7 @@ REPORT = Report(
     values=(
         *(BANDWIDTH, LATENCY, FIRST, IMBALANCE, SHARE),
         *map(Value, ("first_s", "spread", "ceiling_mib_s", "iterations")),
+        *map(Value, ("read_share", "distributing_s", "bare_distributing_s")),
     ),
     panels=("pattern", "objects", "size"),
     contest=Contest(("store", "pattern", "objects"), "fed the processes fastest", _group, _arm),
@@ -127,6 +129,7 @@ REPORT = Report(
         Column("verifying / s", "verify_s", prose.number),
     ),
     effective=(
+        Column("nodes", of_readers("effective.nodes", of=lambda names: len(set(names))), WHOLE),
         Column("processes in force", of_readers("effective.hosts", of=_on_hosts)),
         Column("cores", of_readers("effective.usable_cores"), WHOLE),
         Column(

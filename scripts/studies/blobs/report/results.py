@@ -1,5 +1,6 @@
 """The tables of the study, and what only this study shows and says of them."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from scripts.studies.blobs.report import MIB, REPORT
 FACTORS = REPORT.names
 NEEDED = ("cell", "repeat", "phase", "iteration", "latency_s", "bytes", *FACTORS)
 # What has rows of its own where it varies, beside the size.
-ROWS = ("processes", "operation_size", "chunk_size", "concurrency", "cache")
+ROWS = ("processes", "nodes", "operation_size", "chunk_size", "concurrency", "cache")
 # What each store has a column of: the number, in a head, and in digits.
 SHOWN = (("latency_s", "latency / s", prose.number), ("mib_s", "MiB/s", names.rate))
 ENDS = ("", "_low", "_high")
@@ -51,7 +52,9 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
 
     total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
     first_ratio the first's divided by it, spread the slowest by the fastest of them, imbalance the median of last by
-    first process done, share the bandwidth by the ceiling's where each process reads.
+    first process done, share the bandwidth by the ceiling's where each process reads. Where rank 0 reads for all,
+    read_share is what its reading takes of the latency, distributing_s the rest, and bare_distributing_s the median
+    time in which MPI alone distributes the same bytes.
     """
     rows = samples[samples["phase"] == "read"]
     first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
@@ -69,6 +72,12 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     # What one process reads for all counts once for each of them, so that the ceiling says nothing of it.
     each_reads = ~records["pattern"].isin(FROM_ONE)
     records["ceiling_mib_s"] = (rounds["bytes"] / MIB / rounds["latency_s"]).where(each_reads)
+    # Of what one process reads for all: its reading, what is left, and the same bytes distributed from its memory.
+    apart = timed[["latency_s", "read_s"]].sum(min_count=1) if "read_s" in rows else pd.DataFrame()
+    records["read_share"] = apart["read_s"] / apart["latency_s"] if len(apart) else math.nan
+    records["distributing_s"] = records["latency_s"] * (1 - records["read_share"])
+    bare = samples[samples["phase"] == "distribution"].groupby(results.RECORD, sort=False)["latency_s"].median()
+    records["bare_distributing_s"] = bare
     records["share"] = records["mib_s"] / records["ceiling_mib_s"]
     return records
 
@@ -100,7 +109,10 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
         "by the time, without the first iteration; [95 % CI] over the repeats, where they are 6 or more"
     )
     same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
-    shared = ", ".join(run.names.level(*level) for level in same.items() if level[1] not in ("", "any"))
+    unsaid = run.report.added
+    shared = ", ".join(
+        run.names.level(*level) for level in same.items() if level[1] not in ("", "any", unsaid.get(level[0]))
+    )
     return Table(
         name,
         f"{title}: {how}. {prose.capital(shared)}{'.' if shared else ''}",
@@ -135,6 +147,22 @@ def iterations(run: Results) -> Table:
         "iteration: of the later ones."
     )
     return listings.table(run, "iterations", caption, columns, about=columns[:1])
+
+
+def distribution(run: Results) -> Table:
+    """Return how the time is divided where one process reads for all, and the bound of what is not reading."""
+    columns = (
+        Column("latency / s", "latency_s", prose.number),
+        Column("reading / %", lambda _, cells: 100 * cells["read_share"], names.whole),
+        Column("distributing / s", "distributing_s", prose.number),
+        Column("bare MPI / s", "bare_distributing_s", prose.number),
+    )
+    caption = (
+        "Medians over the repeats. Reading: the share of the latency in which rank 0 reads; distributing: the rest; "
+        "bare MPI: the same bytes, broadcast or scattered from rank 0's memory after the iterations, which bounds it."
+    )
+    cells = run.measured[run.measured["pattern"].isin(FROM_ONE)]
+    return listings.table(run, "distribution", caption, columns, cells, columns[1:2])
 
 
 def in_words(run: Results) -> list[str]:

@@ -1,6 +1,17 @@
 """What the report of the study `particles` shows and says."""
 
-from scripts.report.declaration import PAGE_BUFFER, Column, Contest, Factor, Metric, Report, Scaling, Value, of_totals
+from scripts.report.declaration import (
+    NODES,
+    PAGE_BUFFER,
+    Column,
+    Contest,
+    Factor,
+    Metric,
+    Report,
+    Scaling,
+    Value,
+    of_totals,
+)
 from scripts.report.listings import WHOLE, in_mib, of_readers
 from scripts.report.prose import number
 from scripts.studies.particles.methods import PUBLISHED
@@ -55,6 +66,7 @@ REPORT = Report(
         Factor("selection", names={"all": "all particles", "region": "those of a region"}, within="of {}", given=True),
         Factor("method"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
+        NODES,
         Factor("threads", unit="thread", axis="Threads of a worker"),
         Factor("pool", names={"processes": "workers as processes", "threads": "workers as threads"}, plural=True),
         Factor("memory", names={"none": "no memory limit"}, subject="at most {} of memory", size=True),

@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from scripts.report.declaration import PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
+from scripts.report.declaration import NODES, PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import column, numbers
 from scripts.report.names import libraries
 from scripts.report.prose import number
@@ -57,6 +57,7 @@ REPORT = Report(
         ),
         PAGE_BUFFER,
         Factor("workers", unit="worker", axis="Number of Dask workers"),
+        NODES,
     ),
     metrics=(
         Metric("total", "total runtime"),
