@@ -21,6 +21,7 @@ from scripts.benchmarks import (
     arrays,
     blobs,
     builds,
+    clusters,
     false_verdicts,
     fio,
     instruments,
@@ -68,6 +69,7 @@ BENCHMARKS = {
     "tasks": Benchmark(particles.tasks, {"counts": (200,)}),
     "memory": Benchmark(particles.memory, {"times": 1}),
     "arrays": Benchmark(arrays.rows, {"shape": "3000x2200"} | _ROUND),
+    "clusters": Benchmark(clusters.rows, {"repeats": 1, "cells": 50} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
 # On the file system of real results: the state of the page cache cannot be set where a temporary folder lies in memory.

@@ -172,6 +172,21 @@ def with_hsds(once: Callable, environments: Path) -> Path:
     return once("with-hsds", build)
 
 
+def need_slurm() -> None:
+    """Skip a test that starts a cluster of its own where that cannot be done."""
+    tools = ("munged", "slurmctld", "slurmd", "srun")
+    need(*tools, remedy=": apt install munge slurmctld slurmd slurm-client iproute2")
+
+
+def need(*tools: str, remedy: str = "") -> None:
+    """Skip a test that gives a program a network of its own where that, or one of some tools, is not to be had."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    if missing := [tool for tool in (*tools, "ip", "unshare") if not shutil.which(tool, path=path)]:
+        pytest.skip(f"no {', '.join(missing)}{remedy}")
+    if os.geteuid():
+        pytest.skip("only root may give a program a network of its own")
+
+
 def copy_project(copy: Path, published: bool = False) -> Path:
     """Copy the project without results, or with those of published studies, to `copy`, in which Snakemake can run.
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import copy_project, program
+from conftest import copy_project, need_slurm, program
 
 from scripts.bench import BENCHMARKS
 from scripts.benchmarks import common, project
@@ -13,6 +13,8 @@ from scripts.benchmarks import common, project
 @pytest.mark.usefixtures("environments")
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_each_benchmark_runs_at_its_smallest_and_leaves_nothing_behind(tmp_path: Path, name: str):
+    if name == "clusters":
+        need_slurm()
     whole = copy_project(tmp_path / "clone", published=True)
     committed = sorted((whole / "results").iterdir())
     done = program("bench", "--smallest", "--only", name, cwd=whole)

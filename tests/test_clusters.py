@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 from batteries import until
-from conftest import ROOT, copy_project, make_ready, processes_of
+from conftest import ROOT, copy_project, make_ready, need_slurm, processes_of
 from small_runs import SINGLE, records, write
 
 from scripts import gather
 from scripts.lib import slurm
 from scripts.lib.program import Problem
 
-SLURM = ("munged", "slurmctld", "slurmd", "srun", "ip", "unshare")
 # What a site changes in the profile: cores of a node, nodes of the blocks, cells in the queue, when jobs are looked at.
 PIN = "--exclusive --nodelist=' + ['node1', 'node2'][int(wildcards.repeat) % 2]"
 SITE = {
@@ -32,11 +31,7 @@ SITE = {
 @pytest.fixture(scope="module")
 def ran(once: Callable, environments: Path) -> Path:
     """Return a clone in which jobs of a cluster of two nodes measured three studies, as tests/slurm_calls.sh says."""
-    missing = [tool for tool in SLURM if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin")]
-    if missing:
-        pytest.skip(f"no {', '.join(missing)}: apt install munge slurmctld slurmd slurm-client iproute2")
-    if os.geteuid():
-        pytest.skip("only root may give a cluster a network of its own")
+    need_slurm()
 
     def run(folder: Path) -> None:
         clone = make_ready(copy_project(folder / "clone"))
@@ -195,9 +190,12 @@ printf '    job_state = F\\n    Exit_status = %s\\n' "$(cat "$status")"
 }
 
 
-def test_another_queue_gets_cells_through_three_commands(tiny_queue: Path):
+# A site's own profile lies elsewhere, and what profiles/default has is the same in it.
+@pytest.mark.parametrize("option, place", [("--workflow-profile", "profiles/generic"), ("--profile", "../site")])
+def test_another_queue_gets_cells_through_three_commands(tiny_queue: Path, option, place):
+    shutil.copytree(tiny_queue / "profiles/generic", tiny_queue / "../site")
     done = subprocess.run(
-        [".venv/bin/snakemake", "--workflow-profile", "profiles/generic"],
+        [".venv/bin/snakemake", option, place],
         cwd=tiny_queue,
         env=os.environ | {"PATH": f"{tiny_queue / 'queue'}:{os.environ['PATH']}"},
         capture_output=True,

@@ -1,22 +1,11 @@
 """MPI processes under the launchers of clusters: Slurm's srun, and MPICH's Hydra with a list of machines."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 from batteries import until
 from blob_cells import Cell
-from conftest import ROOT, processes_of
-
-SLURM = ("munged", "slurmctld", "slurmd", "srun", "ip", "unshare")
-
-
-def need(*tools: str) -> None:
-    if missing := [tool for tool in tools if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin")]:
-        pytest.skip(f"no {', '.join(missing)}: apt install munge slurmctld slurmd slurm-client iproute2")
-    if os.geteuid():
-        pytest.skip("only root may give the launcher a network of its own")
+from conftest import ROOT, need, need_slurm, processes_of
 
 
 @pytest.fixture
@@ -25,7 +14,7 @@ def cell(tmp_path: Path) -> Cell:
 
 
 def test_srun_starts_the_processes_and_they_find_one_another(cell: Cell, tmp_path: Path):
-    need(*SLURM)
+    need_slurm()
     cell.within = [str(ROOT / "tests" / "slurm.sh"), str(tmp_path / "slurm")]
     cell.settings["mpi"]["launcher"] = ["srun", "--mpi=pmi2"]
     record = cell.measure()
@@ -37,7 +26,7 @@ def test_srun_starts_the_processes_and_they_find_one_another(cell: Cell, tmp_pat
 
 
 def test_more_processes_than_slurm_has_room_for_are_one_line(cell: Cell, tmp_path: Path):
-    need(*SLURM)
+    need_slurm()
     cell.within = [str(ROOT / "tests" / "slurm.sh"), str(tmp_path / "slurm")]
     cell.settings["mpi"]["launcher"] = ["srun", "--mpi=pmi2", "--immediate=5", "--nodes=2"]
     assert "srun: error: " in cell.problem()
@@ -45,14 +34,14 @@ def test_more_processes_than_slurm_has_room_for_are_one_line(cell: Cell, tmp_pat
 
 
 def test_a_launcher_with_a_plugin_that_mpich_does_not_know_does_not_make_a_record(cell: Cell, tmp_path: Path):
-    need(*SLURM)
+    need_slurm()
     cell.within = [str(ROOT / "tests" / "slurm.sh"), str(tmp_path / "slurm")]
     cell.settings["mpi"]["launcher"] = ["srun", "--mpi=none"]
     assert cell.problem().startswith("2 MPI processes were asked for and 1 are together")
 
 
 def test_hydra_starts_the_processes_on_the_machines_of_a_list(cell: Cell, tmp_path: Path):
-    need("ip", "unshare")
+    need()
     hosts = tmp_path / "hosts"
     hosts.write_text("localhost:2\n", encoding="utf-8")
     cell.within = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]

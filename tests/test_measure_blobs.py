@@ -164,6 +164,21 @@ def test_bytes_that_an_iteration_does_not_bring_are_not_those_of_the_one_before(
     assert here.measure()["reasons"] == ["1024 blocks were read that do not have the checksum of the manifest"]
 
 
+@pytest.mark.rule(11, 20)
+@pytest.mark.parametrize("pattern", ["broadcast", "scatter", "sections"])
+def test_reading_is_told_from_distributing_which_mpi_alone_does_once_more(cell, pattern):
+    here = cell(pattern=pattern, processes="2", operation_size="256KiB")
+    record = here.measure()
+    alone = [row for row in record["samples"] if row["phase"] == "distribution"]
+    if pattern == "sections":
+        assert alone == []
+        assert {row["read_s"] for row in reads(record)} == {None}
+        return
+    assert [row["bytes"] for row in alone] == [row["bytes"] for row in reads(record)[: len(alone)]]
+    assert len(alone) == here.settings["ceiling_rounds"]
+    assert all(0 < row["read_s"] < row["latency_s"] for row in reads(record))
+
+
 @pytest.mark.rule(9)
 def test_what_a_broadcast_does_not_bring_is_not_what_the_one_before_brought(cell):
     here = cell(pattern="broadcast", processes="2")

@@ -23,7 +23,7 @@ from scripts.benchmarks.common import (
 )
 from scripts.benchmarks.prepared import interpreter, servers
 from scripts.lib.program import Problem, read_json
-from scripts.stores import store as stores
+from scripts.stores import store as kinds
 
 _LIBRARY = "hdf5-2.0.0"
 _STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}}
@@ -31,7 +31,7 @@ _STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}
 
 def rows(folder: Path, say: Say, repeats: int = 6, starts: int = 7) -> Iterator[Row]:
     """Run cells that read next to nothing under Snakemake, from three stores, and take apart what they cost."""
-    tree, config = copy_tree(folder), _config(folder, repeats)
+    tree, config = copy_tree(folder), null_run(folder, repeats, _STORES)
     say("making data and putting them into their stores")
     used(snakemake(config, "--until", "ready"), tree)
     say(f"measuring {repeats * len(_STORES)} null cells")
@@ -63,18 +63,19 @@ def rows(folder: Path, say: Say, repeats: int = 6, starts: int = 7) -> Iterator[
     yield compared("step of a null cell from S3 behind the proxy", steps["proxied"], "from S3", steps["s3"])
 
 
-def _config(folder: Path, repeats: int) -> Path:
-    """Write a configuration of a null cell in each store, and the smallest shot for it to read."""
+def null_run(folder: Path, repeats: int, stores: dict) -> Path:
+    """Write a configuration of a null cell in each store, and the smallest shot for it to read; return its file."""
     data = folder / "null.h5"
     with h5py.File(data, "w") as file:
         file["shots/1/signals/null"] = 0.0
     common = {"library": [_LIBRARY], "layout": ["single-shot"], "access": ["shots"], "workers": [1], "cache": ["cold"]}
+    drivers = {name: ("sec2", "unset") if spec["kind"] == "posix" else ("ros3", "0") for name, spec in stores.items()}
     matrix = [
-        {**common, "store": ["disk"], "driver": ["sec2"], "page_buffer": ["unset"]},
-        {**common, "store": ["s3", "proxied"], "driver": ["ros3"], "page_buffer": ["0"]},
+        {**common, "store": [name], "driver": [driver], "page_buffer": [buffer]}
+        for name, (driver, buffer) in drivers.items()
     ]
     libraries, section = {_LIBRARY: LIBRARIES[_LIBRARY]}, {"data": {"files": str(data)}, "matrix": matrix}
-    return configuration(folder / "null.json", libraries, _STORES, repeats, **section)
+    return configuration(folder / "null.json", libraries, stores, repeats, **section)
 
 
 def _records(tree: Path) -> dict[str, list[dict]]:
@@ -98,7 +99,7 @@ def _served(folder: Path, network: dict | None, starts: int) -> list[float]:
     with open(folder / "server.log", "w", encoding="utf-8") as log:
 
         def once() -> None:
-            with stores.of(S3).serve(binaries, folder / "empty", network, log):
+            with kinds.of(S3).serve(binaries, folder / "empty", network, log):
                 pass
 
         return [timed(once)() for _ in range(starts)]

@@ -43,7 +43,7 @@ _WORKERS = 50
 
 def planning(folder: Path, say: Say, cells: int = 10_000, rounds: int = 3) -> Iterator[Row]:
     """Let Snakemake plan 10,000 cells, in turn with a single one."""
-    tree, configs = copy_tree(folder), [_many_cells(folder, count) for count in (cells, 1)]
+    tree, configs = copy_tree(folder), [many_cells(folder, count) for count in (cells, 1)]
     taken = [
         [used(snakemake(config, "--dry-run", "--quiet"), tree) for config in configs] for _ in numbered(rounds, say)
     ]
@@ -165,7 +165,7 @@ def _to_report(folder: Path, study: str, config: dict, *imported: object) -> dic
     return {"gather": program("scripts.gather", *gathered), "report": program("scripts.report", *report, *page)}
 
 
-def _many_cells(folder: Path, cells: int) -> Path:
+def many_cells(folder: Path, cells: int) -> Path:
     """Write a configuration of so many cells (a multiple of 50 unless there are fewer) that differ in two factors."""
     workers, library = min(cells, _WORKERS), "hdf5-2.0.0"
     matrix = {
@@ -188,7 +188,8 @@ def _complete(path: Path, run: str = "bench") -> dict:
 def _of_records(records: list[dict]) -> dict:
     """Return the configuration that such records could come from."""
     factors = configuration.factors("shots")
-    levels = {factor: sorted({record["cell"][factor] for record in records}) for factor in factors}
+    known = [factor for factor in factors if factor in records[0]["cell"]]
+    levels = {factor: sorted({record["cell"][factor] for record in records}) for factor in known}
     levels["workers"] = sorted(map(int, levels["workers"]))
     compare = [{"factor": "library", "baseline": "hdf5-1.14.6"}, {"factor": "page_buffer", "baseline": "0"}]
     values = {
