@@ -195,7 +195,7 @@ printf '    job_state = F\\n    Exit_status = %s\\n' "$(cat "$status")"
 def test_another_queue_gets_cells_through_three_commands(tiny_queue: Path, option, place):
     shutil.copytree(tiny_queue / "profiles/generic", tiny_queue / "../site")
     done = subprocess.run(
-        [".venv/bin/snakemake", option, place],
+        [".venv/bin/snakemake", option, place, "--seconds-between-status-checks", "1"],
         cwd=tiny_queue,
         env=os.environ | {"PATH": f"{tiny_queue / 'queue'}:{os.environ['PATH']}"},
         capture_output=True,
