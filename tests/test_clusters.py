@@ -15,7 +15,7 @@ from conftest import ROOT, copy_project, make_ready, need_slurm, processes_of
 from small_runs import SINGLE, records, write
 
 from scripts import gather
-from scripts.lib import slurm
+from scripts.lib import dask_workers, slurm
 from scripts.lib.program import Problem
 
 # What a site changes in the profile: cores of a node, nodes of the blocks, cells in the queue, when jobs are looked at.
@@ -160,6 +160,16 @@ def test_the_workers_of_a_cell_are_on_the_nodes_that_were_asked_for(ran, study):
     table = (ran / f"results/wide/{study}/verdicts.csv").read_text(encoding="utf-8")
     assert "different nodes" not in table
     assert "different machines" not in table
+
+
+@pytest.mark.rule(14)
+def test_nodes_whose_libraries_differ_do_not_make_a_record(monkeypatch):
+    workers = object.__new__(dask_workers.Workers)
+    workers.nodes = ["node1", "node2", "node2"]
+    hashes = [{"libhdf5": "a", "libcurl": "b"}, {"libhdf5": "a", "libcurl": "c"}]
+    monkeypatch.setattr(workers, "on_nodes", lambda function: hashes, raising=False)
+    with pytest.raises(Problem, match="nodes have different libcurl; install the same"):
+        workers.loaded()
 
 
 def test_nodes_are_compared_cell_by_cell():

@@ -94,6 +94,18 @@ def test_a_question_is_no_setting_of_a_cell(config):
     assert names(config) == before
 
 
+def test_cells_of_one_node_are_those_of_before_there_was_the_factor(config):
+    cells, _ = matrix.expand(config, "shots")
+    assert {cell.levels["nodes"] for cell in cells} == {"1"}
+    assert not any("nodes" in cell.settings["cell"] or "nodes" in cell.name for cell in cells)
+    for mapping in config["studies"]["shots"]["matrix"]:
+        mapping |= {"store": ["disk"], "driver": ["sec2"], "workers": [2], "nodes": [2]}
+    config["studies"]["shots"]["compare"] = []
+    cells, _ = matrix.expand(config, "shots")
+    assert {cell.settings["cell"]["nodes"] for cell in cells} == {"2"}
+    assert all("_nodes2_" in cell.name for cell in cells)
+
+
 def test_a_cell_named_twice_is_one_cell(config):
     before = names(config)
     config["studies"]["shots"]["matrix"] *= 2

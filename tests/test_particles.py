@@ -390,6 +390,8 @@ def expanded(**levels: object) -> tuple[list, list]:
         ({"operation": "sum", "method": "array", "memory": ["1GiB", "256MiB"]}, "needs 192 MiB for itself"),
         ({"operation": "sum", "method": ["futures", "futures-pure"]}, "where chunks are listed again"),
         ({"operation": "sum", "method": "futures", "driver": ["sec2", "ros3"]}, "ros3 does not read a posix store"),
+        ({**SUM, "workers": 4, "nodes": [1, 2], "pool": "threads"}, "workers on several nodes are processes"),
+        ({**SUM, "workers": 4, "nodes": [1, 2], "memory": "1GiB", "method": "futures"}, "is for workers of one machine"),
         ({"driver": "parquet", "selection": ["all", "region"], **SUM}, "a Parquet copy holds the field alone"),
         ({"driver": "parquet", "page_buffer": ["unset", "1MiB"], **SUM}, "a Parquet copy has no page buffer"),
         (

@@ -12,7 +12,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from scripts.lib import cache, host, slurm
+from scripts.lib import cache, host, slurm, software
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem
 
@@ -82,6 +82,18 @@ class Workers:
         first = {node: address for node, address in reversed(list(zip(self.nodes, self.addresses, strict=True)))}
         answers = self.client.run(function, *arguments, workers=list(first.values()))
         return [answers[first[node]] for node in dict.fromkeys(self.nodes)]
+
+    def loaded(self) -> dict[str, str]:
+        """Return which libraries the workers have loaded, as `software.loaded` does.
+
+        Raises:
+            Problem: a library of one node is another one than that of its name on the first node.
+        """
+        first, *others = self.on_nodes(software.hashes) if len(set(self.nodes)) > 1 else [{}]
+        for other in others:
+            if differ := sorted(name for name in first.keys() & other.keys() if first[name] != other[name]):
+                raise Problem(f"nodes have different {', '.join(differ)}; install the same on all of them")
+        return {name: file for files in self.each(software.loaded) for name, file in files.items()}
 
     def prepare_caches(self, state: str, files: list[Path]) -> dict:
         """Bring the page cache of each node into a state; returns what `cache.prepare` does, of all of them."""

@@ -11,6 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from scripts.lib.program import file_digest
+
 # HDF5, and what bytes come through: of other libraries a distribution's version speaks, or the machine.
 _LIBRARY = re.compile(r"(lib(?:hdf5|curl|aws|s2n|mpi|fabric|ucp)[\w-]*?)(?:-[0-9a-f]{8})?\.so\b")
 # The folder of the libraries that a wheel brings is named after its distribution.
@@ -40,6 +42,11 @@ def loaded() -> dict[str, str]:
             owner = f" ({wheel[1].replace('_', '-').lower()})" if wheel else ""
             files[library[1] + owner] = identity(path)
     return files
+
+
+def hashes() -> dict[str, str]:
+    """Return the sha256 of each library that this process has loaded and that matters, by its name."""
+    return {name: file_digest(Path(identity.split(" ", 3)[3])) for name, identity in loaded().items()}
 
 
 def program(name: str) -> dict[str, str]:

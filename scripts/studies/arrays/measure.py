@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scripts import drivers
-from scripts.lib import cache, dask_workers, host, provenance, sizes, slowed, software
+from scripts.lib import cache, dask_workers, host, provenance, sizes, slowed
 from scripts.lib.program import read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
@@ -60,8 +60,7 @@ class _Team:
 
     def files(self) -> dict:
         """Return what the workers have loaded, beside what this process has."""
-        loaded = self._workers.each(software.loaded) if self._workers else []
-        return {name: file for some in loaded for name, file in some.items()}
+        return self._workers.loaded() if self._workers else {}
 
 
 class _Measured:

@@ -85,6 +85,8 @@ class Process:
         self._iterations = settings["iterations"]
         self._neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._host = MPI.Get_processor_name()
+        # By rank; a machine may be several nodes.
+        self._nodes = comm.allgather(host.name())
         self._store = stores.of(settings["store"])
         self._reader = self._connect()
         self._changed: list[str] = []
@@ -103,12 +105,10 @@ class Process:
         """Return where this process runs and what it is to read."""
         file = next(iter(self._job["local_files"]), self._job["settings"]["store"].get("path", "."))
         masks = self._neighbours.gather(os.sched_getaffinity(0))
-        # A machine may be several nodes.
-        node, nodes = host.name(), self._comm.allgather(host.name())
-        speaks = nodes.index(node) == self._comm.rank
+        speaks = self._nodes.index(host.name()) == self._comm.rank
         return {
             "host": self._host,
-            "node": node,
+            "node": host.name(),
             "cores": host.usable_cores(set().union(*masks)) if masks else 0,
             "machine": host.facts(file) if masks or speaks else None,
             "mpi": _library(),
@@ -116,8 +116,9 @@ class Process:
         }
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of MPI, of the store's client, and of all distributions."""
-        return {"mpi": _library(), "client": self._reader.client} | software.distributions()
+        """Return the versions of MPI, of the store's client, and of all distributions; of several nodes also hashes."""
+        hashes = software.hashes() if len(set(self._nodes)) > 1 else {}
+        return {"mpi": _library(), "client": self._reader.client} | software.distributions() | hashes
 
     def prepare(self) -> None:
         """Connect, identify the objects, take the buffer, and measure what costs apart from reading."""

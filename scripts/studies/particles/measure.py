@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import drivers
-from scripts.lib import cache, dask_workers, memory, sizes, slowed, software
+from scripts.lib import cache, dask_workers, memory, sizes, slowed
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.stores import store as stores
@@ -53,7 +53,7 @@ def measure(step: Step) -> dict:
                 measured.iterate(number)
             step.close_window()
             empty = measured.empty()
-        files = {name: file for some in cluster.each(software.loaded) for name, file in some.items()}
+        files = cluster.loaded()
         if replaced := cluster.replaced():
             raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
     return measured.record(facts, files, cluster_start, empty)

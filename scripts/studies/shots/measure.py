@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from scripts import drivers
-from scripts.lib import dask_workers, host, slowed, software
+from scripts.lib import dask_workers, host, slowed
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.studies.shots import reader
@@ -48,7 +48,7 @@ def measure(step: Step) -> dict:
         step.close_window()
         if nodes > 1:
             record["cache"]["resident_after"] = cluster.resident(files)
-        record["files"] = {name: file for files in cluster.each(software.loaded) for name, file in files.items()}
+        record["files"] = cluster.loaded()
         if not step.job["far"]:
             untimed = _pass(cluster, replace(plan, control=""), library, verify=True)
             record["work"]["checksum"] = untimed["work"]["checksum"]
