@@ -391,7 +391,7 @@ def expanded(**levels: object) -> tuple[list, list]:
         ({"operation": "sum", "method": ["futures", "futures-pure"]}, "where chunks are listed again"),
         ({"operation": "sum", "method": "futures", "driver": ["sec2", "ros3"]}, "ros3 does not read a posix store"),
         ({**SUM, "workers": 4, "nodes": [1, 2], "pool": "threads"}, "workers on several nodes are processes"),
-        ({**SUM, "workers": 4, "nodes": [1, 2], "memory": "1GiB", "method": "futures"}, "is for workers of one machine"),
+        ({**SUM, "workers": 4, "nodes": [1, 2], "memory": "1GiB", "method": "futures"}, "is for one machine"),
         ({"driver": "parquet", "selection": ["all", "region"], **SUM}, "a Parquet copy holds the field alone"),
         ({"driver": "parquet", "page_buffer": ["unset", "1MiB"], **SUM}, "a Parquet copy has no page buffer"),
         (

@@ -103,6 +103,12 @@ def factors(study: str) -> dict[str, dict]:
     return schema()["$defs"][f"{study}_matrix"]["properties"]
 
 
+@cache
+def added(study: str) -> dict[str, str]:
+    """Return the factors that a study got after its first records, with the level of all cells of before."""
+    return {name: str(part["default"][0]) for name, part in factors(study).items() if "x-added" in part}
+
+
 def is_series(study: str) -> bool:
     """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
     return schema()["$defs"][f"{study}_matrix"].get("x-series", False)

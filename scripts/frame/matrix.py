@@ -144,7 +144,7 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
     settings = {
         "study": study,
         # A cell without a factor that was added is the same that it was before there was one.
-        "cell": {name: level for name, level in levels.items() if not _usual(level, factors.get(name, {}), "x-added")},
+        "cell": {name: level for name, level in levels.items() if configuration.added(study).get(name) != level},
         "seed": config["seed"],
         **{key: value for key, value in section.items() if key not in _NOT_SETTINGS},
     }
@@ -165,7 +165,7 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
     readable = "_".join(
         _short(level, factors.get(factor, {}))
         for factor, level in levels.items()
-        if level and not _usual(level, factors.get(factor, {}))
+        if level and [level] != [*map(str, factors.get(factor, {}).get("default", []))]
     )
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
 
@@ -173,11 +173,6 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
 def for_level(value: object, levels: dict[str, str]) -> object:
     """Return a setting for a cell: it may be a mapping from the levels of a factor."""
     return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
-
-
-def _usual(level: str, factor: dict, among: str = "default") -> bool:
-    """Say whether a level is the default of its factor, of one that has the key `among`."""
-    return among in factor and [level] == [*map(str, factor.get("default", []))]
 
 
 def _short(level: str, factor: dict) -> str:

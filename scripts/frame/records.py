@@ -68,8 +68,11 @@ def read(path: Path, run: str, study: str, levels: Mapping[str, str] | None = No
         if record[key] != due:
             what = "cell" if key == "name" else key
             raise Problem(f"{path} is the record of another {what}, {record[key]}; {_REMEDY}")
+    # What reads configurations asks studies, which ask for records.
+    from scripts.frame.config import added
+
     for factor in sorted(record["cell"].keys() | levels.keys()) if levels is not None else ():
-        level, due = record["cell"].get(factor, ""), levels.get(factor, "")
+        level, due = (of.get(factor, added(study).get(factor, "")) for of in (record["cell"], levels))
         if level != due:
             raise Problem(f"{path} was measured with {factor} {level or 'unknown'}, its folder says {due or 'nothing'}")
     return record

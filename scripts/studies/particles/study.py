@@ -73,7 +73,7 @@ class Particles(Study):
             ),
             "Dask limits the memory of processes, not of threads": limited and levels["pool"] == "threads",
             "workers on several nodes are processes; take the pool processes": spread and levels["pool"] == "threads",
-            "Dask's limit of memory is for workers of one machine": spread and limited,
+            "Dask's limit of memory is for one machine": spread and limited,
             "a Parquet copy holds the field alone; take the selection all": copied and levels["selection"] != "all",
             "a Parquet copy has no page buffer; take unset": copied and levels["page_buffer"] != "unset",
             f"yt opens and cuts files by itself: take {of_yt}": method.yt and not _OF_YT.items() <= levels.items(),
