@@ -152,9 +152,9 @@ def test_a_page_says_how_the_nodes_differ(ran):
 def test_the_workers_of_a_cell_are_on_the_nodes_that_were_asked_for(ran, study):
     for one in records(ran, "wide", study).values():
         assert (one["status"], one["reasons"]) == ("done", [])
-        nodes = ["node1", "node2"] if one["cell"].get("nodes") == "2" else one["effective"]["nodes"][:1]
-        assert sorted(set(one["effective"]["nodes"])) == nodes
-        assert len(one["effective"]["nodes"]) == 2
+        nodes = ["node1", "node2"] if one["cell"].get("nodes") == "2" else one["effective"]["ran_on"][:1]
+        assert sorted(set(one["effective"]["ran_on"])) == nodes
+        assert len(one["effective"]["ran_on"]) == 2
         assert one["host"]["node"] == ", ".join(nodes)
         assert (one["resources"]["reader"]["user_s"] is None) == (len(nodes) == 2)
     table = (ran / f"results/wide/{study}/verdicts.csv").read_text(encoding="utf-8")

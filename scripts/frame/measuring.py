@@ -118,7 +118,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
     record["resources"] = window.resources
-    if len(set(record.get("effective", {}).get("nodes", []))) > 1:
+    if len(set(record.get("effective", {}).get("ran_on", []))) > 1:
         # What was taken here is not all of it.
         record["resources"]["reader"] |= {"user_s": None, "system_s": None}
     record["network"] = network and {**network, **networks.under_way(window.passed)}

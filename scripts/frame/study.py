@@ -236,7 +236,7 @@ def idle(effective: dict) -> list[str]:
 def elsewhere(effective: dict, settings: dict) -> list[str]:
     """Return that a cell of several nodes ran on another number of them."""
     nodes = int(settings["cell"].get("nodes", 1))
-    if nodes == 1 or (used := len(set(effective["nodes"]))) == nodes:
+    if nodes == 1 or (used := len(set(effective["ran_on"]))) == nodes:
         return []
     return [f"{nodes} nodes were asked for, {used} were used"]
 

@@ -132,7 +132,7 @@ def _effective(job: dict, plan: Plan, facts: list[dict], outcome: dict, launcher
         "processes": len(facts),
         "hosts": [{"name": name, "processes": count, **machines[name]} for name, count in hosts.items()],
         # Of each rank, in their order.
-        "nodes": [one["node"] for one in facts],
+        "ran_on": [one["node"] for one in facts],
         "usable_cores": sum(cores.values()),
         "oversubscribed": any(count > cores[name] for name, count in hosts.items()),
         "idle_processes": sum(1 for rank in range(plan.processes) if not plan.delivered(rank)),

@@ -303,7 +303,7 @@ class _Measured:
             "threads": min(self._cluster.threads),
             "readers": len(readers),
             "idle_workers": count - len(readers) if own else 0,
-            "nodes": self._cluster.nodes,
+            "ran_on": self._cluster.nodes,
             "usable_cores": self._cores,
             "oversubscribed": count * int(self._cell["threads"]) > self._cores,
             "chunks": len(self._task.chunks),

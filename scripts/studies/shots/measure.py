@@ -206,7 +206,7 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
             "workers_asked": plan.workers,
             "workers": len(library),
             "idle_workers": plan.workers - min(counts),
-            "nodes": cluster.nodes,
+            "ran_on": cluster.nodes,
             "usable_cores": cores,
             "oversubscribed": plan.workers > cores,
         },

@@ -37,6 +37,10 @@ def _on_hosts(hosts: list[dict]) -> str:
     return f"{sum(counts)} on {len(counts)} hosts ({each})"
 
 
+def _if_several(nodes: list[str]) -> int | None:
+    return len(set(nodes)) if len(set(nodes)) > 1 else None
+
+
 BANDWIDTH = Value(
     "mib_s",
     "Bandwidth",
@@ -129,7 +133,7 @@ REPORT = Report(
         Column("verifying / s", "verify_s", prose.number),
     ),
     effective=(
-        Column("nodes", of_readers("effective.nodes", of=lambda names: len(set(names))), WHOLE),
+        Column("nodes in force", of_readers("effective.ran_on", of=_if_several), WHOLE),
         Column("processes in force", of_readers("effective.hosts", of=_on_hosts)),
         Column("cores", of_readers("effective.usable_cores"), WHOLE),
         Column(
