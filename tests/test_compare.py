@@ -212,6 +212,24 @@ def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
     assert outcome["open"] == outcome["broken"] == []
 
 
+@pytest.mark.parametrize(
+    "rule, verdict, low, high, passes",
+    [
+        ("slower > 10 %", "no evidence", 0.95, 1.3, False),
+        ("slower > 10 %", "no evidence", 0.95, 1.08, True),
+        ("slower", "no evidence", 0.95, 1.08, False),
+        ("slower", "same", 0.98, 1.02, True),
+        ("faster > 10 %", "no evidence", 0.8, 1.1, False),
+        ("faster > 10 %", "no evidence", 0.92, 1.2, True),
+        ("slower > 10 %", "slower", 1.02, 1.15, True),
+    ],
+)
+def test_a_rule_passes_only_where_the_interval_leaves_out_what_it_names(rule, verdict, low, high, passes):
+    verdicts = pd.DataFrame([{"verdict": verdict, "ratio": 1.05, "ratio_low": low, "ratio_high": high}])
+    outcome = compare.outcome([compare._rule(rule)], verdicts, pd.DataFrame())
+    assert (outcome["passed"], outcome["open"]) == (([rule], []) if passes else ([], [rule]))
+
+
 def test_a_rule_about_time_is_open_with_one_session_and_one_about_requests_is_not(results):
     rules = [compare._rule(text) for text in ("slower > 10 %", "more requests")]
     outcome = of(["old-1"], ["new-1"], rules=rules)[0]["outcome"]

@@ -44,6 +44,7 @@ def test_median_of_few_values_has_no_interval():
 def test_rate_is_total_over_total():
     assert stats.rate([100, 100], [1, 9]) == 20
     assert math.isnan(stats.rate([], []))
+    assert math.isnan(stats.rate([math.nan], [1]))
 
 
 @pytest.mark.rule(17)

@@ -157,9 +157,11 @@ def judged(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> dict
         return judgement | {"outcome": HOLDS if fits.all() and printed.reached(values) else NOT}
     if fits.all() or not fits.any():
         return judgement | {"outcome": HOLDS if fits.all() else NOT}
-    some = list(dict.fromkeys(values.index[fits]))
-    where = f"{values.index.name} {'; '.join(some)}" if len(some) <= _FEW / 2 else ""
-    return judgement | {"outcome": PARTLY, "why": where or f"{fits.sum()} of {len(fits)}"}
+    for said, where in (("", fits), ("all but ", ~fits)):
+        rows = list(dict.fromkeys(values.index[where]))
+        if len(rows) <= _FEW / 2:
+            return judgement | {"outcome": PARTLY, "why": f"{said}{values.index.name} {'; '.join(rows)}"}
+    return judgement | {"outcome": PARTLY, "why": f"{fits.sum()} of {len(fits)}"}
 
 
 def _unknown(why: str) -> dict[str, str]:

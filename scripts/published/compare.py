@@ -146,7 +146,7 @@ def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame)
     said: dict[str, list[str]] = {"rules": [], "broken": [], "open": [], "passed": []}
     for what, percent in rules:
         word, _, count = what.partition(" ")
-        text = f"{what} > {percent:g} %" if percent else what
+        text, bound = f"{what} > {percent:g} %" if percent else what, 1 + percent / 100
         said["rules"].append(text)
         if verdicts.empty:
             said["open"].append(text)
@@ -156,8 +156,11 @@ def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame)
             decided = verdict.isin(("same", "more", "fewer"))
         else:
             share, verdict = verdicts["ratio"], verdicts["verdict"]
-            decided = ~verdict.isin((sessions.TOO_FEW, "not comparable"))
-        beyond = share > 1 + percent / 100 if word in ("slower", "more") else share < 1 / (1 + percent / 100)
+            # Without evidence the interval may still leave out what the rule names.
+            low, high = verdicts["ratio_low"], verdicts["ratio_high"]
+            within = high <= bound if word == "slower" else low >= 1 / bound
+            decided = verdict.isin(("same", "faster", "slower")) | ((verdict == "no evidence") & within)
+        beyond = share > bound if word in ("slower", "more") else share < 1 / bound
         if broken := int(((verdict == word) & beyond).sum()):
             said["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
         elif not decided.any():

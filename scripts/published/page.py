@@ -94,9 +94,7 @@ def concluded(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:
 
 def _concluded(row: dict) -> str:
     where = f" ({', '.join(filter(None, (row['where'], row['id'])))})"
-    computed = (
-        f", computed {row['computed']} where {row['printed']} {row['unit']} is printed" if row["computed"] else ""
-    )
+    computed = f", claimed {_claimed(row)}, computed {row['computed']}" if row["computed"] else ""
     why = f" ({row['why']})" if row["why"] else ""
     return f"“{row['quote']}”{where}: {bold(row['outcome'])}{why}{computed}."
 
@@ -104,7 +102,16 @@ def _concluded(row: dict) -> str:
 def contradicted(table: pd.DataFrame) -> list[str]:
     """Return the claims that do not hold, with what was computed, at most four."""
     rows = table[table["outcome"] == claims.NOT].head(_MOST).to_dict("records")
-    return [f"“{row['quote']}”: {row['printed']} {row['unit'] or ''}, computed {row['computed']}." for row in rows]
+    return [f"“{row['quote']}”: claimed {_claimed(row)}, computed {row['computed']}." for row in rows]
+
+
+def _claimed(row: dict) -> str:
+    """What a claim says, or is read as, with its unit."""
+    return f"{_value(row['printed'])} {row['unit']}".strip()
+
+
+def _value(printed: str) -> str:
+    return printed.replace("<=", "≤ ").replace(">=", "≥ ").replace("..", " to ")
 
 
 def not_kept(table: pd.DataFrame) -> list[str]:
@@ -116,10 +123,12 @@ def not_kept(table: pd.DataFrame) -> list[str]:
 
 def _claims(table: pd.DataFrame) -> Table:
     frame = table[["quote", "where", "printed", "unit", "computed", "outcome", "why"]].fillna("")
+    frame = frame.assign(printed=frame["printed"].map(_value)).rename(columns={"printed": "claimed"})
     over = {"outcome": [_COLOURS.get(outcome, "") for outcome in frame["outcome"]]}
     caption = (
-        "Every sentence that compares, quantifies or explains, as printed, with the value that it has and the values "
-        "that follow from the published data; a printed value stands for all that it could be rounded from."
+        "Every sentence that compares, quantifies or explains, as printed, with the value that it has, or that its "
+        "words are read as, and the values that follow from the published data; a printed value stands for all that it "
+        "could be rounded from."
     )
     meaning = "does not hold, or only in part"
     return Table("claims", caption, frame, over=over, meaning=meaning, numbers=table, in_markdown=len(frame))

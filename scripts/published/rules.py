@@ -114,7 +114,8 @@ def _inputs(data: Timings) -> tuple[str, str]:
 
 def _work(data: Timings) -> tuple[str, str]:
     if "work" not in data.spec:
-        return UNTOLD, f"not known: the work that was done{_growth(data)}"
+        outcome, growth = _growth(data)
+        return outcome, f"not known: the work that was done{growth}"
     texts, same = [], True
     for what, column in data.spec["work"].items():
         for name, runs in data.within(data.by(data.column(column)).sum()):
@@ -123,8 +124,11 @@ def _work(data: Timings) -> tuple[str, str]:
     return KEPT if same else BROKEN, "; ".join(texts)
 
 
-def _growth(data: Timings) -> str:
-    """Which series took the least more time for more work, beside all others: what was not done takes no time."""
+def _growth(data: Timings) -> tuple[str, str]:
+    """Which series took the least more time for more work, beside all others: what was not done takes no time.
+
+    It is broken where that is less than half as much more as of any other.
+    """
     over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby([name for name in data.cell if name != over], sort=False)
     steps = table.assign(
@@ -134,15 +138,15 @@ def _growth(data: Timings) -> str:
     )
     steps = steps[steps["more"] > MORE]
     if steps.empty:
-        return ""
+        return UNTOLD, ""
     least = steps.loc[(steps["longer"] / steps["more"]).idxmin()]
     others = steps[(steps[over] == least[over]) & (steps.index != least.name)]
     named = called(tuple(least[name] for name in of_series.keys))
     beside = f", all others {prose.span(others['longer'])}×" if len(others) else ""
-    return (
-        f"; from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.ratio(least['longer'])}× the time"
-        f" for {prose.ratio(least['more'])}× the work{beside}"
-    )
+    undone = len(others) and least["longer"] < others["longer"].min() / 2
+    step = f"from {over} {least['before']:g} to {least[over]:g}, {named} took {prose.ratio(least['longer'])}× the time"
+    text = f"{step} for {prose.ratio(least['more'])}× the work{beside}"
+    return (BROKEN, f"; but {text}") if undone else (UNTOLD, f"; {text}")
 
 
 def _idle(data: Timings) -> tuple[str, str]:

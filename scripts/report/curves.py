@@ -47,7 +47,7 @@ def against(run: Results, factor: str, value: Value | None = None) -> Figure:
     cells = run.measured[run.measured[value.column].notna()]
     many = in_series(cells, factor, run)
     # Along the factor by which arms are compared all are drawn where none has several levels.
-    cells = cells if factor == run.report.along and not many.any() else cells[many]
+    cells = cells if run.report.contest and factor == run.report.along and not many.any() else cells[many]
     if cells.empty:
         return Figure(name, title, "", (), pd.DataFrame())
     plot, groups = _plot(cells, factor, value, run)

@@ -137,6 +137,10 @@ def method(run: Results, own: Iterable[str]) -> list[str]:
     if run.verdicts.empty:
         return ["Each value is drawn as it is; there are no repeats to judge differences by."]
     title, meanings = run.report.metrics[0].title, verdicts(equivalence(run.facts)).items()
+    if "published" in run.facts:
+        own = [
+            "How it was measured is the study's own; the page of its audit has what it prints of that, and tests it."
+        ]
     return [
         *_order(run.facts.get("order") or {}),
         *own,

@@ -167,7 +167,8 @@ def _lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -
     judged = {frozenset(pair): verdict for pair, verdict in between.items() if verdict in JUDGED}
     contest = [cell for cell in arms if any(cell in pair for pair in judged)]
     if not contest:
-        most = cells.loc[cells[value].fillna(-np.inf).idxmax()]
+        alike = {cell for pair, verdict in between.items() if verdict != "not comparable" for cell in pair} or arms
+        most = cells.loc[cells.loc[cells["cell"].isin(alike), value].fillna(-np.inf).idxmax()]
         kind = "unjudged" if not between else "apart" if set(between.values()) == {"not comparable"} else "few"
         return Lead((tuple(most[list(arm)]),), kind)
     beaten = {pair for pair, verdict in between.items() if verdict == "faster"}

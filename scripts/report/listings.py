@@ -263,7 +263,7 @@ def harness(run: Results) -> Table:
         f"Median cost of the harness. Only planning and dispatch are part of the {decides}; empty work, which "
         "moves no bytes, shows what they cost. Start and verification are outside."
     )
-    return table(run, "harness", caption, (total, *run.report.harness, share))
+    return table(run, "harness", caption, (total, *run.report.harness, share), about=(*run.report.harness, share))
 
 
 def troubled(run: Results) -> Table:

@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from base64 import b64encode
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -140,7 +141,22 @@ def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]
 
 def _shown(notebook):
     cells = [cell for cell in notebook.cells if not NOT_SHOWN & set(cell.metadata.get("tags", []))]
+    if not notebook.metadata.get("show_code"):
+        cells = list(_told(cells))
     return type(notebook)({**notebook, "cells": cells})
+
+
+def _told(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+    """Yield the cells of what comes before the first chapter, and of the chapters that show more than their title."""
+    chapters: list[list[NotebookNode]] = [[]]
+    for cell in cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            chapters.append([])
+        chapters[-1].append(cell)
+    for number, chapter in enumerate(chapters):
+        shown = [cell.get("outputs") or (cell.cell_type == "markdown" and "\n" in cell.source) for cell in chapter]
+        if not number or any(shown):
+            yield from chapter
 
 
 def _html(notebook, stem: str) -> str:

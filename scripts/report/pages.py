@@ -169,8 +169,12 @@ def _days(facts: dict) -> list[str]:
     return list(dict.fromkeys(session[:10] for session in facts.get("sessions") or []))
 
 
-def left_out(page: Page, run: Results) -> None:
-    """Show which combinations were left out, and which attempts failed before."""
+def left_out(page: Page, run: Results, repeat: str = "repeat") -> None:
+    """Show what failed or broke a rule, which combinations were left out, and which attempts failed before."""
+    if "published" in run.facts:
+        page.text(f"Whether a {repeat} failed, or a combination was left out, is not published.")
+        return
+    page.table(listings.troubled(run), f"No {repeat} failed, and none broke a rule of measuring.")
     page.table(listings.omitted(run.matrix, run.report.added), "No combination of the matrix was left out.")
     page.table(listings.attempts(run.facts), "No earlier attempt failed.")
 

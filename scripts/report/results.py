@@ -154,7 +154,7 @@ def complete(
         sessions = samples.drop_duplicates(["cell", "repeat"]).set_index(["cell", "repeat"])["session"].fillna("")
         records = records.join(sessions, on=["cell", "repeat"])
     cells = complete_cells(tables["cells"], records, report)
-    return Results(**(tables | {"cells": cells}), facts=facts, report=report, records=records)
+    return Results(**(tables | {"cells": cells}), facts=facts, report=report.of(facts), records=records)
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:

@@ -42,7 +42,9 @@ def values(
     as invalid, each repeat as large as a median.
     """
     cells = run.measured if cells is None else cells
-    if cells.empty or not any(value.column in run.records or cells[value.column].notna().any() for value, *_ in shown):
+    # Of invalid cells the records alone have a value.
+    tables = [table for table in (run.records, cells) for value, *_ in shown if value.column in table]
+    if cells.empty or not any(table[value.column].notna().any() for table in tables for value, *_ in shown):
         return Figure(name, title, "", (), pd.DataFrame())
     own, panels, published = run.report.headline, [], []
     for title_of, group, rows in _by_place(cells, run, [factor for factor in run.report.names if factor != own]):

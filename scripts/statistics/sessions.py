@@ -77,10 +77,10 @@ def judge(
     Without pairs the ratio is the median of all differences between two sessions (Hodges & Lehmann, Annals of
     Mathematical Statistics 34, 1963) with the interval of the exact rank-sum test, and sessions are split anew into two
     sides in all comparisons at once, |t| being held against the largest of each split (`stats.max_t`). Splits take the
-    sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree; where one side's sessions scatter
-    `UNEQUAL` times as much as the other's it has to for all comparisons together (Bonferroni), and the interval holds
-    its own. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the verdict is `TOO_FEW`, with a ratio and
-    without an interval.
+    sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
+    (Bonferroni) where one side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in
+    the latter case the interval holds its own, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
+    verdict is `TOO_FEW`, with a ratio and without an interval.
     """
     bound = math.log1p(equivalence_percent / 100)
     if paired:
@@ -158,7 +158,8 @@ def _max_t(base: np.ndarray, other: np.ndarray, seed: int) -> np.ndarray:
 def _welch(base: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread.
 
-    Where they are not, p is that of all comparisons together. It is 0 where no session differs from another.
+    Where they are not, or one has more sessions, p is that of all comparisons together. It is 0 where no session
+    differs from another.
     """
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of equal sessions
@@ -166,9 +167,9 @@ def _welch(base: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         ends = np.array(test.confidence_interval(stats.CONFIDENCE))
     p = np.nan_to_num(np.asarray(test.pvalue, dtype=float))
     spreads = sorted(math.sqrt(np.nanvar(side, axis=0, ddof=1).mean()) for side in (base, other))
-    if spreads[1] > UNEQUAL * spreads[0]:
-        return np.minimum(1, p * len(p)), ends
-    return p, np.full(ends.shape, math.nan)
+    unequal = spreads[1] > UNEQUAL * spreads[0]
+    together = np.minimum(1, p * len(p)) if unequal or len(base) != len(other) else p
+    return together, ends if unequal else np.full(ends.shape, math.nan)
 
 
 def _shift(base: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:

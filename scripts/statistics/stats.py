@@ -79,9 +79,12 @@ def at_most(events: int, n: int) -> float:
 
 
 def rate(amounts: Sequence[float], seconds: Sequence[float]) -> float:
-    """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16)."""
+    """Return the total of the amounts by the total of the seconds, never a mean of rates (METHOD 16).
+
+    Where no amount is known there is none.
+    """
     time = float(np.sum(seconds))
-    return float(np.sum(amounts)) / time if time > 0 else math.nan
+    return float(np.sum(amounts)) / time if time > 0 and np.isfinite(amounts).any() else math.nan
 
 
 def total_over_total(amounts: Sequence[float], weights: Sequence[float], seed: int = 1) -> Estimate:

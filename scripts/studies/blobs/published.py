@@ -12,6 +12,8 @@ from scripts.report.results import opened
 
 COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
 PROCESSES = 20  # of the published study: 5 nodes with 4 processes each
+# What a store is that the study calls something else.
+STORES = {"File": "Azure Files"}
 # What the name of a printed table's file has of its pattern.
 _PATTERNS = {"single": "single-file", "multiple": "multiple-files", "extended": "sections"}
 _SIZE = re.compile(r"(?:File|Object) Size ?\((\w+)\)")
@@ -22,7 +24,12 @@ def records(files: Mapping[str, Path]) -> Iterator[dict]:
     """Yield a record for each latency; what it was measured with beside pattern, size and processes is not printed."""
     for path in files.values():
         for row in read(path).to_dict("records"):
-            own = {"store": row["store"], "pattern": row["pattern"], "size": row["size"], "processes": str(PROCESSES)}
+            own = {
+                "store": STORES.get(row["store"], row["store"]),
+                "pattern": row["pattern"],
+                "size": row["size"],
+                "processes": str(PROCESSES),
+            }
             unknown = dict.fromkeys(("operation_size", "chunk_size", "concurrency"), "")
             # Of sections, all processes together get one object.
             objects = 1 if row["pattern"] == "sections" else PROCESSES

@@ -9,6 +9,7 @@ from scripts.studies.particles.methods import METHODS
 from scripts.studies.particles.snapshots import PRESETS
 
 FILE = "timings_from_notebook.csv"
+BYTES = 4  # of a particle's density, float32 in the files
 
 
 def records(files: Mapping[str, Path]) -> Iterator[dict]:
@@ -28,4 +29,5 @@ def records(files: Mapping[str, Path]) -> Iterator[dict]:
             **{"iteration": 1, "iteration_s": row["mean_s"], "chunks": distinct if pure else row["chunks"]},
             **{"listed": row["chunks"], "particles_listed": listed, "empty_s": math.nan, "read_s": math.nan},
         }
-        yield {"cell": cell, "repeat": 1, "seconds": {"total": row["mean_s"]}, "samples": [sample]}
+        work = {"logical_bytes": BYTES * int(particles) * (1 if pure else int(rereads))}
+        yield {"cell": cell, "repeat": 1, "seconds": {"total": row["mean_s"]}, "work": work, "samples": [sample]}

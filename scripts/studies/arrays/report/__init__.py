@@ -92,6 +92,10 @@ REPORT = Report(
         Column("service ready after / s", of_readers("effective.ready_s", "median"), number),
     ),
     along="clients",
+    published={
+        "until it is stored": "until it is acknowledged",
+        "until they are stored": "until they are acknowledged",
+    },
 )
 METHOD = (
     "A record writes the array, or reads it, once. Writing counts until everything is stored: a file is closed and "

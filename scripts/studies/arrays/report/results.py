@@ -88,13 +88,18 @@ def cores(run: Results) -> Iterator[str]:
 
 
 def durable(run: Results) -> Table:
-    """Return, of writing, the rates until acknowledged and until stored."""
+    """Return, of writing, the rates until acknowledged and until stored; what was published is timed to the former."""
     cells = run.measured[run.measured["operation"] == "write"]
-    columns = (
+    columns = [
         listings.estimated("until acknowledged / MiB/s", "acknowledged_rate"),
         listings.estimated("until stored / MiB/s", "rate"),
         Column("stored / s", "total_s", prose.number),
-    )
+    ]
+    if "published" in run.facts:
+        columns = [
+            listings.estimated("until acknowledged / MiB/s", "rate"),
+            Column("acknowledged / s", "total_s", prose.number),
+        ]
     caption = "Writing: bytes of the values divided by the time; medians, 95 % CI."
     return listings.table(run, "durable", caption, columns, cells)
 
@@ -106,7 +111,7 @@ def service(run: Results) -> Table:
     taken = {name: _taken(run, cells, name) / unit for _, name, unit in OF_SERVICE}
     columns = [Column(title, name, prose.number) for title, name, _ in (("array / MiB", "array_mib", 1), *OF_SERVICE)]
     caption = "What a service's nodes took while a cell was measured; medians."
-    return listings.table(run, "service", caption, columns, cells.assign(array_mib=of_array, **taken))
+    return listings.table(run, "service", caption, columns, cells.assign(array_mib=of_array, **taken), columns[1:])
 
 
 def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
@@ -116,6 +121,6 @@ def _taken(run: Results, cells: pd.DataFrame, name: str) -> pd.Series:
 def limits(run: Results) -> list[str]:
     """Return what only this study's data cannot say."""
     beside = "The service runs beside its client, whose cores it takes, without a network between them or containers."
-    lines = [beside] if (run.measured["backend"] == "hsds").any() else []
+    lines = [beside] if "published" not in run.facts and (run.measured["backend"] == "hsds").any() else []
     problem = run.facts.get("not_printed")
     return lines + ([f"The published rates are not shown: {problem}."] if problem else [])

@@ -108,6 +108,8 @@ def _by_size(cells: pd.DataFrame, name: str, title: str, run: Results) -> Table:
         "latency: median of the iterations after the first (of a single one, that one); bandwidth: all bytes divided "
         "by the time, without the first iteration; [95 % CI] over the repeats, where they are 6 or more"
     )
+    if "published" in run.facts:
+        how = "latency: as printed, the mean of all iterations; bandwidth: all bytes divided by it"
     same = {factor: cells[factor].iloc[0] for factor in ROWS if factor not in varies}
     unsaid = run.report.added
     shared = ", ".join(
@@ -132,7 +134,9 @@ def _text(cell: dict, column: str, digits) -> str:
 
 
 def iterations(run: Results) -> Table:
-    """Return how the iterations and the processes of each cell's records differ."""
+    """Return how the iterations and the processes of each cell's records differ; nothing of what was published."""
+    if "published" in run.facts:
+        return Table("iterations", "", pd.DataFrame())
     columns = (
         Column("iterations per record", "iterations", WHOLE),
         Column("first / s", "first_s", prose.number),
