@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES,\
+	A B PAIRED FAIL_ON KEEP FILES OUT,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 DEFAULT = config/config.yaml
@@ -16,7 +16,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import published audit compare baseline archive report cite fit check plan again export test bench mutants lock format
+.PHONY: help setup run quick import published audit compare baseline archive report cite fit check plan again export pack test bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -74,6 +74,9 @@ again: setup ## measure again on purpose: CELL=<beginning of a cell's name>
 
 export: setup ## write every observation of a run as one long table, and the tables of its pages for papers: results/<run>/export/
 	@.venv/bin/python -sE -m scripts.export $(CONFIGFILE) --run="$$RUN" --tables
+
+pack: setup ## write one archive that runs where there is no network, compiler, root or git: CONFIG=… OUT=<archive>
+	@.venv/bin/python -sE -m scripts.pack $(CONFIGFILE) --out="$$OUT"
 
 test: setup ## lint, format, and all tests on real servers; FAST=1: those that start no process, in 90 seconds
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

@@ -1,9 +1,11 @@
-"""Builds one library under test, or finds it in the cache, and writes which interpreter has it."""
+"""Builds one library under test, or finds it in the cache or an unpacked archive, and writes its interpreter's path."""
 
 import argparse
 from pathlib import Path
 
+from scripts.building import carried
 from scripts.building.environments import provide_library
+from scripts.lib import unpacked
 from scripts.lib.program import Problem, json_object, run, write_json
 
 
@@ -14,7 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--spec", required=True, type=_library, help="its entry there, JSON")
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     args = parser.parse_args(argv)
-    write_json(args.out, provide_library(args.library, args.spec))
+    provide = carried.library if unpacked.manifest() else provide_library
+    write_json(args.out, provide(args.library, args.spec))
     return 0
 
 

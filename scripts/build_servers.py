@@ -1,9 +1,11 @@
-"""Builds the embedded stores' servers, or finds them in the cache, and writes where they are."""
+"""Builds the embedded stores' servers, or finds them in the cache or an unpacked archive, and writes where they are."""
 
 import argparse
 from pathlib import Path
 
+from scripts.building import carried
 from scripts.building.servers import SERVERS, provide_servers
+from scripts.lib import unpacked
 from scripts.lib.program import run, write_json
 
 
@@ -13,7 +15,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     parser.add_argument("--need", nargs="*", default=SERVERS, choices=SERVERS, help="which of them (default: all)")
     args = parser.parse_args(argv)
-    write_json(args.out, {"status": "done", **provide_servers(args.need)})
+    provide = carried.servers_of if unpacked.manifest() else provide_servers
+    write_json(args.out, {"status": "done", **provide(args.need)})
     return 0
 
 

@@ -27,7 +27,7 @@ from scripts.frame import blocks, matrix, records
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
-from scripts.lib import host
+from scripts.lib import host, unpacked
 from scripts.lib.program import Problem, expect_folders, read_json, run
 from scripts.statistics import MIN_BLOCKS
 from scripts.stores import store as stores
@@ -225,8 +225,11 @@ def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     """Return the seconds that building takes, by what is built; nothing for what was built before.
 
-    A piece in the cache counts as built whatever it was built from: its inputs are compared when it is needed.
+    A piece in the cache counts as built whatever it was built from: its inputs are compared when it is needed. Nothing
+    is built in an unpacked tree.
     """
+    if unpacked.manifest():
+        return {}
     libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
     pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
     needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])

@@ -13,12 +13,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from scripts.building import carried
 from scripts.building.sources import hdf5_archives
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
-from scripts.lib import cache, host
+from scripts.lib import cache, host, unpacked
 from scripts.lib.program import Problem, run, tool
 from scripts.stores import store as stores
 
@@ -62,7 +63,7 @@ def findings(config: dict) -> Iterator[Finding]:
 
 def _tools(config: dict) -> Iterator[Finding]:
     kinds = {library["kind"] for library in config["libraries"].values()}
-    if "source" in kinds:
+    if "source" in kinds and not unpacked.manifest():
         for name in ("gcc", "g++", "make"):
             yield _try(f"tool {name}", partial(tool, name, remedy=f"apt install {name}, or dnf install {name}"))
     if "conda" in kinds:
@@ -72,12 +73,25 @@ def _tools(config: dict) -> Iterator[Finding]:
 
 def inputs(config: dict) -> Iterator[Finding]:
     """Look at what the configuration names beside stores: sources of libraries, and the user's own files."""
-    for name, library in config["libraries"].items():
-        if library["kind"] == "source":
-            yield _try(f"library {name}", lambda spec=library: hdf5_archives(spec["hdf5"], spec["from"])[0].origin)
+    yield from _carried(config) if unpacked.manifest() else _sources(config)
     for study in config["studies"]:
         for what, look in studies.of(study).inputs(config):
             yield _try(what, look)
+
+
+def _sources(config: dict) -> Iterator[Finding]:
+    """Yield where the sources of libraries come from."""
+    for name, library in config["libraries"].items():
+        if library["kind"] == "source":
+            yield _try(f"library {name}", lambda spec=library: hdf5_archives(spec["hdf5"], spec["from"])[0].origin)
+
+
+def _carried(config: dict) -> Iterator[Finding]:
+    """Yield whether libraries and servers came with a tree that was unpacked."""
+    for name, library in config["libraries"].items():
+        yield _try(f"library {name}", lambda name=name, spec=library: carried.expect_library(name, spec)["python"])
+    for name in stores.needed(config["stores"].values()):
+        yield _try(f"server {name}", lambda name=name: carried.expect_server(name)["version"])
 
 
 @dataclass

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from scripts.lib import unpacked
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FREE = "; free the disk or make the folder writable"
 _ROOM = 2**20
@@ -22,11 +24,12 @@ class Problem(Exception):
 
 
 def run(main: Callable[[], int | None]) -> None:
-    """Call `main` and leave the process with its status.
+    """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
 
     A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2; so does
     an interrupt, with status 130.
     """
+    unpacked.use_programs()
     try:
         status = main()
     except KeyboardInterrupt:

@@ -1,23 +1,27 @@
 """Which code measured: what a record says so that arms are only compared if the same code measured both (METHOD 14)."""
 
+import contextlib
 import hashlib
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from scripts.lib import unpacked
+
 
 def facts(modules: Iterable[str]) -> dict:
     """Return {"git", "dirty", "code_sha256"} for the `scripts.…` modules that took part in measuring a cell.
 
-    git is None outside a clone. Only these count, so a change elsewhere leaves records comparable.
+    git is None outside a clone. An unpacked tree has the commit that was packed, and is dirty if that was, or if it was
+    edited since. Only the modules count, so a change elsewhere leaves records comparable.
     """
-    commit = _git("rev-parse", "HEAD")
-    return {
-        "git": commit,
-        "dirty": bool(_git("status", "--porcelain")) if commit else None,
-        "code_sha256": code_sha256(modules),
-    }
+    if packed := unpacked.manifest():
+        commit, dirty = packed["git"], packed["dirty"] or unpacked.edited()
+    else:
+        commit = _git("rev-parse", "HEAD")
+        dirty = bool(_git("status", "--porcelain")) if commit else None
+    return {"git": commit, "dirty": dirty, "code_sha256": code_sha256(modules)}
 
 
 def code_sha256(modules: Iterable[str]) -> str:
@@ -48,5 +52,7 @@ def package(*names: str) -> list[str]:
 
 
 def _git(*arguments: str) -> str | None:
-    answer = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
-    return answer.stdout.strip() if answer.returncode == 0 else None
+    with contextlib.suppress(OSError):
+        answer = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        return answer.stdout.strip() if answer.returncode == 0 else None
+    return None

@@ -1,0 +1,80 @@
+"""Finds libraries under test and servers in a tree that was unpacked from an archive, and came with them.
+
+Such a tree is where there is no compiler and no header, which recipes take into their keys. So an archive says what it
+holds by what the configuration and the project's own files say of it.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection
+
+from scripts.building import servers
+from scripts.building.cache import file_digest
+from scripts.building.environments import inspect_python, verify
+from scripts.building.sources import LOCK, own_lock, pinned
+from scripts.lib import unpacked
+from scripts.lib.program import Problem
+
+_REMEDY = "give `make pack` a configuration that needs it, and unpack that archive"
+
+
+def library_key(spec: dict) -> str:
+    """Return a hash of a library's entry in the configuration, with the locks and sources that it stands for.
+
+    Where its source was had from (`from`) does not matter: it is the same.
+    """
+    said = {key: value for key, value in spec.items() if key not in ("from", "lock")}
+    said["locks"] = [file_digest(path) for path in (LOCK, own_lock(spec)) if path]
+    if spec["kind"] == "source":
+        said["sources"] = [pinned()["hdf5"].get(spec["hdf5"]), pinned()["sdists"]]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def library(name: str, spec: dict) -> dict:
+    """Return the artefact of a library that came with this tree, whose interpreter is looked at again.
+
+    Raises:
+        Problem: there is none, or it does not start here, or is not what its label says.
+    """
+    artefact = expect_library(name, spec)
+    python = unpacked.ROOT / artefact["python"]
+    facts = inspect_python(python)
+    verify(name, spec, facts)
+    return artefact | facts | {"library": name, "python": str(python)}
+
+
+def expect_library(name: str, spec: dict) -> dict:
+    """Return what the archive says of a library; that it has none is a Problem."""
+    libraries = unpacked.manifest()["libraries"]
+    if artefact := libraries.get(library_key(spec)):
+        return artefact
+    brought = ", ".join(sorted(one["library"] for one in libraries.values())) or "none"
+    raise Problem(f"library {name} did not come with this unpacked archive (it has {brought}); {_REMEDY}")
+
+
+def servers_of(names: Collection[str]) -> dict:
+    """Return the `versions` of servers that came with this tree, and the paths of their programs.
+
+    Raises:
+        Problem: one of them did not.
+    """
+    artefact: dict = {"versions": {}}
+    for name in names:
+        server = expect_server(name)
+        artefact |= {program: str(unpacked.ROOT / path) for program, path in server["programs"].items()}
+        artefact["versions"][name] = server["version"]
+    return artefact
+
+
+def expect_server(name: str) -> dict:
+    """Return what the archive says of a server; that it has none is a Problem."""
+    carried = unpacked.manifest()["servers"]
+    if server := carried.get(server_key(name)):
+        return server
+    brought = ", ".join(sorted(one["server"] for one in carried.values())) or "none"
+    raise Problem(f"the server {name} did not come with this unpacked archive (it has {brought}); {_REMEDY}")
+
+
+def server_key(name: str) -> str:
+    """Return the key of a server's recipe, which no compiler is part of."""
+    return servers.recipe(name).key
