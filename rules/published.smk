@@ -72,6 +72,7 @@ rule published_index:
     input:
         notebook="notebooks/index.ipynb",
         answers=expand("reports/published/{published}-audit_answers.json", published=PUBLISHED),
+        audits=expand("reports/published/{published}-audit.html", published=PUBLISHED),
         pages=expand("reports/published/{published}.html", published=PUBLISHED),
     output:
         html="reports/published/index.html",

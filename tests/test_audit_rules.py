@@ -574,6 +574,8 @@ def test_the_printed_tables_of_a_study_are_known_by_their_columns(study: str, ca
         (lambda text: text.replace(",1.5,", ",1500 ms,", 1), "column open+read-data-time: '1500 ms' is not a number"),
         (lambda text: text.replace(",1.5,", ",1500,", 1), "1500 is more than total-runtime, which it is a part of, 2;"),
         (lambda text: text.replace(",2,signals", ",2.5,signals", 1), "column num-workers: '2.5' is not a whole number"),
+        (lambda text: text.replace("pb-size", "obj-id", 1), "row 1, column obj-id: two columns have this name"),
+        (lambda text: "", "is empty"),
     ],
 )
 def test_a_table_of_ones_own_that_is_wrong_is_one_line(change, line: str, tmp_path: Path, monkeypatch):

@@ -53,7 +53,12 @@ def offline(once: Callable) -> Path:
 def test_all_pages_are_made_of_what_is_committed_without_a_network(offline: Path):
     assert {path.stem for path in offline.glob("*.html")} == {"index", *STUDIES, *(f"{name}-audit" for name in STUDIES)}
     index = (offline / "index.md").read_text(encoding="utf-8")
-    assert [f"({study}-audit.html)" in index for study in STUDIES] == [True] * len(STUDIES)
+    assert [f"({study}-audit.md)" in index for study in STUDIES] == [True] * len(STUDIES)
+    # Who reads the Markdown in a repository, where no HTML is, gets on.
+    for page in offline.glob("*.md"):
+        links = re.findall(r"\]\(([^():#]+\.(?:md|html|svg))\)", page.read_text(encoding="utf-8"))
+        assert links
+        assert [link for link in links if link.endswith("html") or not (offline / link).exists()] == []
     for page in offline.glob("*.html"):
         links = [link for link in re.findall(r'href="([^"]*)"', page.read_text(encoding="utf-8")) if "#" not in link]
         assert [link for link in links if not link.startswith("https:") and not (offline / link).exists()] == []

@@ -83,11 +83,15 @@ def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) 
     """Return the study and the table whose columns a file has, or most of them."""
     try:
         with open(path, encoding="utf-8") as file:
-            header = {name.strip(' "\r\n') for name in re.split(r"[,;\t|]", file.readline())}
+            header = [name.strip(' "\r\n') for name in re.split(r"[,;\t|]", file.readline())]
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as a table: {error}") from error
+    if not any(header):
+        raise Problem(f"{path} is empty, or its first row has no names of columns")
+    if twice := [name for name in header if name and header.count(name) > 1]:
+        raise Problem(f"{path}: row 1, column {twice[0]}: two columns have this name; remove one")
     alike = [
-        (len(spec["kinds"].keys() & header) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
+        (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
         for name, declared in studies.items()
         for spec in declared
         if "kinds" in spec and study in ("", name)

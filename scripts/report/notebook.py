@@ -27,6 +27,7 @@ TEMPLATES = Path("notebooks/templates")
 # Cells with these tags hold paths of this call: the same tables give the same page wherever it is built.
 NOT_SHOWN = {"parameters", "injected-parameters"}
 _HASHES = "HASHES-OF-THE-SCRIPTS"
+_PAGE = re.compile(r"\]\(([\w.-]+)\.html\)")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -182,7 +183,8 @@ def _markdown(notebook) -> str:
     text, _ = exporter.from_notebook_node(_shown(notebook))
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
-    return "\n".join(kept).strip() + "\n"
+    # Whoever reads Markdown goes on to Markdown.
+    return _PAGE.sub(r"](\1.md)", "\n".join(kept).strip() + "\n")
 
 
 def _replace_folder(new: Path, old: Path) -> None:

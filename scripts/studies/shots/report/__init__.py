@@ -43,7 +43,7 @@ REPORT = Report(
     title="Reading shot files",
     headline="library",
     factors=(
-        Factor("library", known_as=hdf5_version, within="in {}"),
+        Factor("library", known_as=hdf5_version, within="in {}", names={"unknown": "an unknown library"}),
         Factor("store", place=True, within="from {}"),
         Factor("driver", place=True),
         Factor("cache", place=True),
