@@ -188,8 +188,8 @@ def _complete(path: Path, run: str = "bench") -> dict:
 def _of_records(records: list[dict]) -> dict:
     """Return the configuration that such records could come from."""
     factors = configuration.factors("shots")
-    known = [factor for factor in factors if factor in records[0]["cell"]]
-    levels = {factor: sorted({record["cell"][factor] for record in records}) for factor in known}
+    recorded = [factor for factor in factors if factor in records[0]["cell"]]
+    levels = {factor: sorted({record["cell"][factor] for record in records}) for factor in recorded}
     levels["workers"] = sorted(map(int, levels["workers"]))
     compare = [{"factor": "library", "baseline": "hdf5-1.14.6"}, {"factor": "page_buffer", "baseline": "0"}]
     values = {
