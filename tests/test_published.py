@@ -63,7 +63,8 @@ def test_all_pages_are_made_of_what_is_committed_without_a_network(offline: Path
         links = [link for link in re.findall(r'href="([^"]*)"', page.read_text(encoding="utf-8")) if "#" not in link]
         assert [link for link in links if not link.startswith("https:") and not (offline / link).exists()] == []
     said = (offline / "shots-audit.md").read_text(encoding="utf-8")
-    assert "ec2-s3.csv: <urlopen error" in said.replace("&lt;", "<")
+    assert "- Raw file ec2-s3.csv: <urlopen error" in said.replace("&lt;", "<")
+    assert "**0 of 27 claims can be computed from what is here;" in said
     assert "nothing of it is shown" in said
 
 
@@ -177,7 +178,7 @@ def test_a_raw_file_that_is_another_is_left_out_and_named(served, tmp_path: Path
     of = sources_of(tmp_path, address, {"ec2-s3.csv": shots_csv(), "ec2-local.csv": shots_csv()})
     (folder / "ec2-s3.csv").write_text(shots_csv(4.0), encoding="utf-8")
     limits = read_json(made("shots", tmp_path / "out", None, of) / "facts.json")["limits"]
-    assert [line.partition(": ")[0] for line in limits] == ["ec2-s3.csv", "ec2-local.csv"]
+    assert [line.partition(": ")[0] for line in limits] == ["raw file ec2-s3.csv", "raw file ec2-local.csv"]
     assert "its sha256 is" in limits[0]
     assert "404" in limits[1]
     local = read_json(made("shots", tmp_path / "out", tmp_path, of) / "facts.json")["limits"]

@@ -34,12 +34,17 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     links = [link("the study", source["address"]), link("its data on a page of this project", own)]
     links.append(link("all published studies", "index.html"))
     page.text(" · ".join(filter(None, [*made, *links])))
-    answer, wrong, broken = headline(parts), contradicted(parts["claims"]), not_kept(parts["rules"])
+    limits = said.get("limits") or []
+    answer, wrong, broken = (
+        headline(parts, "here" if limits else "published"),
+        contradicted(parts["claims"]),
+        not_kept(parts["rules"]),
+    )
     page.text(quotation(said["question"]), paragraph(answer))
     page.section("What the study concludes, and what its data support", bullets(concluded(source, parts)))
     page.section("What does not hold", bullets(wrong))
     page.section("How it was measured", bullets(broken))
-    page.text(bullets(said.get("limits") or []))
+    page.text(bullets(f"{prose.capital(line)}." for line in limits))
     page.text(heading(2, "Rules of measuring"))
     page.table(_rules(parts["rules"]), "No table is declared.")
     page.text(heading(2, "Claims"))
@@ -64,8 +69,11 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     write_json(page.files / "answers.json", answers)
 
 
-def headline(parts: dict[str, pd.DataFrame]) -> str:
-    """Return in one bold sentence how many claims hold, figures do not follow from others, and rules are broken."""
+def headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
+    """Return in one bold sentence how many claims hold, figures do not follow from others, and rules are broken.
+
+    `source` is what there is: all that is published, or what of it is here.
+    """
     outcomes = parts["claims"]["outcome"].value_counts()
     counted = [
         f"{outcomes[outcome]} {singular if outcomes[outcome] == 1 else plural}"
@@ -83,7 +91,7 @@ def headline(parts: dict[str, pd.DataFrame]) -> str:
     broken = sum(rules.BROKEN in outcomes for outcomes in judged)
     tested = sum(outcomes != {rules.UNTOLD} for outcomes in judged)
     measured = f"; of {prose.count(len(judged), 'rule')} of measuring, {tested} can be tested, {broken} not kept"
-    return bold(f"{computed} of {claimed} can be computed from what is published{listed}{figures}{measured}.")
+    return bold(f"{computed} of {claimed} can be computed from what is {source}{listed}{figures}{measured}.")
 
 
 def concluded(source: dict, parts: dict[str, pd.DataFrame]) -> list[str]:

@@ -37,7 +37,7 @@ def files(spec: Mapping, printed: Path, local: Path | None, kept: Path) -> tuple
             there[name] = _raw(name, raw, local, kept)
         except (Problem, OSError, ValueError, http.client.HTTPException) as error:
             instead = "what is printed of it is shown" if name in there else "nothing of it is shown"
-            absent[name] = f"{name}: {error}; {instead}"
+            absent[name] = f"raw file {name}: {error}; {instead}"
     return there, absent
 
 
