@@ -24,9 +24,9 @@ mkdir -p "$root/etc/ssl/certs"
 cp --dereference /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 # A library is where it is here, and so is the loader, whose path is in programs.
 for name in c m dl pthread rt util resolv stdc++ gcc_s; do
-    ldconfig -p | sed -n "s/^\tlib$name\.so\.[0-9]* (libc6,x86-64.*) => //p"
+    ldconfig -p | sed -n "s/^\tlib$name\.so\.[0-9]* (libc6[^)]*) => //p"
 done >"$root/etc/libraries"
-echo /lib64/ld-linux-x86-64.so.2 >>"$root/etc/libraries"
+ldd "$(command -v flock)" | sed -n 's/^\t\(\/[^ ]*\) (.*/\1/p' >>"$root/etc/libraries"
 while read -r path; do
     mkdir -p "$root/$(dirname "$path")"
     cp --dereference "$path" "$root/$path"
