@@ -17,6 +17,7 @@ ip link set lo up
 ip addr add 10.99.0.1/32 dev lo
 { cat /etc/hosts && echo "127.0.0.1" $nodes; } >"$folder/hosts"
 mount --bind "$folder/hosts" /etc/hosts
+# Sockets lie there too, as their names have 107 bytes at most.
 mount --bind "$folder/etc" /etc/slurm
 cat >/etc/slurm/slurm.conf <<END
 ClusterName=test
@@ -24,7 +25,7 @@ SlurmctldHost=node1(127.0.0.1)
 SlurmctldPort=16817
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AuthType=auth/munge
-AuthInfo=socket=$folder/munge/socket
+AuthInfo=socket=/etc/slurm/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -34,7 +35,7 @@ SelectTypeParameters=CR_Core
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$folder/state
-SlurmdSpoolDir=$folder/spool.%n
+SlurmdSpoolDir=/etc/slurm/spool.%n
 SlurmctldPidFile=$folder/slurmctld.pid
 SlurmdPidFile=$folder/slurmd.%n.pid
 MpiDefault=none
@@ -49,14 +50,19 @@ for node in $nodes; do
 done >>/etc/slurm/slurm.conf
 head -c 1024 /dev/urandom >"$folder/munge/key"
 chmod 400 "$folder/munge/key"
-munged --force --foreground --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
+munged --force --foreground --key-file="$folder/munge/key" --socket=/etc/slurm/munge --pid-file="$folder/munge/pid" \
     --seed-file="$folder/munge/seed" --log-file="$folder/munge/log" 2>/dev/null &
+munged=$!
 slurmctld -D >"$folder/slurmctld.log" 2>&1 &
 slurmctld=$!
-until [ -S "$folder/munge/socket" ]; do sleep 0.05; done
-daemons=$slurmctld
+daemons="$munged $slurmctld"
+until [ -S /etc/slurm/munge ]; do
+    # shellcheck disable=SC2086  # the numbers are words
+    kill -0 $daemons || exit 99
+    sleep 0.05
+done
 for node in $nodes; do
-    mkdir "$folder/spool.$node"
+    mkdir "/etc/slurm/spool.$node"
     slurmd -N "$node" -D >"$folder/slurmd.$node.log" 2>&1 &
     daemons+=" $!"
 done
