@@ -70,8 +70,8 @@ def test_a_server_that_dies_in_mid_cell_fails_the_cell_and_leaves_nothing_behind
     here.pretend(
         "import os, signal\nfrom pathlib import Path\nfrom scripts.lib import window\n"
         "real = window.Step.open_window\n"
-        "def kill(self):\n"
-        "    real(self)\n"
+        "def kill(self, **how):\n"
+        "    real(self, **how)\n"
         "    for child in Path(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read_text().split():\n"
         "        if 'versitygw' in Path(f'/proc/{child}/comm').read_text():\n"
         "            os.kill(int(child), signal.SIGKILL)\n"
@@ -95,9 +95,9 @@ def test_nothing_is_written_under_a_name_that_somebody_else_could_have_taken(sho
     here.pretend(
         "import os\nfrom pathlib import Path\nfrom scripts.lib import window\n"
         "real = window.Step.open_window\n"
-        "def look(self):\n"
+        "def look(self, **how):\n"
         f"    Path({str(seen)!r}).write_text(' '.join(os.listdir({str(shared)!r})))\n"
-        "    real(self)\n"
+        "    real(self, **how)\n"
         "window.Step.open_window = look"
     )
     record = here.measure(env=os.environ | {"TMPDIR": str(shared)})

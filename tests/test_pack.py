@@ -111,7 +111,7 @@ def measured(once: Callable, packed: Path) -> Path:
         (root / "packed.tar.gz").unlink()
         assert done.returncode == 0, done.stdout + done.stderr
 
-    return once("bare", run) / "home/a cluster"
+    return once("bare-machine", run) / "home/a cluster"
 
 
 def commit(clone: Path) -> None:

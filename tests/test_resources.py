@@ -30,7 +30,7 @@ def test_cpu_seconds_are_those_of_a_process_and_of_all_that_it_started():
         taken = meter.close()
         process.communicate("\n")
     reader, machine = taken["reader"], taken["machine"]
-    assert reader["user_s"] + reader["system_s"] >= 0.5, "the kernel counts to 10 ms"
+    assert reader["user_s"] + reader["system_s"] >= 0.48, "the kernel counts each of the two to 10 ms"
     assert machine["busy_s"] >= 0.45, "everybody's CPU seconds have these among them"
     assert reader["peak_bytes"] > 2**20
 

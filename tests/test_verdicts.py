@@ -1,5 +1,6 @@
 """From records to verdicts.csv, and where an arm stops scaling, on synthetic records."""
 
+import json
 import math
 
 import numpy as np
@@ -252,6 +253,28 @@ def test_arms_that_a_cluster_measured_on_different_nodes_or_hours_apart_have_too
     rows = chosen(judged, factor="library", metric="total")
     assert set(rows["verdict"]) == {"too few repeats"}
     assert set(rows["note"]) == {f"blocks 1, 2, 3, 4, 5, 6 measured {told}, not used"}
+
+
+@pytest.mark.rule(2, 14)
+@pytest.mark.parametrize("alone, verdict", [(("n1", "n2"), "slower"), (("n3", "n4"), "too few repeats")])
+def test_a_cell_on_several_nodes_is_compared_with_one_on_some_of_them(alone, verdict):
+    matrix = pd.DataFrame({"cell": ["a", "b"], "nodes": ["1", "2"], "twin_of": ""})
+    rows = [
+        {
+            "cell": cell,
+            "repeat": block,
+            "status": "done",
+            "ok": True,
+            "seconds total": time + block / 100,
+            "session": "",
+        }
+        | {"node": json.dumps([node]), "machine": json.dumps([node, "boot"])}
+        for block in range(1, 9)
+        for cell, time, node in (("a", 1.0, alone[block % 2]), ("b", 2.0, "n1, n2"))
+    ]
+    compared = verdicts.verdicts_table(matrix, pd.DataFrame(rows), [{"factor": "nodes", "baseline": "1"}])
+    (row,) = compared[compared["metric"] == "total"].to_dict("records")
+    assert row["verdict"] == verdict, row["note"]
 
 
 @pytest.mark.rule(2)

@@ -1,6 +1,7 @@
 """Runs to verdicts: which arm is faster, by how much, and where an arm stops scaling (METHOD 6, 7, 17, 19)."""
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -299,9 +300,11 @@ class _Family:
         base, other = self._arms("node")
         nested = np.zeros(base.shape, dtype=bool)
         for number in [n for n, (one, another) in enumerate(self._pairs) if one.get("nodes") != another.get("nodes")]:
-            for block, names in enumerate(zip(base[:, number], other[:, number], strict=True)):
-                sets = [set(str(name).split(", ")) for name in names]
-                nested[block, number] = sets[0] < sets[1] or sets[1] < sets[0]
+            for block, nodes in enumerate(zip(base[:, number], other[:, number], strict=True)):
+                one, another = (
+                    set(str(json.loads(node)[0]).split(", ")) if pd.notna(node) else set() for node in nodes
+                )
+                nested[block, number] = one < another or another < one
         return nested
 
     def _far_apart(self) -> np.ndarray:
