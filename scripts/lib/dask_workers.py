@@ -143,7 +143,8 @@ def _over_nodes(nodes: int, count: int, threads: int, folder: Path) -> Iterator[
     from distributed import Client
 
     start = time.perf_counter()
-    file, env = folder / "scheduler.json", _as_variables()
+    # What Dask writes is in the step's own folder too, and not under a name of everybody's.
+    file, env = folder / "scheduler.json", _as_variables(_SETTINGS | {"temporary-directory": folder})
     options = ("--scheduler-file", str(file), "--no-dashboard")
     of_worker = ("--nthreads", str(threads), "--nworkers", "1", "--no-nanny", "--memory-limit", "0")
     dask = [sys.executable, "-sE", "-m"]
@@ -172,10 +173,10 @@ def _expect_alive(started: Sequence[subprocess.Popen]) -> None:
             raise Problem(f"{what} ended with status {process.returncode} before all Dask workers were there")
 
 
-def _as_variables() -> dict[str, str]:
-    """Return the environment in which Dask's own commands have the settings of its workers here."""
-    settings = {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": value for name, value in _SETTINGS.items()}
-    return os.environ | _ENVIRONMENT | {name: str(value) for name, value in settings.items()}
+def _as_variables(settings: dict[str, object]) -> dict[str, str]:
+    """Return the environment in which Dask's own commands have settings."""
+    names = {name: f"DASK_{name.upper().replace('.', '__').replace('-', '_')}" for name in settings}
+    return os.environ | _ENVIRONMENT | {names[name]: str(value) for name, value in settings.items()}
 
 
 def begin() -> None:
