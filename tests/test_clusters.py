@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from batteries import until
-from conftest import ROOT, copy_project, make_ready, need_slurm, processes_of
+from conftest import ROOT, artefact, copy_project, make_ready, need_slurm, processes_of
 from small_runs import SINGLE, records, write
 
 from scripts import gather
@@ -160,6 +160,38 @@ def test_the_workers_of_a_cell_are_on_the_nodes_that_were_asked_for(ran, study):
     table = (ran / f"results/wide/{study}/verdicts.csv").read_text(encoding="utf-8")
     assert "different nodes" not in table
     assert "different machines" not in table
+
+
+KILLED = f"""
+import os, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from scripts.lib import dask_workers
+if __name__ == "__main__":
+    with dask_workers.cluster(2, nodes=2, folder=sys.argv[1]) as (workers, _):
+        print(*sorted(workers.nodes), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+# In a job that goes on.
+IN_A_JOB = """
+"$1" -sE "$2/killed.py" "$2" >"$2/said"
+while grep --quiet --extended-regexp 'distributed[.]cli' /proc/[0-9]*/cmdline 2>/dev/null; do sleep 0.1; done
+echo gone >>"$2/said"
+"""
+
+
+def test_workers_on_several_nodes_end_with_a_program_that_is_killed(environments: Path, tmp_path: Path):
+    need_slurm()
+    (tmp_path / "killed.py").write_text(KILLED, encoding="utf-8")
+    python = artefact(environments / "hdf5-2.0.0.json")["python"]
+    job = ["salloc", "--nodes=2", "--exclusive", "sh", "-c", IN_A_JOB, "sh", python, str(tmp_path)]
+    subprocess.run(
+        [str(ROOT / "tests/slurm.sh"), str(tmp_path / "slurm"), *job],
+        env=os.environ | {"NODES": "2"},
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    assert (tmp_path / "said").read_text(encoding="utf-8").splitlines()[-2:] == ["node1 node2", "gone"]
 
 
 @pytest.mark.rule(14)
