@@ -47,7 +47,7 @@ def ran(once: Callable, environments: Path) -> Path:
             text = text.replace(usual, own)
         profile.write_text(text, encoding="utf-8")
         command = [str(ROOT / "tests/slurm.sh"), str(folder / "slurm"), str(ROOT / "tests/slurm_calls.sh")]
-        options = {"capture_output": True, "text": True, "check": False, "timeout": 900}
+        options = {"capture_output": True, "text": True, "check": False, "timeout": 1500}
         done = subprocess.run(command, cwd=clone, env=os.environ | {"NODES": "2"}, **options)
         assert done.returncode == 0, done.stdout + done.stderr
         (clone / "statuses").write_text(done.stdout, encoding="utf-8")
@@ -189,7 +189,7 @@ def test_workers_on_several_nodes_end_with_a_program_that_is_killed(environments
         env=os.environ | {"NODES": "2"},
         capture_output=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     assert (tmp_path / "said").read_text(encoding="utf-8").splitlines()[-2:] == ["node1 node2", "gone"]
 
