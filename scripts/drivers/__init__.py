@@ -8,12 +8,13 @@ import importlib
 import pkgutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from scripts.lib import sizes
+from scripts.lib.program import Problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 # As a page buffer: the library's default, which is not the same as 0.
 UNSET = -1
+# As a read cache: what the driver does where nothing is said.
+DEFAULT = "default"
+# Which part of a dataset is read, as numpy takes it; () is all of it.
+Where = slice | tuple
+# What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
+_HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_NCProperties", "_nc3_strict", "_Netcdf4")
+
+
+class Unable(Problem):
+    """A driver cannot read what is there, which is no failure: the cell is left out, and this is the reason."""
 
 
 @dataclass(frozen=True)
@@ -34,25 +45,40 @@ class Access:
         page_buffer: bytes asked for, or UNSET.
         rdcc_nbytes: chunk cache of each dataset, bytes.
         store: the store's entry in the configuration; credentials are in the environment.
+        read_cache: what the driver keeps of a file's bytes and how it reads ahead: DEFAULT, "none", or kind and size of
+            a block, as in "blockcache-4MiB".
+        index: the folder in which the driver's own `Driver.index` has left one, "" without.
     """
 
     driver: str
     page_buffer: int
     rdcc_nbytes: int
     store: dict = field(default_factory=dict)
+    read_cache: str = DEFAULT
+    index: str = ""
 
 
 class File(Protocol):
     """An open file."""
 
-    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all or those of some rows."""
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all of them or those at `where`.
+
+        Raises:
+            Unable: the driver cannot read such a dataset.
+        """
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        """Yield path, shape (None of a group) and attributes of each group and dataset, the root as "/", in any order.
+
+        Links to the same object are followed once, links to other files are not.
+        """
 
     def effective(self) -> dict:
         """Return what holds for the file, read back and not copied from the request (METHOD 10).
 
-        `driver` is always there; `page_buffer_bytes`, `rdcc_nbytes`, `paged` and `page_size` are where they are known.
-        A driver that does not tell of a page buffer has none.
+        `driver` is always there; `read_cache`, where it is not the default, and `page_buffer_bytes`, `rdcc_nbytes`,
+        `paged` and `page_size` are where they are known. A driver that does not tell of a page buffer has none.
         """
 
     def close(self) -> None:
@@ -65,10 +91,16 @@ class Driver(ABC):
     Attributes:
         optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
         needs: the distributions that a library's locks have to pin for it.
+        page_buffers: it has HDF5's page buffer.
+        read_caches: the kinds of read caches that it can be given beside its default.
+        walks: it can walk a file's tree (`File.walk`).
     """
 
     optional = False
     needs: tuple[str, ...] = ()
+    page_buffers = False
+    read_caches: tuple[str, ...] = ()
+    walks = True
 
     @abstractmethod
     def reads(self, store: "Store") -> bool:
@@ -99,11 +131,60 @@ class Driver(ABC):
         }
 
 
+class Indexed(Driver):
+    """A driver that reads with an index, which is made first, in a phase of its own, and read as often as one likes."""
+
+    @abstractmethod
+    def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
+        """Make the index of the files at `addresses` in a folder that is there, for `open` with `Access.index`.
+
+        Raises:
+            Unable: it cannot be made of such files.
+        """
+
+
 @functools.cache
 def of(name: str) -> Driver:
     """Return the driver of a level of the factor `driver`."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     return next(module.DRIVERS[name] for module in modules if name in module.DRIVERS)
+
+
+def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
+    """Yield why a driver has no such page buffer or read cache."""
+    driver, name = of(levels["driver"]), levels["driver"]
+    if levels["page_buffer"] != "unset" and not driver.page_buffers:
+        yield f"driver {name} has no page buffer; take unset"
+    kind = levels.get("read_cache", DEFAULT).partition("-")[0]
+    if kind not in (DEFAULT, *driver.read_caches):
+        others = f" (it has {', '.join(driver.read_caches)})" if driver.read_caches else ""
+        yield f"driver {name} has no read cache {kind}{others}; take {DEFAULT}"
+
+
+def described(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
+    """Return what `File.walk` says of an object in bytes that are the same whichever driver has read it.
+
+    Texts are UTF-8, numbers little-endian, both without their shape, since some libraries take an array of one for a
+    scalar. References, and what HDF5 and netCDF4 keep for themselves, are left out.
+    """
+    lines = [f"{path}\t{'group' if shape is None else list(shape)}".encode()]
+    for name in sorted(attributes):
+        if not name.startswith(_HIDDEN) and (value := _plain(attributes[name])) is not None:
+            lines.append(f"{name}\t".encode() + value)
+    return b"\n".join(lines)
+
+
+def _plain(value: object) -> bytes | None:
+    """Return the bytes of an attribute's value; None of a reference, a structure or nothing at all."""
+    import numpy as np
+
+    if isinstance(value, (str, bytes)):
+        return value.encode() if isinstance(value, str) else value.rstrip(b"\0")
+    array = np.asarray(value)
+    if array.dtype.kind in "SUO":
+        texts = array.ravel().tolist()
+        return b"\0".join(map(_plain, texts)) if all(isinstance(text, (str, bytes)) for text in texts) else None
+    return array.astype(array.dtype.newbyteorder("<")).tobytes() if array.dtype.kind in "biufc" else None
 
 
 def address_of(location: dict, name: str) -> str:
@@ -120,8 +201,10 @@ def page_buffer_bytes(level: str) -> int:
     return UNSET if level == "unset" else sizes.in_bytes(level)
 
 
-def faults(effective: dict, level: str) -> Iterator[str]:
-    """Yield where what was in force, as `File.effective` read it back, is not the page buffer that was asked for."""
+def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[str]:
+    """Yield where the page buffer or the read cache in force, as `File.effective` read it back, is not that asked for."""
+    if read_cache not in (DEFAULT, held := effective.get("read_cache", "none")):
+        yield f"the driver made a read cache {held} out of {read_cache}"
     requested, held = page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
     if requested not in (UNSET, held):
         # Rounded down to whole pages, the label is still true; all this the library does silently.

@@ -1,9 +1,10 @@
 """HDF5's own drivers, opened through h5py; what the library made of an access list is read back (METHOD 10)."""
 
 import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from scripts.drivers import UNSET, Access, Driver
+from scripts.drivers import UNSET, Access, Driver, Where
 from scripts.lib.program import Problem
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 class Sec2(Driver):
     """POSIX calls, for files of this machine's file systems."""
+
+    page_buffers = True
 
     def reads(self, store: "Store") -> bool:
         """Return whether the store's objects are files."""
@@ -32,6 +35,7 @@ class Ros3(Driver):
     """
 
     optional = True
+    page_buffers = True
 
     def reads(self, store: "Store") -> bool:
         """Return whether the store speaks S3."""
@@ -63,9 +67,13 @@ class File:
 
         self._file = h5py.File(h5py.h5f.open(address.encode(), h5py.h5f.ACC_RDONLY, plist))
 
-    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all or those of some rows."""
-        return self._file[path][() if rows == slice(None) else rows]
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all of them or those at `where`."""
+        return self._file[path][where]
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        """Yield path, shape and attributes of all groups and datasets; each object has the first of its names."""
+        yield from walk(self._file)
 
     def effective(self) -> dict:
         """Return what holds for the file, as the library and the file tell it.
@@ -88,6 +96,18 @@ class File:
     def close(self) -> None:
         """Close it."""
         self._file.close()
+
+
+def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+    """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
+    import h5py
+
+    objects = [file]
+    # A visitor that returns something ends the visit.
+    file.visititems(lambda _, item: objects.append(item))
+    for item in objects:
+        if isinstance(item, h5py.Group | h5py.Dataset):
+            yield item.name, item.shape if isinstance(item, h5py.Dataset) else None, dict(item.attrs)
 
 
 def _access_list(access: Access) -> "h5py.h5p.PropFAID":

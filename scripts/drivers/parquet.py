@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from scripts.drivers import Access, Driver
+from scripts.drivers import Access, Driver, Where
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +14,7 @@ class Parquet(Driver):
     """Whole row groups of a column; no page buffer and no chunk cache."""
 
     needs = ("pyarrow",)
+    walks = False
 
     def reads(self, store: "Store") -> bool:
         """Return whether the store's objects are files."""
@@ -39,10 +40,10 @@ class File:
 
         self._file = parquet.ParquetFile(address)
 
-    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
         """Return the values of the column `path`, all or those of some rows; whole row groups are read."""
         metadata = self._file.metadata
-        start, stop, _ = rows.indices(metadata.num_rows)
+        start, stop, _ = (where or slice(None)).indices(metadata.num_rows)
         groups, first, end = [], 0, 0
         for number in range(metadata.num_row_groups):
             begin, end = end, end + metadata.row_group(number).num_rows

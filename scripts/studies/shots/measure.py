@@ -32,7 +32,8 @@ def measure(step: Step) -> dict:
     settings, manifest = step.job["settings"], read_json(step.job["manifest"])
     cell = settings["cell"]
     buffer = drivers.page_buffer_bytes(cell["page_buffer"])
-    access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"])
+    cached = cell.get("read_cache", drivers.DEFAULT)
+    access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"], cached)
     objects = sampled(settings, manifest, step.job["repeat"])
     workers, control = workers_of(cell["workers"]), cell.get("control", "")
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)

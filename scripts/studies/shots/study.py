@@ -31,6 +31,7 @@ class Shots(Study):
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
         yield from unreadable(levels, config)
+        yield from drivers.unsuited(levels)
         yield from apart(levels, config, None if levels["workers"].endswith("x") else int(levels["workers"]))
         data = self.section(config)["data"]
         if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
@@ -90,11 +91,12 @@ class Shots(Study):
 
     def faults(self, record: dict, settings: dict) -> list[str]:
         """Return why a record that was measured is not valid (METHOD 8, 9, 10, 20)."""
+        cell = settings["cell"]
         return [
             *undone(record["work"]),
             *unaccounted(record, record["work"].get("stored_bytes")),
             *([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])),
-            *drivers.faults(record["effective"], settings["cell"]["page_buffer"]),
+            *drivers.faults(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
             *idle(record["effective"]),
         ]
 

@@ -56,6 +56,7 @@ REPORT = Report(
             given=True,
         ),
         PAGE_BUFFER,
+        Factor("read_cache", subject="the {} read cache", names={"none": "no read cache"}, added="default"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
         NODES,
     ),

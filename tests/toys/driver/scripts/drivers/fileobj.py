@@ -4,7 +4,7 @@ import io
 import urllib.request
 from typing import TYPE_CHECKING
 
-from scripts.drivers import Access, Driver, File
+from scripts.drivers import Access, Driver, File, Where
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +30,8 @@ class _File:
 
         self._source, self._file = source, h5py.File(source, "r", rdcc_nbytes=access.rdcc_nbytes)
 
-    def read(self, path: str, rows: slice = slice(None)) -> "np.ndarray":
-        return self._file[path][() if rows == slice(None) else rows]
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        return self._file[path][where]
 
     def effective(self) -> dict:
         return {"driver": self._file.driver, "rdcc_nbytes": self._file.id.get_access_plist().get_cache()[2]}
