@@ -202,7 +202,7 @@ def page_buffer_bytes(level: str) -> int:
 
 
 def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[str]:
-    """Yield where the page buffer or the read cache in force, as `File.effective` read it back, is not that asked for."""
+    """Yield where page buffer or read cache in force, as `File.effective` read it back, are not those asked."""
     if read_cache not in (DEFAULT, held := effective.get("read_cache", "none")):
         yield f"the driver made a read cache {held} out of {read_cache}"
     requested, held = page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
