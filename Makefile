@@ -16,7 +16,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import published audit compare baseline archive report cite fit check plan again export pack test bench mutants lock format
+.PHONY: help setup run quick import published audit compare baseline archive report cite fit look check plan again export pack test bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -61,6 +61,9 @@ cite: setup ## print how to cite a run, or an archive (FROM=…)
 
 fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180
 	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"}
+
+look: setup ## say in seconds what HDF5 files are, and what that means: FILES='data/*.h5' or 's3://bucket/prefix/*.h5'
+	@.venv/bin/python -sE -m scripts.studies.shots.look --files="$$FILES"
 
 check: setup ## look before building: tools, credentials, buckets, disk, page cache
 	@.venv/bin/python -sE -m scripts.preflight $(CONFIGFILE)

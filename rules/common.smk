@@ -256,7 +256,7 @@ def attempt_of(wildcards, attempt) -> int:
 def runtime_of(wildcards) -> int:
     """Return the minutes after which a cluster may end a cell: its time limit, and what the step does around it."""
     cell = CELLS[wildcards.study][wildcards.cell]
-    limit = matrix.for_level(CONFIG["studies"][wildcards.study]["time_limit_s"], cell.levels)
+    limit = studies.for_level(CONFIG["studies"][wildcards.study]["time_limit_s"], cell.levels)
     return math.ceil(limit / 60) + STEP_MINUTES
 
 

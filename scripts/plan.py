@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
-from scripts.frame.study import Cell
+from scripts.frame.study import Cell, for_level
 from scripts.lib.program import json_object, run, write_json, write_text
 
 
@@ -38,7 +38,7 @@ def plan(config: dict, study: str, cells: list[Cell]) -> dict:
             cell.name: {
                 "settings": cell.settings,
                 "dataset": cell.dataset,
-                "time_limit_s": matrix.for_level(config["studies"][study]["time_limit_s"], cell.levels),
+                "time_limit_s": for_level(config["studies"][study]["time_limit_s"], cell.levels),
             }
             for cell in cells
         },

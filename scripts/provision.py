@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.lib import sizes
-from scripts.lib.program import Problem, json_object, read_json, run, write_json
+from scripts.lib.program import Problem, file_digest, json_object, read_json, run, write_json
 from scripts.stores import store as stores
 
 
@@ -30,13 +30,23 @@ def main(argv: list[str] | None = None) -> int:
     files = []
     for entry in manifest["files"]:
         # A file without `content` is generated, or the user's own.
-        path = None if "content" in entry else Path(entry.get("path", arguments.manifest.parent / entry["name"]))
+        made = "content" in entry or "in_place" in manifest
+        path = None if made else Path(entry.get("path", arguments.manifest.parent / entry["name"]))
         if path and not path.exists():
             raise Problem(f"{path} is gone; remove {arguments.manifest} and run again")
         files.append((entry | parts, path))
     say = partial(print, file=sys.stderr, flush=True)
     store = stores.of(arguments.store)
-    artefact = store.provide(manifest["dataset"], files, arguments.folder, arguments.servers, say)
+    if "in_place" in manifest:
+        artefact = {"location": {"key": manifest["in_place"]}, "local_files": [], "folder": None}
+    else:
+        if store.embedded or "path" in arguments.store:
+            # Of files that are read where they lie, the whole was not read until now.
+            files = [
+                (entry if "content" in entry or "sha256" in entry else entry | {"sha256": file_digest(path)}, path)
+                for entry, path in files
+            ]
+        artefact = store.provide(manifest["dataset"], files, arguments.folder, arguments.servers, say)
     head = {"provision": 1, "status": "done", "manifest": str(arguments.manifest)}
     write_json(arguments.out, artefact | head | {name: manifest[name] for name in ("dataset", "data_sha256")})
     return 0

@@ -150,10 +150,13 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
     }
     dataset = ""
     if "data" in section:
-        data_levels = {factor: levels[factor] for factor, part in factors.items() if part.get("x-data")}
-        data = {key: for_level(value, data_levels) for key, value in section["data"].items()}
-        settings["data"] = data | {**data_levels, "seed": config["seed"]}
-        dataset = "-".join([study, *data_levels.values(), digest(settings["data"])])
+        data_levels = {
+            factor: levels[factor]
+            for factor, part in factors.items()
+            if part.get("x-data") and levels[factor] != configuration.added(study).get(factor)
+        }
+        settings["data"] = studies.of(study).data(config, data_levels) | {"seed": config["seed"]}
+        dataset = "-".join([study, *(_short(level, {}) for level in data_levels.values()), digest(settings["data"])])
     for factor, part in factors.items():
         if names := part.get("x-names"):
             settings[factor] = config[names][levels[factor]]
@@ -168,11 +171,6 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
         if level and [level] != [*map(str, factors.get(factor, {}).get("default", []))]
     )
     return Cell(f"{readable}-{digest(settings)}", study, levels, settings, dataset, twin_of)
-
-
-def for_level(value: object, levels: dict[str, str]) -> object:
-    """Return a setting for a cell: it may be a mapping from the levels of a factor."""
-    return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
 
 
 def _short(level: str, factor: dict) -> str:

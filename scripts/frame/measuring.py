@@ -125,6 +125,11 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     facts["load_after"] = list(os.getloadavg())
     # Where it measured on another host, the program has read that host's facts.
     facts = record.pop("host", facts)
+    if replaced := store.replaced(manifest.get("files", []), location, env):
+        raise Problem(
+            f"{replaced[0]} was replaced or changed since it was examined; end what writes to it, remove"
+            f" {provision['manifest']} and run again"
+        )
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
     faults = study.faults(record, settings)
@@ -313,9 +318,10 @@ class _Child:
                     return message["record"]
                 if message["event"] == "open":
                     window.open(sets_cache=message["sets_cache"])
+                    self._say({})
                 else:
                     window.close()
-                self._say({})
+                    self._say({"requests": window.requests})
 
     def _say(self, message: dict) -> None:
         with contextlib.suppress(BrokenPipeError):

@@ -80,6 +80,10 @@ class Study:
         """Return whether cells of these levels take a time that is compared with that of others."""
         return True
 
+    def data(self, config: dict, levels: dict[str, str]) -> dict:
+        """Return the settings of the dataset of these levels, which are those of the factors that describe the data."""
+        return {key: for_level(value, levels) for key, value in self.section(config)["data"].items()} | levels
+
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with what only the study knows; all that is in them makes the cell."""
         return settings
@@ -155,6 +159,11 @@ class Study:
     def contest(self, levels: dict[str, str]) -> object:
         """Return what cells that are each compared with each have in common; None: only as `compare` asks."""
         return None
+
+
+def for_level(value: object, levels: dict[str, str]) -> object:
+    """Return a setting for a cell: it may be a mapping from the levels of a factor."""
+    return next(value[level] for level in levels.values() if level in value) if isinstance(value, dict) else value
 
 
 def names() -> list[str]:

@@ -30,10 +30,10 @@ class Step:
         self.say({"event": "open", "sets_cache": sets_cache})
         self.hear()
 
-    def close_window(self) -> None:
-        """Say that nobody reads any more; return when the requests are counted."""
+    def close_window(self) -> dict:
+        """Say that nobody reads any more; return the requests that were counted, by method, if they were."""
         self.say({"event": "close"})
-        self.hear()
+        return self.hear().get("requests", {})
 
     def finish(self, record: dict) -> None:
         """Hand over the program's part of the record, and which code and software measured.

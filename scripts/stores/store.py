@@ -123,6 +123,15 @@ class Store(ABC):
             Problem: there are no credentials, or they are of another account than the data.
         """
 
+    def replaced(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
+        """Return which of the user's own `files` of a manifest, read where they lie, are no longer what they were.
+
+        Raises:
+            Problem: the store cannot be asked.
+        """
+        own = [(entry, Path(entry["path"])) for entry in files if "mtime_ns" in entry]
+        return [str(path) for entry, path in own if not _is_still(path, entry)]
+
     def reader(self, location: dict, access: Access, env: Mapping[str, str] = os.environ) -> Reader:
         """Return what reads objects of a dataset at a location with the credentials in `env`; nothing is sent."""
         return self._module("reader").Reader(self.spec, location, access, env)
@@ -230,8 +239,10 @@ class ObjectStore(Store):
                 f"the data were put into {provided}, and the environment names {account} now; name the first again,"
                 " or give each account a store of its own, with its account_url"
             )
-        key = self.key(provision["location"]["dataset"])
-        return {"url": f"{url}/{key}", "key": key}, env
+        # What the user has there lies under a key of its own.
+        where = provision["location"]
+        key = where["key"] if "key" in where else self.key(where["dataset"])
+        return {"url": f"{url}/{key}".rstrip("/"), "key": key}, env
 
     def addresses(self, location: dict, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
         """Return signed addresses; see `Store.addresses`."""
@@ -257,6 +268,15 @@ class ObjectStore(Store):
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
             f"{emulated}, no TLS; not a verdict on {others}"
         )
+
+
+def _is_still(path: Path, entry: dict) -> bool:
+    """Return whether a file has the size and the time of modification that a manifest has of it."""
+    try:
+        state = path.stat()
+    except OSError:
+        return False
+    return (state.st_size, state.st_mtime_ns) == (entry["bytes"], entry["mtime_ns"])
 
 
 def with_own(env: dict[str, str], cloud: str) -> dict[str, str]:

@@ -34,10 +34,11 @@ class Posix(Store):
                 # Else a file system that is not mounted would be measured by the disk beneath it.
                 raise Problem(f"there is no {above}; mount the file system, or correct the store's path")
         elif None not in local:
-            folders = {path.parent for path in local}
+            # A name may have folders in it.
+            folders = {str(path).removesuffix(f"/{entry['name']}") for entry, path in files}
             if len(folders) != 1:
                 raise Problem(f"the files of {dataset} lie in several folders; put them into one")
-            return {"location": {"folder": str(folders.pop())}, "local_files": list(map(str, local))}
+            return {"location": {"folder": folders.pop()}, "local_files": list(map(str, local))}
         for entry, path in files:
             _put(entry, path, folder / entry["name"], say)
         return {"location": {"folder": str(folder)}, "local_files": [str(folder / entry["name"]) for entry, _ in files]}
@@ -58,6 +59,7 @@ def _put(entry: dict, path: Path | None, target: Path, say: transfer.Say) -> Non
     """Copy or make a file and verify it, unless it is there."""
     if target.exists() and target.stat().st_size == entry["bytes"] and file_digest(target) == entry["sha256"]:
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     with transfer.opened(entry, path) as source, replacing(target) as part, open(part, "wb") as copy:
         shutil.copyfileobj(source, copy, transfer.MIB)
     if file_digest(target) != entry["sha256"]:

@@ -49,6 +49,14 @@ _REMEDIES = {
 }
 
 
+class NoCredentials(Problem):
+    """AWS's chain has no credentials."""
+
+    def __init__(self) -> None:
+        """Say what to do."""
+        super().__init__(_NO_CREDENTIALS)
+
+
 def client(store: dict, env: Mapping[str, str] = os.environ, **config: object):
     """Return a boto3 client for a store of the configuration.
 
@@ -116,7 +124,7 @@ def environment_credentials(store: dict) -> dict[str, str]:
         credentials = boto3.Session().get_credentials()
         frozen = credentials and credentials.get_frozen_credentials()
     if not frozen:
-        raise Problem(_NO_CREDENTIALS)
+        raise NoCredentials
     variables = dict(zip(KEYS, (frozen.access_key, frozen.secret_key), strict=True))
     return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
 
@@ -185,12 +193,45 @@ def reachable(store: dict) -> str:
     return place
 
 
+def listed(store: dict, prefix: str, keys: list[str]) -> dict[str, tuple[int, str]]:
+    """Return {key: (bytes, ETag)} of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+
+    Raises:
+        Problem: the bucket cannot be listed, or one of the keys is not there.
+    """
+    s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
+    place = place_of(s3, store)
+    entries: dict[str, tuple[int, str]] = {}
+    for key in keys:
+        with explained(f"{key} in {place}"):
+            # The answer to HEAD has no words for what is wrong.
+            answer = s3.get_object(Bucket=store["bucket"], Key=key, Range="bytes=0-0")
+            answer["Body"].close()
+        entries[key] = (object_size(answer, place), answer["ETag"])
+    if keys:
+        return entries
+    with explained(place):
+        try:
+            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=store["bucket"], Prefix=prefix):
+                if "Name" not in page:
+                    raise Problem(_no_s3(place))
+                entries |= {entry["Key"]: (entry["Size"], entry["ETag"]) for entry in page.get("Contents", [])}
+        except ClientError as error:
+            if error.response["Error"].get("Code") != "AccessDenied":
+                raise
+            words = (
+                f"{place} may not be listed; name its objects one by one instead of a pattern, or check the credentials"
+            )
+            raise Problem(words) from error
+    return entries
+
+
 def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
     """Return the presigned URL of each object under a key."""
     s3 = client(store, env, signature_version="s3v4")
 
     def signed(name: str) -> str:
-        wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}"}
+        wanted = {"Bucket": store["bucket"], "Key": f"{key}/{name}".lstrip("/")}
         return s3.generate_presigned_url("get_object", Params=wanted, ExpiresIn=VALID_S)
 
     with explained():
@@ -228,7 +269,7 @@ def explained(place: str = "") -> Iterator[None]:
     except ResponseParserError as error:
         raise Problem(_no_s3(place)) from error
     except NoCredentialsError as error:
-        raise Problem(_NO_CREDENTIALS) from error
+        raise NoCredentials from error
     except (BotoCoreError, ValueError) as error:
         remedy = _REMEDIES.get(type(error).__name__, "correct AWS's variables, or its files in ~/.aws")
         words = " ".join(str(error).split()).rstrip(".")

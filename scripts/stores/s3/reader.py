@@ -76,7 +76,7 @@ class Reader(reading.Reader):
         )
 
     def _get(self, name: str, offset: int, length: int, **conditions: str) -> dict:
-        place = {"Bucket": self.spec["bucket"], "Key": f"{self.location['key']}/{name}"}
+        place = {"Bucket": self.spec["bucket"], "Key": f"{self.location['key']}/{name}".lstrip("/")}
         with s3.explained(self.where(name)):
             try:
                 return self._s3.get_object(**place, Range=f"bytes={offset}-{offset + length - 1}", **conditions)

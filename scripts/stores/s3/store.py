@@ -1,11 +1,16 @@
 """A bucket of an S3 service, or of the workflow's own server, versitygw."""
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
+from scripts.lib.program import Problem
 from scripts.stores.s3 import ENDPOINT, KEYS
 from scripts.stores.servers import Served, Server, StatsD
 from scripts.stores.store import ObjectStore
+
+# So many objects are asked for one by one.
+_FEW = 10
 
 
 class S3(ObjectStore):
@@ -34,6 +39,26 @@ class S3(ObjectStore):
     def files_in(self, folder: Path, names: list[str]) -> list[Path]:
         """Return the objects' files, one for each."""
         return [folder / self.spec["bucket"] / name for name in names]
+
+    def listed(self, prefix: str, keys: list[str]) -> dict[str, tuple[int, str]]:
+        """Return the bytes and the ETag of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+
+        Raises:
+            Problem: the bucket cannot be listed, or one of the keys is not there.
+        """
+        return self._module("client").listed(self.spec, prefix, keys)
+
+    def replaced(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
+        """Return which objects that were read in place have another ETag or size now."""
+        named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in files if "etag" in entry}
+        if not named:
+            return super().replaced(files, location, env)
+        try:
+            # Those who may read objects may not always list them.
+            there = self.listed(location["key"], list(named) if len(named) <= _FEW else [])
+        except Problem:
+            there = self.listed("", list(named))
+        return [key for key, entry in named.items() if there.get(key) != (entry["bytes"], entry["etag"])]
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the bucket and the environment with the credentials."""

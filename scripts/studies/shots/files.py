@@ -15,7 +15,7 @@ from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import ordered_pairs
 
 # NetCDF-4 files are HDF5 files.
-SUFFIXES = (".h5", ".hdf5", ".nc")
+SUFFIXES = (".h5", ".hdf5", ".nc", ".nc4", ".he5", ".nwb")
 SMALL = 8000  # bytes; datasets above it are compressed
 
 
@@ -69,9 +69,9 @@ def describe(paths: Iterable[Path], values: bool = True) -> dict:
         "files": files,
         "layout": {
             "layout": _layout(orders),
-            "paged": _common({size is not None for size in page_sizes}),
-            "page_size": _common(page_sizes),
-            "deflate": _common(levels),
+            "paged": common({size is not None for size in page_sizes}),
+            "page_size": common(page_sizes),
+            "deflate": common(levels),
             "files": len(files),
             "shots": len(objects),
             "signals": len(names),
@@ -158,6 +158,6 @@ def _layout(orders: list[tuple[int, str]]) -> str:
     return names.pop() if len(names) == 1 else "mixed"
 
 
-def _common(values: set) -> object:
+def common(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None

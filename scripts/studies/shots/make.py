@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from scripts.lib.program import Problem, dataset_options, run, sync, write_json
+from scripts.studies.shots import own
 from scripts.studies.shots.files import SMALL, describe, extents, of_source, reason
 from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table
@@ -30,13 +31,18 @@ def main(argv: list[str] | None = None) -> int:
         __doc__,
         'make files: JSON as {"layout": "single-shot", "shots": 12, "signals": 61, "page_size": 8000000, '
         '"paged": true, "deflate": 4, "seed": 1}; the other layouts are shot-major and signal-major, one file each; '
-        'or {"files": "folder"}: describe one\'s own files; "part_size" is passed on to the stores',
+        'or {"files": "folder"}: describe one\'s own files, of any tree beside "datasets": ["/**"] and "layout"; '
+        '"part_size" is passed on to the stores',
     )
     settings = options.settings
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
-    contents = existing(Path(settings["files"])) if "files" in settings else make(Settings(**settings), options.out)
     head = {"manifest": 1, "status": "done", "dataset": options.dataset}
-    head["data_sha256"] = data_sha256(contents["objects"])
+    if "datasets" in settings:
+        contents = own.manifest(settings)
+        head["data_sha256"] = own.data_sha256(contents["objects"])
+    else:
+        contents = existing(Path(settings["files"])) if "files" in settings else make(Settings(**settings), options.out)
+        head["data_sha256"] = data_sha256(contents["objects"])
     write_json(options.out, head | parts | contents)
     layout = contents["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")

@@ -17,7 +17,7 @@ from scripts import drivers
 from scripts.lib import dask_workers, host, slowed
 from scripts.lib.program import Problem, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.shots import reader
+from scripts.studies.shots import reader, selection
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,6 +39,10 @@ def measure(step: Step) -> dict:
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
     nodes, files = int(cell.get("nodes", 1)), [Path(file) for file in step.job["local_files"]]
     record: dict = {"read": objects}
+    if isinstance(driver := drivers.of(access.driver), drivers.Indexed):
+        access = replace(access, index=str(Path(step.job["scratch"], "index")))
+        plan = replace(plan, access=access)
+        record["index"] = _indexed(step, driver, plan)
     with dask_workers.cluster(workers, nodes=nodes, folder=step.job["scratch"]) as (cluster, cluster_start):
         null, library = _null(cluster, plan), cluster.each(drivers.of(access.driver).versions)
         if nodes > 1:
@@ -58,6 +62,8 @@ def measure(step: Step) -> dict:
     if replaced:
         raise Problem(f"Dask workers {replaced} were replaced while the cell was measured")
     record["seconds"] |= {"cluster_start": cluster_start, "null": null}
+    if "index" in record:
+        record["seconds"]["index"] = record["index"].pop("seconds")
     return record | {"verified": "within the timed pass" if step.job["far"] else "in a pass of its own"}
 
 
@@ -69,13 +75,15 @@ def workers_of(level: str) -> int:
 def sampled(settings: dict, manifest: dict, repeat: int) -> list[str]:
     """Return what a repeat reads: shots or signals, drawn with the run's seed, the same for all arms of the block."""
     access = settings["cell"]["access"]
-    wanted, available = settings[f"read_{access}"], manifest[access]
+    wanted = settings[f"read_{access}"]
+    # What is called files in a manifest is how they are stored.
+    available = list(manifest["objects" if access == "files" else access])
     if isinstance(wanted, list):
         if absent := [name for name in wanted if name not in available]:
             raise Problem(f"read_{access}: {', '.join(absent)} is not in the data, which have {', '.join(available)}")
         return wanted
     if wanted == 0 or wanted >= len(available):
-        return list(available)
+        return available
     return random.Random(f"{settings['seed']} {access} {repeat}").sample(available, wanted)
 
 
@@ -101,15 +109,23 @@ class _Plan:
             files: dict[str, list[str]] = {}
             for shot, signal in pairs:
                 entry = self.manifest["objects"][shot][signal]
-                files.setdefault(entry["file"], []).extend(path for path, _, _ in entry["datasets"])
+                files.setdefault(entry["file"], []).extend(
+                    (path, _place(where)) for path, _, _, *where in entry["datasets"]
+                )
             paths = tuple((drivers.address_of(self.location, name), tuple(paths)) for name, paths in files.items())
             units = len({shot for shot, _ in pairs})
             number = len(batches) + 1
             batches.append(reader.Batch(number, object_id, paths, units, self.access, verify, self.control))
         return batches
 
-    def expected(self) -> list[tuple[str, str, int, int]]:
-        """Return (object, path, bytes, crc32) of all datasets as the manifest has them."""
+    def addresses(self) -> list[str]:
+        """Return the addresses of all files that are read, each once."""
+        pairs = [pair for object_id in self.objects for pair in self._pairs(object_id)]
+        names = dict.fromkeys(self.manifest["objects"][shot][signal]["file"] for shot, signal in pairs)
+        return [drivers.address_of(self.location, name) for name in names]
+
+    def expected(self) -> list[tuple]:
+        """Return (object, path, bytes, crc32), and a place where not all is read, of all datasets of the manifest."""
         return [
             (object_id, *dataset)
             for object_id in self.objects
@@ -129,18 +145,40 @@ class _Plan:
                 if not all("stored_bytes" in entry for entry in entries):
                     return None
                 held = {
-                    (entry["file"], path): size
+                    (entry["file"], path, _place(where)): size
                     for entry in entries
-                    for (path, _, _), size in zip(entry["datasets"], entry["stored_bytes"], strict=True)
+                    for (path, _, _, *where), size in zip(entry["datasets"], entry["stored_bytes"], strict=True)
                 }
                 total += sum(held.values())
         return total
 
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
-        signals = self.manifest["objects"]
-        if self.by == "shots":
-            return [(object_id, signal) for signal in signals[object_id]]
-        return [(shot, object_id) for shot in self.manifest["shots"] if object_id in signals[shot]]
+        objects = self.manifest["objects"]
+        if self.by in ("shots", "files"):
+            return [(object_id, signal) for signal in objects[object_id]]
+        # A dataset of the user's own is a pattern, which means some in each file.
+        paths = self.manifest["datasets"][object_id] if self.by == "datasets" else [object_id]
+        return [(shot, path) for shot, held in objects.items() for path in paths if path in held]
+
+
+def _place(where: list) -> selection.Place | str:
+    """Return the place of a line of the manifest, which has none where a dataset is read as a whole."""
+    return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
+
+
+def _indexed(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:
+    """Make the index of all files that are read, in a window of its own: {"seconds", "bytes", "requests" by method}."""
+    folder = Path(plan.access.index)
+    folder.mkdir()
+    driver.versions()
+    addresses = plan.addresses()
+    step.open_window()
+    start = time.perf_counter()
+    driver.index(addresses, plan.access, folder)
+    seconds = time.perf_counter() - start
+    requests = step.close_window()
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return {"seconds": seconds, "bytes": size, "requests": requests}
 
 
 def _null(cluster: dask_workers.Workers, plan: _Plan) -> float:
@@ -193,7 +231,7 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
             "tasks_done": executed,
             "datasets_asked": len(expected),
             "datasets": sum(row["datasets"] for row in rows),
-            "logical_bytes_asked": sum(nbytes for _, _, nbytes, _ in expected),
+            "logical_bytes_asked": sum(nbytes for _, _, nbytes, *_ in expected),
             "logical_bytes": sum(row["bytes"] for row in rows),
             "stored_bytes": plan.stored_bytes(),
             "checksum_asked": _checksum([reader.line(*dataset) for dataset in expected]),
@@ -220,11 +258,13 @@ def _effective(library: list[dict], facts: list[dict]) -> dict:
     Raises:
         Problem: they differ.
     """
-    if differing := [key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)]:
-        raise Problem(f"files were not opened alike: {', '.join(differing)} differ between opens")
+    differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
+    if opened := sorted(differing - {"paged", "page_size"}):
+        raise Problem(f"files were not opened alike: {', '.join(opened)} differ between opens")
     if any(one != library[0] for one in library):
         raise Problem("workers run different libraries")
-    return library[0] | facts[0]
+    # The user's own files may have been made in different ways.
+    return library[0] | facts[0] | dict.fromkeys(differing)
 
 
 def _checksum(lines: list[str]) -> str:

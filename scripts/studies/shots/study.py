@@ -1,6 +1,7 @@
 """The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from scripts import drivers
@@ -19,6 +20,12 @@ from scripts.frame.study import (
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
+from scripts.studies.shots import selection
+from scripts.studies.shots import sets as own_sets
+
+_LAYOUTS = ("single-shot", "shot-major", "signal-major")
+# What is read of one's own files, as the schema says: a default would be in the settings of all other cells, too.
+_READ = {"read_files": 1, "read_datasets": 0}
 
 
 class Shots(Study):
@@ -28,19 +35,50 @@ class Shots(Study):
     # The slowest of a task's first datasets, and the sum of all other ones.
     of_tasks = ("first", "rest")
 
+    def mistakes(self, config: dict) -> Iterator[str]:
+        """Yield which layouts are none, and where sets of files in a bucket have no store."""
+        section = self.section(config)
+        data, where = section["data"], "studies.shots"
+        sets = data.get("files")
+        levels = list(sets) if isinstance(sets, dict) else _LAYOUTS
+        for mapping in mappings(section):
+            if strange := [level for level in mapping["layout"] if level not in levels]:
+                yield f"{where}.matrix.layout: {strange[0]} is none of {', '.join(levels)}"
+            yield from filter(None, map(selection.mistake, mapping["selection"]))
+        if isinstance(sets, dict):
+            yield from own_sets.mistakes(data, config, f"{where}.data")
+        elif "datasets" in data:
+            yield f"{where}.data.datasets: it is for sets of files of any tree: files: {{mine: data/*.h5}}"
+
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
+        data = self.section(config)["data"]
+        yield from own_sets.misread(levels, config, data.get("files"))
         yield from unreadable(levels, config)
         yield from drivers.unsuited(levels)
         yield from apart(levels, config, None if levels["workers"].endswith("x") else int(levels["workers"]))
-        data = self.section(config)["data"]
         if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
             yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the user's own files, where they are named."""
-        if "files" in self.section(config)["data"]:
+        data = self.section(config)["data"]
+        if isinstance(sets := data.get("files"), dict):
+            for name in sets:
+                yield f"data.files.{name}", partial(_own_set, self, config, name)
+        elif sets:
             yield "data.files", lambda: _own_files(self.section(config))
+
+    def data(self, config: dict, levels: dict[str, str]) -> dict:
+        """Return the settings of a dataset; those of a set of files have nothing of what is generated."""
+        data = self.section(config)["data"]
+        if isinstance(data.get("files"), dict):
+            return own_sets.data(data, config, levels)
+        return super().data(config, levels)
+
+    def complete(self, settings: dict, config: dict) -> dict:
+        """Return a cell's settings with how much of one's own files is read, where that is not said."""
+        return _READ | settings if "datasets" in settings["data"] else settings
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
@@ -48,6 +86,8 @@ class Shots(Study):
         Two to four of 61 signals hold nearly all of a shot's 8 MB; every dataset is a request where no buffer helps.
         """
         cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
+        if "datasets" in data:
+            return own_sets.estimate(settings, network)
         shots, signals = data["shots"], data["signals"]
         if cell["access"] == "shots":
             shots = settings["read_shots"] or shots
@@ -80,12 +120,14 @@ class Shots(Study):
             manifest: the dataset's manifest, whose `layout` was read back from the files.
         """
         effective = record["effective"]
+        settings = settings | {"data": {}} if "datasets" in settings["data"] else settings
         reasons = list(drivers.failures(effective, settings["library"]["hdf5"], settings["cell"]["driver"]))
         reasons += [*elsewhere(effective, settings), *uncounted(record, settings)]
         reasons += mislabelled(manifest, settings["data"])
         layout = manifest["layout"]
         for key in ("paged", "page_size") if layout["paged"] else ("paged",):
-            if effective.get(key, layout[key]) != layout[key]:
+            # Of files of one's own, of which some are read, None is that they differ.
+            if layout[key] is not None and effective.get(key, layout[key]) != layout[key]:
                 reasons.append(f"the files that were read have {key} {effective[key]}, the manifest says {layout[key]}")
         return reasons
 
@@ -120,6 +162,20 @@ def _own_files(section: dict) -> str:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
         raise Problem(f'{words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
     return words
+
+
+def _own_set(study: Shots, config: dict, name: str) -> str:
+    """Say what one file of a set is, and see that the matrix can read the set."""
+    from scripts.studies.shots import look
+
+    data = study.data(config, {"layout": name})
+    looked = look.at_first(data)
+    levels = [mapping for mapping in mappings(study.section(config)) if name in mapping["layout"]]
+    buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
+    if buffers and not looked.paged:
+        ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
+        raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+    return looked.words
 
 
 def mislabelled(manifest: dict, label: dict) -> list[str]:

@@ -19,6 +19,14 @@ def hdf5_version(name: str, facts: dict) -> str:
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
 
 
+def _selected(level: str, facts: dict) -> str:
+    """Return "all of each dataset", "the metadata alone", "[0:100, ...] of each dataset" or "1 of 10 chunks"."""
+    names = {"all": "all of each dataset", "metadata": "the metadata alone"}
+    return names.get(
+        level, f"{level} of each dataset" if level.startswith("[") else level.replace("/", " of ") + " chunks"
+    )
+
+
 def _buffer_in_force(_, cells: pd.DataFrame) -> pd.Series:
     """MiB; as it was read back where it is no number."""
     buffers = numbers(cells, "page_buffer_bytes")
@@ -50,11 +58,22 @@ REPORT = Report(
         Factor("layout", subject="the {} layout", within="on {level} files", label="{}", apart=True),
         Factor(
             "access",
-            names={"shots": "reading all signals of a shot", "signals": "reading one signal of all shots"},
-            labels={"shots": "all signals of a shot", "signals": "one signal of all shots"},
+            names={
+                "shots": "reading all signals of a shot",
+                "signals": "reading one signal of all shots",
+                "files": "reading files",
+                "datasets": "reading the same datasets of all files",
+            },
+            labels={
+                "shots": "all signals of a shot",
+                "signals": "one signal of all shots",
+                "files": "files",
+                "datasets": "the same datasets of all files",
+            },
             within="{}",
             given=True,
         ),
+        Factor("selection", known_as=_selected, within="{}", given=True, added="all"),
         PAGE_BUFFER,
         Factor("read_cache", subject="the {} read cache", names={"none": "no read cache"}, added="default"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
@@ -71,7 +90,7 @@ REPORT = Report(
         Value("first_s", "First dataset of a task", "s", axis="Time per dataset / s"),
         Value("later_s", "Later datasets", "s"),
     ),
-    panels=("store", "driver", "cache", "layout", "access"),
+    panels=("store", "driver", "cache", "layout", "access", "selection"),
     scaling=Scaling("workers"),
     harness=(
         Column("start of workers / s", "cluster_start_s", number),

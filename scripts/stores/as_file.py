@@ -1,0 +1,55 @@
+"""An object of a store as a Python file, for what reads files and is not measured: blocks are fetched and kept."""
+
+import io
+from functools import lru_cache
+
+from scripts.stores.reading import Reader
+
+_BLOCK, _BLOCKS = 4 * 2**20, 32
+
+
+class AsFile(io.RawIOBase):
+    """An object, read in blocks of 4 MiB of which the last 32 are kept."""
+
+    def __init__(self, reader: Reader, name: str) -> None:
+        """Ask for the object's size and version.
+
+        Raises:
+            Problem: it is not there, or cannot be asked for; `read` raises one if it has changed since.
+        """
+        self._reader, self._name, self._position = reader, name, 0
+        self.identity = reader.identify(name)
+        self._block = lru_cache(_BLOCKS)(self._fetch)
+
+    def seekable(self) -> bool:
+        """Return that one can seek."""
+        return True
+
+    def readable(self) -> bool:
+        """Return that one can read."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move, as in any file."""
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.identity.size}[whence]
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read up to the end of a block."""
+        number, begin = divmod(self._position, _BLOCK)
+        if self._position >= self.identity.size:
+            return 0
+        piece = self._block(number)[begin : begin + len(buffer)]
+        buffer[: len(piece)] = piece
+        self._position += len(piece)
+        return len(piece)
+
+    def _fetch(self, number: int) -> bytes:
+        offset = number * _BLOCK
+        block = bytearray(min(_BLOCK, self.identity.size - offset))
+        self._reader.read(self._name, [(offset, len(block))], memoryview(block), self.identity)
+        return bytes(block)

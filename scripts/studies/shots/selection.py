@@ -1,0 +1,87 @@
+"""What is read of a dataset: all of it, a part of it, some of its chunks, or of a file nothing but its metadata."""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+ALL, METADATA = "all", "metadata"
+# As a place: the whole tree of a file, which is walked.
+WALK = "walk"
+# Of each dimension first, behind last, step.
+Span = tuple[int, int, int]
+Place = tuple[Span, ...]
+
+
+def mistake(level: str) -> str:
+    """Return what is wrong with a level of the factor `selection` that its pattern lets pass, "" if nothing is."""
+    if level.startswith("["):
+        try:
+            _spans(level, (1,) * len(level))
+        except ValueError:
+            return f"selection {level} is none that numpy knows; write it as [0:100, ...]"
+    return ""
+
+
+def places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> Iterator[Place]:
+    """Yield which places of a dataset are read, each by itself; an empty one is all of it.
+
+    Args:
+        level: the factor's level: "all", "[0:100, ...]", of which as many dimensions count as the dataset has, or
+            "1/10": of the chunks in the order of their places every tenth, from the first.
+        shape: the dataset's.
+        chunks: the shape of its chunks; one that has none is one chunk.
+    """
+    if level == ALL or not shape:
+        yield ()
+    elif level.startswith("["):
+        spans = _spans(level, shape)
+        if all(begin < end for begin, end, _ in spans):
+            yield spans
+    else:
+        numbers = [range(-(-length // size)) for length, size in zip(shape, chunks or shape, strict=True) if size]
+        for number in itertools.islice(itertools.product(*numbers), 0, None, int(level.partition("/")[2])):
+            sizes = zip(number, chunks or shape, shape, strict=True)
+            yield tuple((index * size, min((index + 1) * size, length), 1) for index, size, length in sizes)
+
+
+def slices(place: Place) -> tuple[slice, ...]:
+    """Return a place as numpy takes it."""
+    return tuple(slice(*span) for span in place)
+
+
+def touches(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:
+    """Return whether a place needs the chunk at `offset`."""
+    return all(
+        begin < start + size
+        and end > start
+        and (step == 1 or any(start <= at < start + size for at in range(begin, end, step)))
+        for (begin, end, step), start, size in zip(place, offset, chunk, strict=True)
+    )
+
+
+def _spans(level: str, shape: Sequence[int]) -> Place:
+    """Return the spans that a level such as [0:100, ...] means in a shape.
+
+    Raises:
+        ValueError: it means nothing.
+    """
+    parts = [part.strip() for part in level.strip("[] ").split(",")]
+    if parts.count("...") > 1:
+        raise ValueError(level)
+    if "..." in parts:
+        at = parts.index("...")
+        behind = parts[at + 1 :]
+        parts = parts[:at] + [":"] * max(0, len(shape) - at - len(behind)) + behind
+    parts = (parts + [":"] * len(shape))[: len(shape)]
+    return tuple(_span(part, length) for part, length in zip(parts, shape, strict=True))
+
+
+def _span(part: str, length: int) -> Span:
+    if re.fullmatch(r"-?\d+", part):
+        index = int(part) + (length if part.startswith("-") else 0)
+        return index, min(index + 1, length), 1
+    numbers = [int(number) if number else None for number in part.split(":")]
+    begin, end, step = slice(*numbers).indices(length) if len(numbers) in (2, 3) else (0, 0, 0)
+    if step < 1:
+        raise ValueError(part)
+    return begin, end, step
