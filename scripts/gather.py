@@ -55,7 +55,8 @@ def merged(
     config: dict, study: str, matrix: pd.DataFrame, kept: Sequence[records.Kept], imported: dict
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of a study by name: those of blocks, or those that it makes of its records itself."""
-    program = studies.of(study)
+    program, unable = studies.of(study), records.unable(kept)
+    matrix, kept = matrix[~matrix["cell"].isin(unable)], [one for one in kept if one.cell not in unable]
     own = program.tables(matrix, kept, imported, config)
     if own is not None:
         return own
@@ -96,6 +97,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "stores": config["stores"],
         "settings": config["studies"][study],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
+        "unable": records.unable(kept),
         "not_provided": not_provided(_datasets(plan), results / "data"),
         "limits": [*_limits(config, measured), *unsealed(measured), *software.unseen(kept)],
         **studies.of(study).facts(plan, kept, imported, config),

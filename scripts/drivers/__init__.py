@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from scripts.lib import sizes
-from scripts.lib.program import Problem
+from scripts.lib.program import Unable as Unable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,10 +30,6 @@ DEFAULT = "default"
 Where = slice | tuple
 # What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
 _HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_NCProperties", "_nc3_strict", "_Netcdf4")
-
-
-class Unable(Problem):
-    """A driver cannot read what is there, which is no failure: the cell is left out, and this is the reason."""
 
 
 @dataclass(frozen=True)

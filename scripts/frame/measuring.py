@@ -44,7 +44,8 @@ class Ended(Problem):
 
     Attributes:
         also: what it says: `cause`, the artefact that failed first, of a step that was skipped, as what it needs has
-            failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long.
+            failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long;
+            `unable`: what is there cannot be read as the cell asks, so that it is left out.
     """
 
     def __init__(self, words: str, **also: object) -> None:
@@ -316,6 +317,8 @@ class _Child:
                 message = json.loads(line)
                 if message["event"] == "record":
                     return message["record"]
+                if message["event"] == "unable":
+                    raise Ended(message["reason"], unable=True)
                 if message["event"] == "open":
                     window.open(sets_cache=message["sets_cache"])
                     self._say({})

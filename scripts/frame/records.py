@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -105,8 +105,16 @@ def reasons(path: Path, folder: Path, run: str) -> list[str]:
         artefact = read(path, run, study) if kind == "records" else read_json(path)
     except Problem as problem:
         return [str(problem)]
-    failed = artefact.get("status") == "failed"
+    failed = artefact.get("status") == "failed" and not artefact.get("unable")
     return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
+
+
+def unable(kept: Iterable[Kept]) -> dict[str, str]:
+    """Return the cells of which no record was measured since what is there cannot be read so, each with the reason."""
+    of_cells: dict[str, list[dict]] = {}
+    for one in kept:
+        of_cells.setdefault(one.cell, []).append(one.record or {})
+    return {cell: "; ".join(of[0]["reasons"]) for cell, of in of_cells.items() if all(one.get("unable") for one in of)}
 
 
 def skipped(path: Path) -> bool:

@@ -23,6 +23,10 @@ class Problem(Exception):
     """A mistake or a lack that the user can mend: one line that says what is wrong, where, and what to do."""
 
 
+class Unable(Problem):
+    """What is there cannot be read in the way that a cell asks for: no failure, but the reason why it is left out."""
+
+
 def run(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
 

@@ -2,8 +2,9 @@
 
 The step (`scripts.step`) writes one JSON line, the job, to the program's standard input. The program answers with
 JSON lines on its standard output: `open`, when it is about to measure, upon which the step sets the state of the page
-cache and starts to count requests; `close`, when it is done and nobody reads any more; and `record` at the end. The
-last window counts. Whatever else a library prints goes to standard error, which is the log.
+cache and starts to count requests; `close`, when it is done and nobody reads any more; and at the end `record`, or
+`unable` with the `reason`, where what is there cannot be read as the cell asks. The last window counts. Whatever else a
+library prints goes to standard error, which is the log.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Callable
 
 from scripts.lib import provenance, software
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, Unable
 
 
 class Step:
@@ -64,5 +65,8 @@ class Step:
 def run_measurement(measure: Callable[[Step], dict]) -> int:
     """Run a measuring program: `measure` gets the line to its step and returns its part of the record."""
     step = Step()
-    step.finish(measure(step))
+    try:
+        step.finish(measure(step))
+    except Unable as reason:
+        step.say({"event": "unable", "reason": str(reason)})
     return 0

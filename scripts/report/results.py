@@ -153,8 +153,15 @@ def complete(
     if "session" in samples and len(records):
         sessions = samples.drop_duplicates(["cell", "repeat"]).set_index(["cell", "repeat"])["session"].fillna("")
         records = records.join(sessions, on=["cell", "repeat"])
-    cells = complete_cells(tables["cells"], records, report)
-    return Results(**(tables | {"cells": cells}), facts=facts, report=report.of(facts), records=records)
+    cells, matrix = complete_cells(tables["cells"], records, report), tables["matrix"]
+    if "omitted" in matrix and (unable := facts.get("unable")):
+        # What nobody knew before it was tried.
+        matrix = matrix.assign(
+            omitted=matrix["omitted"].where(~matrix["cell"].isin(unable), matrix["cell"].map(unable))
+        )
+    return Results(
+        **(tables | {"cells": cells, "matrix": matrix}), facts=facts, report=report.of(facts), records=records
+    )
 
 
 def complete_cells(cells: pd.DataFrame, records: pd.DataFrame, report: Report) -> pd.DataFrame:
