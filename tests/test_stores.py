@@ -13,15 +13,18 @@ import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
-from small_runs import TINY
+from small_runs import TINY, records, snakemake, write
 from steady import keep_pages
+from test_own_files import granule, run_of
 
 from scripts import preflight
 from scripts.frame import measuring
 from scripts.lib import processes
+from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
 from scripts.stores.s3 import client as s3
+from scripts.studies.shots import own
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -110,6 +113,65 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside
     here.make(expect="failed", **{**KEYS, **keys})
     assert line in here.provided["reasons"][0]
     assert "\n" not in here.provided["reasons"][0]
+
+
+IN_BUCKET = {"original": ["s3://elsewhere/granules/*.h5"]}
+
+
+@pytest.fixture
+def granules(tmp_path: Path, outside: str):
+    """Put two files of another tree into the bucket and return what puts a file there."""
+
+    def put(name: str, seed: int) -> None:
+        client(outside).upload_file(granule(tmp_path / "granule.h5", seed), "elsewhere", f"granules/{name}")
+
+    put("a.h5", 1)
+    put("b.h5", 2)
+    return put
+
+
+def test_files_in_a_bucket_are_read_in_place_and_one_that_is_replaced_fails_its_cell(clone, outside, granules):
+    config = run_of(IN_BUCKET, store=["far"], driver=["ros3"], selection=["all", "metadata"], library=["ours"])
+    config["libraries"] = {"ours": {"kind": "source", "hdf5": "2.0.0"}}
+    config["stores"] = {"far": {"kind": "s3", "bucket": "elsewhere", "endpoint": outside}}
+    config["studies"]["shots"]["read_files"] = 0
+    write(clone, config)
+    done = snakemake(clone, "--until", "measure", env=with_keys())
+    assert done.returncode == 0, done.stderr
+    measured = list(records(clone).values())
+    assert [record["valid"] for record in measured] == [True, True]
+    assert {record["cache"]["state"] for record in measured} == {"elsewhere"}
+    assert {path["Key"] for path in client(outside).list_objects_v2(Bucket="elsewhere")["Contents"]} == {
+        "granules/a.h5",
+        "granules/b.h5",
+    }
+    granules("b.h5", 3)
+    write(clone, config | {"repeats": 2})
+    assert snakemake(clone, "--until", "measure", env=with_keys()).returncode == 0
+    failed = [record for record in records(clone).values() if record["status"] == "failed"]
+    assert len(failed) == 2
+    for record in failed:
+        assert "granules/b.h5 was replaced or changed since it was examined" in record["reasons"][0]
+
+
+def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_called_one(outside, granules):
+    statement = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::elsewhere/*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    client(outside).put_bucket_policy(Bucket="elsewhere", Policy=policy)
+    client(outside).put_object(Bucket="elsewhere", Key="granules/page.h5", Body=b"<html>sign in</html>")
+    spec = {"kind": "s3", "bucket": "elsewhere", "region": "us-east-1", "prefix": "", "endpoint": outside}
+    spec["anonymous"] = True
+    with pytest.raises(Problem, match="may not be listed; name its objects one by one instead of a pattern"):
+        own.sources(IN_BUCKET["original"], spec)
+    named = [f"s3://elsewhere/granules/{name}" for name in ("a.h5", "b.h5")]
+    assert [source.name for source in own.sources(named, spec)] == ["a.h5", "b.h5"]
+    facts = own.manifest({"files": named, "datasets": ["/name"], "layout": "original", "at": spec})
+    assert (facts["in_place"], facts["layout"]["dataset_reads"]) == ("granules", 2)
+    (page,) = own.sources("s3://elsewhere/granules/page.h5", spec)
+    with pytest.raises(Problem, match="is not an HDF5 file but a page of HTML"), page.opened():
+        pass
+    with pytest.raises(Problem, match=r"nothing\.h5: no object is there"):
+        own.sources("s3://elsewhere/granules/nothing.h5", spec)
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)

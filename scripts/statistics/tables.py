@@ -28,7 +28,7 @@ from scripts.stores.servers import EXCHANGE
 pd.options.mode.string_storage = "python"
 
 # What the harness costs, a median each; every other key of `seconds` is a metric and has an interval and verdicts.
-OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather")
+OVERHEAD = ("plan", "null", "cluster_start", "verify", "gather", "index")
 # The order of columns and verdicts, and what there is if nothing could be measured; other metrics follow by name.
 METRICS = ("total", "open", "first", "rest")
 MIB = 2**20

@@ -16,6 +16,7 @@ import h5py
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.as_file import AsFile
+from scripts.stores.reading import Absent
 from scripts.stores.transfer import ACCESS
 from scripts.studies.shots import selection
 from scripts.studies.shots.files import SUFFIXES, common, extents, reason
@@ -135,7 +136,9 @@ def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
     for one in wanted:
         key = one.removeprefix(IN_BUCKET).partition("/")[2]
         literal = re.split(r"[*?\[]", key)[0]
-        listed = store.listed(literal if literal != key else "", [] if literal != key else [key])
+        listed = {}
+        with contextlib.suppress(Absent):
+            listed = store.listed(literal, [key] if literal == key else [])
         matching = {
             name: entry for name, entry in listed.items() if literal == key or re.fullmatch(_pattern(key), name)
         }

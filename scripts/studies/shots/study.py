@@ -1,10 +1,11 @@
 """The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from scripts import drivers
+from scripts.frame.records import Kept
 from scripts.frame.study import (
     Study,
     apart,
@@ -79,6 +80,11 @@ class Shots(Study):
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings with how much of one's own files is read, where that is not said."""
         return _READ | settings if "datasets" in settings["data"] else settings
+
+    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
+        """Return what the indexes cost that drivers need: a cell's is made anew by each record."""
+        indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
+        return {"indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()]} if indexes else {}
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
