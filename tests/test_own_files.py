@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
 from conftest import program
+from granules import granule, run_of
 from small_runs import records, snakemake, write
 
 from scripts.frame import config as configuration
@@ -18,28 +18,6 @@ from scripts.lib.program import Problem
 from scripts.studies.shots import look, own, selection
 from scripts.studies.shots.report import indexes
 from scripts.studies.shots.sets import bucket_of
-
-BEAMS = ("gt1l", "gt1r")
-
-
-def granule(path: Path, seed: int, paged: bool = False) -> Path:
-    """Write a file with beams of small compressed datasets, texts, a reference, and a dataset without values."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    space = {"fs_strategy": "page", "fs_page_size": 65536} if paged else {}
-    values = np.random.default_rng(seed)
-    with h5py.File(path, "w", **space) as file:
-        file.attrs["title"], file.attrs["number"] = "granule", seed
-        for beam in BEAMS:
-            group = file.create_group(f"{beam}/land_ice_segments")
-            group.attrs["beam"] = beam
-            for name in ("h_li", "latitude"):
-                data = values.normal(size=(70, 12))
-                group.create_dataset(name, data=data, chunks=(20, 12), compression="gzip", shuffle=True)
-        file["texts"] = np.array(["a", "bcd"], dtype=h5py.string_dtype())
-        file["name"] = "one text"
-        file["references"] = np.array([file["texts"].ref], dtype=h5py.ref_dtype)
-        file["nothing"] = h5py.Empty("f4")
-    return path
 
 
 @pytest.fixture
@@ -186,22 +164,6 @@ def test_a_file_that_was_cut_and_one_that_nobody_may_read_are_named(tmp_path):
 def test_a_dataset_that_two_patterns_mean_is_one_line(sets):
     with pytest.raises(Problem, match=r"is meant by /\*\* and by /gt1l/\*\*; leave one of them out"):
         described(sets["original"], ("/**", "/gt1l/**"))
-
-
-def run_of(sets: dict, **levels: list) -> dict:
-    """Return a configuration that reads sets of files."""
-    levels = {
-        **{"library": ["wheel"], "store": ["disk"], "driver": ["sec2"], "layout": list(sets), "access": ["files"]},
-        **{"workers": [1], "page_buffer": ["unset"], "cache": ["any"], **levels},
-    }
-    shots = {"data": {"files": sets}, "read_files": 2, "control_cells": 0, "matrix": [levels]}
-    return {
-        "run": "tiny",
-        "repeats": 1,
-        "libraries": {"wheel": {"kind": "wheel", "hdf5": "2.0.0"}},
-        "stores": {"disk": {"kind": "posix"}},
-        "studies": {"shots": shots},
-    }
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
 from conftest import ROOT, artefact, program
+from granules import granule, run_of
 from small_runs import TINY, records, snakemake, write
 from steady import keep_pages
-from test_own_files import granule, run_of
 
 from scripts import preflight
 from scripts.frame import measuring

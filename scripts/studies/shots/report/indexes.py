@@ -26,8 +26,10 @@ def costs(run: Results) -> list[str]:
 
 def _sentence(cell: dict, others: pd.DataFrame, alike: list[str], counts: dict, run: Results) -> str:
     requests = sum(method["count"] for method in (counts.get("requests") or {}).values())
-    asked = f" and {prose.count(requests, 'request')}" if requests else ""
-    made = f"{run.names.row(cell, run.report.names)}: the index takes {prose.number(cell['index_s'])} s{asked} to make"
+    counted = f" and {prose.count(requests, 'request')}" if requests else ""
+    made = (
+        f"{run.names.row(cell, run.report.names)}: the index takes {prose.number(cell['index_s'])} s{counted} to make"
+    )
     plain = others[(others[alike] == [cell[name] for name in alike]).all(axis=1) & others["total_s"].notna()]
     if plain.empty:
         return f"{made}."
