@@ -28,6 +28,7 @@ from scripts.benchmarks import (
     null_cells,
     particles,
     project,
+    readers,
     scale,
     shots,
 )
@@ -69,6 +70,8 @@ BENCHMARKS = {
     "tasks": Benchmark(particles.tasks, {"counts": (200,)}),
     "memory": Benchmark(particles.memory, {"times": 1}),
     "arrays": Benchmark(arrays.rows, {"shape": "3000x2200"} | _ROUND),
+    "look": Benchmark(readers.looking, {"files": 20}),
+    "drivers": Benchmark(readers.requests, {"shots": 2, "rounds": 1, "arms": (("ros3", "default", "hdf5-2.0.0"),)}),
     "clusters": Benchmark(clusters.rows, {"repeats": 1, "cells": 50} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }

@@ -1,0 +1,107 @@
+"""The drivers of `shots` side by side by what they ask for, and what it takes to look at a thousand files."""
+
+import gzip
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from scripts.benchmarks.common import S3, Row, Say, at_most, numbered, program, used
+from scripts.benchmarks.prepared import Cell, cells, interpreter
+from scripts.stores.servers import EXCHANGE
+
+# Level of `driver`, of `read_cache`, and the library that has it.
+_ARMS = (
+    ("ros3", "default", "readers"),
+    ("ros3", "default", "hdf5-2.2.0"),
+    ("s3fs", "default", "readers"),
+    ("s3fs", "blockcache-4MiB", "readers"),
+    ("remfile", "default", "readers"),
+    ("h5coro", "default", "readers"),
+    ("pyfive", "default", "readers"),
+    ("h5netcdf", "default", "readers"),
+    ("kerchunk", "default", "readers"),
+)
+_DATASETS = 100
+
+
+def looking(folder: Path, say: Say, files: int = 1000) -> Iterator[Row]:
+    """Look at files with a hundred small datasets each."""
+    first = folder / "file-0000.h5"
+    with h5py.File(first, "w") as file:
+        for number in range(_DATASETS):
+            data = np.arange(2000, dtype="f4").reshape(200, 10) + number
+            file.create_dataset(f"/group-{number % 7}/data-{number:03}", data=data, chunks=(20, 10), compression="gzip")
+    for number in range(1, files):
+        shutil.copyfile(first, folder / f"file-{number:04}.h5")
+    say(f"{files} files of {first.stat().st_size:,} bytes")
+    usage = used(program("scripts.studies.shots.look", "--files", f"{folder}/*.h5"))
+    yield at_most(
+        f"make look: {files} files of {_DATASETS} datasets", usage.seconds, 10, "s", f"{usage.cpu_seconds:.1f} CPU s"
+    )
+
+
+def requests(folder: Path, say: Say, shots: int = 2, rounds: int = 2, arms: tuple = _ARMS) -> Iterator[Row]:
+    """Count the requests and bytes of each driver on paged and unpaged files, at the server and before it."""
+    for paged in (True, False):
+        what = "paged" if paged else "unpaged"
+        (folder / what).mkdir()
+        for driver, read_cache, library in arms:
+            levels = {
+                **{"library": [library], "store": ["s3"], "driver": [driver], "read_cache": [read_cache]},
+                **{
+                    "layout": ["shot-major"],
+                    "access": ["shots"],
+                    "workers": [1],
+                    "page_buffer": ["unset"],
+                    "cache": ["any"],
+                },
+            }
+            data = {"shots": shots, "signals": 16, "paged": paged, "page_size": 4 * 2**20}
+            section = {"data": data, "read_shots": 0, "control_cells": 0, "matrix": levels}
+            say(f"{driver}, read cache {read_cache}, {library}, {what} files")
+            interpreter(folder / what, library, say)
+            (cell,) = cells(folder / what, say, "shots", {"s3": S3 | {"network": {}}}, **section)
+            counts = [_counted(cell) for _ in numbered(rounds, say)]
+            yield _row(f"{driver} ({read_cache}, {library}), {what}", counts)
+
+
+def _counted(cell: Cell) -> tuple[int, int, int, int, int]:
+    """Return requests and bytes at the server, those that passed the proxy, and the bytes that lie in the files."""
+    record = cell.measure()
+    at_server = record["requests"].values()
+    exchanges = _exchanges(cell.folder)
+    return (
+        sum(method["count"] for method in at_server),
+        sum(method["bytes_offered"] or 0 for method in at_server),
+        len(exchanges),
+        sum(exchanges),
+        record["work"]["stored_bytes"],
+    )
+
+
+def _exchanges(folder: Path) -> list[int]:
+    """Return the bytes of each answer that passed the proxy in the last record of a cell, and forget them."""
+    path = folder / "requests.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    path.unlink()
+    place = lines[0].split(",").index(EXCHANGE[5])
+    return [int(line.split(",")[place] or 0) for line in lines[1:]]
+
+
+def _row(what: str, counts: list[tuple[int, int, int, int, int]]) -> Row:
+    asked, offered, passed, delivered, stored = counts[0]
+    same = "as often in each round" if len(set(counts)) == 1 else f"between rounds {sorted({one[0] for one in counts})}"
+    figures = f"{asked} requests, {offered / 2**20:.1f} MiB, {same}"
+    seen = f"{passed} passed the proxy, {delivered / 2**20:.1f} MiB"
+    return Row(
+        what,
+        figures,
+        seen,
+        f"{offered / stored:.2f} of the bytes in the file",
+        "the same",
+        (asked, offered) == (passed, delivered),
+    )
