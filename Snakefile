@@ -54,4 +54,5 @@ rule all:
         # what is made from them is there.
         "reports/{run}/index.html".format(run=RUN),
         expand("reports/{run}/{study}.html", run=RUN, study=STUDIES),
-        records_of,
+        expand("results/{run}/{study}/facts.json", run=RUN, study=STUDIES),
+        gathered_records,

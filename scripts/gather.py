@@ -3,9 +3,13 @@
 import argparse
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+
+# Of the small matrices of resampling, a second thread has no part to do, and waits for its next one at full speed.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pandas as pd
 

@@ -248,6 +248,17 @@ def test_records_unpacked_elsewhere_are_not_measured_again(tiny_run):
     assert records(tiny_run) == before
 
 
+def test_what_is_gone_is_made_again_though_what_was_made_from_it_is_there(tiny_run):
+    assert planned(tiny_run) == {}
+    folder = tiny_run / "results/tiny/shots"
+    (folder / "facts.json").rename(folder / "facts.aside")
+    assert planned(tiny_run)["gather"] == 1
+    next(folder.glob("records/*/repeat=1.json")).unlink()
+    assert planned(tiny_run)["measure"] > 0
+    (folder / "facts.aside").rename(folder / "facts.json")
+    assert planned(tiny_run)["measure"] > 0
+
+
 def test_a_mistake_in_the_configuration_stops_at_once_in_one_line(tiny):
     write(tiny, TINY | {"repeets": 3})
     done = snakemake(tiny)
