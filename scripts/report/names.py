@@ -118,6 +118,12 @@ def libraries(facts: Mapping) -> dict[str, dict]:
     return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
 
 
+def software(name: str, spec: Mapping) -> str:
+    """Return "HDF5 2.0.0" of a library, of the user's own "my-branch (HDF5 2.0.0, git 1a2b3c4d5e6f)"."""
+    version = f"HDF5 {spec['hdf5']}"
+    return f"{name} ({version}, {spec['build']['hdf5_source']})" if spec.get("own") else version
+
+
 class Names:
     """The names of one run's levels, stores and places."""
 

@@ -12,9 +12,9 @@ from scripts.stores import network
 
 
 def hdf5_version(name: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0", or the library's own name where two libraries hold the same HDF5."""
+    """Return "HDF5 2.0.0", or the library's own name where it is no release or two libraries hold the same one."""
     of_study = libraries(facts) or facts.get("libraries") or {}
-    versions = {key: (spec or {}).get("hdf5") for key, spec in of_study.items()}
+    versions = {key: spec.get("hdf5") for key, spec in of_study.items() if spec and not spec.get("own")}
     version = versions.get(name)
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
 
