@@ -25,13 +25,15 @@ from scripts.building.sources import ENVS, LOCK, Unreachable, promised, releases
 from scripts.frame import config as configuration
 from scripts.frame import software
 from scripts.lib.program import Problem, file_digest
+from scripts.report.names import Names
 from scripts.report.names import software as named
-from scripts.studies.shots.report import hdf5_version
+from scripts.studies.shots.report import REPORT, hdf5_version
 
 SOURCE = {"kind": "source", "hdf5": "2.0.0"}
 # The same commit on each machine, so that what is built of it is in the cache.
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost")
 WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-01-01T00:00:00Z")
+WHEN |= {"GIT_CONFIG_GLOBAL": os.devnull}
 
 
 def git(clone: Path, *words: str) -> str:
@@ -340,7 +342,7 @@ def test_a_run_with_an_interpreter_of_ones_own_measures_what_it_began_with(tmp_p
     assert {"h5py", "numpy", "dask", "distributed", "libhdf5 (h5py)"} <= build["imports"].keys()
     assert any(package.startswith("numpy ") for package in build["packages"])
     page = (ready_clone / "reports/tiny/shots.md").read_text(encoding="utf-8")
-    assert f"hdf5-2.0.0 (HDF5 2.0.0, {build['hdf5_source']})" in page
+    assert f"HDF5 2.0.0 (hdf5-2.0.0, {build['hdf5_source']})" in page
     assert str(tmp_path / "venv") not in page + (ready_clone / "reports/tiny/shots.html").read_text(encoding="utf-8")
     assert "by now" not in launch(ready_clone, "--plan").stdout
 
@@ -367,9 +369,12 @@ def test_two_builds_of_one_version_differ_on_purpose_and_have_names_of_their_own
     assert software.differences(*prints[:2], True) == software.differences(*prints[1:], True) == ()
     libraries = {name: {"hdf5": "2.0.0", "own": name != "release", "build": build} for name, build in builds.items()}
     shown = [hdf5_version(name, {"libraries": libraries}) for name in libraries]
-    assert shown == ["HDF5 2.0.0", "my-branch", "my-other"]
+    assert shown == ["HDF5 2.0.0", "HDF5 2.0.0 (my-branch)", "HDF5 2.0.0 (my-other)"]
+    names = Names(REPORT, {"libraries": libraries})
+    pair = names.pair({"factor": "library", "contender": "my-branch", "baseline": "release"}, names.level)
+    assert pair == ("HDF5 2.0.0 (my-branch)", "HDF5 2.0.0")
     first = [named(name, spec) for name, spec in libraries.items()]
-    assert first[:2] == ["HDF5 2.0.0", "my-branch (HDF5 2.0.0, git 0123456789ab)"]
+    assert first[:2] == ["HDF5 2.0.0", "HDF5 2.0.0 (my-branch, git 0123456789ab)"]
 
 
 def test_an_archive_tells_builds_of_ones_own_apart_and_brings_no_interpreter(tmp_path):

@@ -20,7 +20,7 @@ from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from scripts.building.cache import file_digest
-from scripts.building.shell import Workshop
+from scripts.building.shell import Workshop, clean_environment
 from scripts.building.sources import OF_RELEASES, PLACES, PUBLIC, Archive, pinned, releases, tree_in, unpack
 from scripts.lib.program import Problem
 
@@ -163,7 +163,8 @@ def _commit(path: Path, reference: str, version: str) -> Commit:
 def _git(*arguments: object, amiss: str) -> bytes:
     """Return what git says; where it fails, `amiss` with its reason is the Problem."""
     try:
-        done = subprocess.run(["git", *map(str, arguments)], capture_output=True, check=False)
+        command = ["git", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, env=clean_environment(), check=False)
     except OSError as error:
         raise Problem(
             "git is missing, and a library names a commit (ref:): apt install git, or dnf install git"
