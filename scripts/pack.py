@@ -5,6 +5,7 @@ It builds what the configuration names, if that is not cached, and writes a comp
 """
 
 import argparse
+import hashlib
 import io
 import json
 import platform
@@ -124,10 +125,12 @@ def parts(config: dict, patched: Callable[[Path, str], Path]) -> tuple[dict, dic
         folder = Path(artefact["python"]).parents[1]
         of_library = bundle.environment(folder, _place(folder))
         if spec["kind"] == "source":
-            hdf5 = provide_hdf5(spec).folder
-            entries += bundle.hdf5(hdf5, _place(hdf5), patched)
-            of_library = bundle.on_hdf5(of_library, f"{_place(hdf5)}/lib", patched)
-            linked += hdf5.glob("lib/*.so")
+            hdf5 = provide_hdf5(spec)
+            # One that is installed may be in a folder of any name.
+            place = str(unpacked.FOLDER / f"hdf5-{hashlib.sha256(hdf5.key.encode()).hexdigest()[:16]}")
+            entries += bundle.hdf5(hdf5.folder, place, patched)
+            of_library = bundle.on_hdf5(of_library, f"{place}/lib", patched)
+            linked += hdf5.folder.glob("lib/libhdf5*.so")
         entries += of_library
         # Files of this machine that it would otherwise have to find unchanged.
         there = {"imported": [], "python": f"{_place(folder)}/bin/python"}
