@@ -145,8 +145,8 @@ def test_a_named_file_that_is_no_hdf5_is_refused(tmp_path):
 
 def test_a_named_file_that_is_the_release_is_one_and_its_path_is_not_told(tmp_path, monkeypatch):
     archive = tmp_path / "mine.tar.gz"
-    monkeypatch.setattr(sources, "pinned", lambda: {"hdf5": {"9.9.9": {"tarball_sha256": release(archive)}}})
-    monkeypatch.setattr(own, "pinned", sources.pinned)
+    sha256 = release(archive)
+    monkeypatch.setattr(own, "pinned", lambda: {"hdf5": {"9.9.9": {"tarball_sha256": sha256}}})
     (source,) = own.hdf5_sources({"kind": "source", "hdf5": "9.9.9", "from": str(archive)})
     assert source.origin == "file mine.tar.gz"
 
