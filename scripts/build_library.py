@@ -24,9 +24,12 @@ def main(argv: list[str] | None = None) -> int:
 def _library(text: str) -> dict:
     """Return the entry of a library; given by hand, no schema has seen it."""
     spec = json_object(text)
-    kinds = {"wheel", "source", "conda"}
-    if not all(isinstance(value, str) for value in (spec.get("hdf5"), *spec.values())) or spec.get("kind") not in kinds:
-        raise Problem(f"--spec {text} is no library: give kind ({', '.join(sorted(kinds))}) and hdf5, all as strings")
+    kinds = {"wheel", "source", "conda", "python"}
+    needs = ("hdf5", "python") if spec.get("kind") == "python" else ("hdf5",)
+    texts = (*map(spec.get, needs), *spec.values())
+    if not all(isinstance(value, str) for value in texts) or spec.get("kind") not in kinds:
+        given = f"kind ({', '.join(sorted(kinds))}) and {' and '.join(needs)}"
+        raise Problem(f"--spec {text} is no library: give {given}, all as strings")
     return spec
 
 

@@ -198,7 +198,9 @@ def unsealed(measured: list[dict]) -> list[str]:
 
 
 def _library(path: Path) -> dict:
-    return read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
+    """What the report says of a library, without the files that each record of it found unchanged."""
+    artefact = read_json(path) if path.exists() else {"status": "failed", "reasons": ["it was not built"]}
+    return {key: value for key, value in artefact.items() if key != "imported"}
 
 
 def _data(path: Path) -> dict:

@@ -77,6 +77,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.plan:
         for what, fine, detail in preflight.inputs(config):
             print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
+    for note in preflight.begun(config):
+        print(note, file=sys.stdout if arguments.plan else sys.stderr)
     notes = {study: _pairing(config, study, expanded[study][0], cells[study], opened[study]) for study in cells}
     _show(config, costs, notes, listed=arguments.plan)
     if arguments.plan:
@@ -231,7 +233,7 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     if unpacked.manifest():
         return {}
     libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
-    pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries}
+    pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries if one["kind"] in _BUILD_S}
     needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
     pieces |= {name: _BUILD_S[name] for name in needed}
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}

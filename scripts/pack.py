@@ -5,6 +5,7 @@ It builds what the configuration names, if that is not cached, and writes a comp
 """
 
 import argparse
+import hashlib
 import io
 import json
 import platform
@@ -42,6 +43,10 @@ def main(argv: list[str] | None = None) -> int:
     top = title(code)
     out = expect_archive(given.out or f"{top}{SUFFIX}")
     config = configuration.load(given.configfile)
+    if own := [name for name, spec in config["libraries"].items() if spec["kind"] == "python"]:
+        raise Problem(
+            f"library {own[0]} is an interpreter of your own, which is not packed; leave it out, or use a wheel"
+        )
     bundle.expect_tools()
     configured = within(Path(given.configfile))
     files = project_files([configured, *map(within, filter(None, map(own_lock, config["libraries"].values())))])
@@ -120,12 +125,16 @@ def parts(config: dict, patched: Callable[[Path, str], Path]) -> tuple[dict, dic
         folder = Path(artefact["python"]).parents[1]
         of_library = bundle.environment(folder, _place(folder))
         if spec["kind"] == "source":
-            hdf5 = provide_hdf5(spec["hdf5"], spec["from"]).folder
-            entries += bundle.hdf5(hdf5, _place(hdf5), patched)
-            of_library = bundle.on_hdf5(of_library, f"{_place(hdf5)}/lib", patched)
-            linked += hdf5.glob("lib/*.so")
+            hdf5 = provide_hdf5(spec)
+            # One that is installed may be in a folder of any name.
+            place = str(unpacked.FOLDER / f"hdf5-{hashlib.sha256(hdf5.key.encode()).hexdigest()[:16]}")
+            entries += bundle.hdf5(hdf5.folder, place, patched)
+            of_library = bundle.on_hdf5(of_library, f"{place}/lib", patched)
+            linked += hdf5.folder.glob("lib/libhdf5*.so")
         entries += of_library
-        there = {"python": f"{_place(folder)}/bin/python", "build": artefact["build"] | {"cached": True}}
+        # Files of this machine that it would otherwise have to find unchanged.
+        there = {"imported": [], "python": f"{_place(folder)}/bin/python"}
+        there["build"] = artefact["build"] | {"cached": True}
         libraries[carried.library_key(spec)] = artefact | there
     needed = stores.needed(config["stores"].values())
     versions = provide_servers(needed)["versions"]

@@ -1,6 +1,7 @@
 """Looks, before anything is built, whether a run can work here: a line for each thing, with its remedy."""
 
 import argparse
+import contextlib
 import os
 import platform
 import shutil
@@ -14,13 +15,14 @@ from rich.console import Console
 from rich.text import Text
 
 from scripts.building import carried
-from scripts.building.sources import hdf5_archives
+from scripts.building.environments import origin
+from scripts.building.sources import is_own
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import cache, host, unpacked
-from scripts.lib.program import Problem, run, tool
+from scripts.lib.program import Problem, read_json, run, tool
 from scripts.stores import store as stores
 
 Finding = tuple[str, bool, str]
@@ -80,10 +82,24 @@ def inputs(config: dict) -> Iterator[Finding]:
 
 
 def _sources(config: dict) -> Iterator[Finding]:
-    """Yield where the sources of libraries come from."""
+    """Yield where the sources of libraries come from, and what is the user's own."""
     for name, library in config["libraries"].items():
-        if library["kind"] == "source":
-            yield _try(f"library {name}", lambda spec=library: hdf5_archives(spec["hdf5"], spec["from"])[0].origin)
+        if library["kind"] in ("source", "python") or "wheel" in library:
+            yield _try(f"library {name}", partial(origin, library))
+
+
+def begun(config: dict) -> Iterator[str]:
+    """Yield that a library of the user's own is not what the run was begun with any more."""
+    for name, library in () if unpacked.manifest() else config["libraries"].items():
+        # What is not there yet, or cannot be had, is told where it is needed.
+        with contextlib.suppress(Problem):
+            artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
+            before = artefact.get("build", {"hdf5_source": ""})
+            if is_own(before) and (now := origin(library)) != before["hdf5_source"]:
+                yield (
+                    f"library {name} is {now} by now; run {config['run']} began with {before['hdf5_source']} and builds"
+                    " nothing again: give RUN another name to measure it as it is"
+                )
 
 
 def _carried(config: dict) -> Iterator[Finding]:

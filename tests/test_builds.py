@@ -20,7 +20,7 @@ import pytest
 import yaml
 from conftest import program
 
-from scripts.building import servers, sources, toolchain
+from scripts.building import own, servers, sources, toolchain
 from scripts.building.cache import Recipe, finished, provide
 from scripts.building.environments import inspect_python, verify
 from scripts.building.shell import Workshop, uv
@@ -95,14 +95,15 @@ def release(path: Path) -> str:
     [
         ("{", "'{' is not JSON"),
         ([], "'[]' holds no JSON object"),
-        ({}, "--spec {} is no library: give kind (conda, source, wheel) and hdf5, all as strings"),
+        ({}, "--spec {} is no library: give kind (conda, python, source, wheel) and hdf5, all as strings"),
+        ({"kind": "python", "hdf5": "2.0.0"}, "and hdf5 and python, all as strings"),
         ({"kind": "spack", "hdf5": "2.0.0"}, "is no library: give kind"),
         ({"kind": ["wheel"], "hdf5": "2.0.0"}, "is no library: give kind"),
         ({"kind": "wheel", "hdf5": 2.0}, "is no library: give kind"),
         ({"kind": "source", "hdf5": "2.0.0", "from": 1}, "is no library: give kind"),
         ({"kind": "wheel", "hdf5": "1.8.0"}, "no h5py wheel with HDF5 1.8.0"),
         ({"kind": "source", "hdf5": "1.8.0"}, "HDF5 1.8.0 is not in envs/sources.yaml"),
-        ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "/no/such.tar.gz cannot be read"),
+        ({"kind": "source", "hdf5": "2.0.0", "from": "/no/such.tar.gz"}, "there is no /no/such.tar.gz"),
     ],
 )
 def test_a_wrong_specification_is_one_line(tmp_path, spec, words):
@@ -135,12 +136,19 @@ def test_a_library_of_conda_has_the_packages_that_all_libraries_have(version):
     assert [pin for pin in pinned[2:] if f"\n{pin} " not in f"\n{lock}"] == []
 
 
-def test_a_named_file_that_is_not_the_release_is_refused(tmp_path):
+def test_a_named_file_that_is_no_hdf5_is_refused(tmp_path):
     archive = tmp_path / "hdf5-2.0.0.tar.gz"
-    sha256 = release(archive)
+    release(archive)
     line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.0.0", "from": str(archive)})
-    assert f"{archive} is not the release of HDF5 2.0.0" in line
-    assert sha256 in line
+    assert f"the label says HDF5 2.0.0, src/H5public.h in {archive} says none" in line
+
+
+def test_a_named_file_that_is_the_release_is_one_and_its_path_is_not_told(tmp_path, monkeypatch):
+    archive = tmp_path / "mine.tar.gz"
+    sha256 = release(archive)
+    monkeypatch.setattr(own, "pinned", lambda: {"hdf5": {"9.9.9": {"tarball_sha256": sha256}}})
+    (source,) = own.hdf5_sources({"kind": "source", "hdf5": "9.9.9", "from": str(archive)})
+    assert source.origin == "file mine.tar.gz"
 
 
 def test_without_cargo_and_network_the_line_names_every_way_out(tmp_path):
@@ -177,14 +185,14 @@ def test_a_release_is_fetched_checked_and_unpacked(workshop, web):
     folder, address = web
     sha256 = release(folder / "hdf5-9.9.9.tar.gz")
     archive = sources.Archive(f"tarball {address}/hdf5-9.9.9.tar.gz", sha256)
-    assert (sources.fetch_hdf5(workshop, archive) / "src" / "H5public.h").is_file()
+    assert (archive.unpack(workshop) / "src" / "H5public.h").is_file()
 
 
 def test_a_release_with_another_hash_is_not_unpacked(workshop, web):
     folder, address = web
     release(folder / "hdf5-9.9.9.tar.gz")
     with pytest.raises(Problem, match="nothing was built from it"):
-        sources.fetch_hdf5(workshop, sources.Archive(f"tarball {address}/hdf5-9.9.9.tar.gz", "0" * 64))
+        sources.Archive(f"tarball {address}/hdf5-9.9.9.tar.gz", "0" * 64).unpack(workshop)
     assert not (workshop.work / "unpacked").exists()
 
 

@@ -173,7 +173,7 @@ def test_own_files_and_sources_are_looked_at_before_a_run(tmp_path):
         asked = program("preflight", "--configfile", file)
         plan = program("launch", "--configfile", file, "--plan")
         assert (asked.returncode, plan.returncode) == (1, 0), asked.stderr + plan.stderr
-        assert "AMISS  library built: /no.tgz cannot be read: No such file or directory" in asked.stdout
+        assert "AMISS  library built: there is no /no.tgz; correct the path" in asked.stdout
         (line,) = [line for line in asked.stdout.splitlines() if "data.files" in line]
         assert line.removeprefix("ok     ") in plan.stdout
         return line

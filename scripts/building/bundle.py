@@ -106,8 +106,9 @@ def fio(patched: Callable[[Path, str], Path]) -> Iterator[Entry]:
 
 
 def hdf5(folder: Path, name: str, patched: Callable[[Path, str], Path]) -> Iterator[Entry]:
-    """Yield the shared libraries of an HDF5 that was built here."""
-    for entry in piece(folder / "lib", f"{name}/lib", ("[!l]*", "*.settings", "pkgconfig")):
+    """Yield the shared libraries of an HDF5 that was built here, or is installed among others."""
+    for path in sorted(folder.glob("lib/libhdf5*.so*")):
+        entry = _linked(path, folder, f"{name}/lib/{path.name}")
         # For what a library with a RUNPATH needs, the loader does not look where the interpreter says (ld.so(8)).
         yield entry if entry.link else Entry(entry.name, patched(entry.source, "$ORIGIN"))
 

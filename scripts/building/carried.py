@@ -11,7 +11,7 @@ from collections.abc import Collection
 from scripts.building import servers
 from scripts.building.cache import file_digest
 from scripts.building.environments import inspect_python, verify
-from scripts.building.sources import LOCK, own_lock, pinned
+from scripts.building.sources import LOCK, OF_RELEASES, own_lock, pinned
 from scripts.lib import unpacked
 from scripts.lib.program import Problem
 
@@ -21,9 +21,9 @@ _REMEDY = "give `make pack` a configuration that needs it, and unpack that archi
 def library_key(spec: dict) -> str:
     """Return a hash of a library's entry in the configuration, with the locks and sources that it stands for.
 
-    Where its source was had from (`from`) does not matter: it is the same.
+    Where a release was had from (`from`) does not matter: it is the same. What is the user's own goes by its path.
     """
-    said = {key: value for key, value in spec.items() if key not in ("from", "lock")}
+    said = {key: value for key, value in spec.items() if key != "lock" and value not in OF_RELEASES}
     said["locks"] = [file_digest(path) for path in (LOCK, own_lock(spec)) if path]
     if spec["kind"] == "source":
         said["sources"] = [pinned()["hdf5"].get(spec["hdf5"]), pinned()["sdists"]]

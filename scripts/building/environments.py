@@ -5,22 +5,38 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from scripts.building import toolchain
+from scripts.building import own, toolchain
 from scripts.building.cache import Recipe, file_digest, provide
 from scripts.building.hdf5 import CFLAGS, provide_hdf5
 from scripts.building.shell import Workshop, clean_environment, cores, make_environment, uv
-from scripts.building.sources import ENVS, LOCK, fetch_sdist, own_lock, pinned, promised
-from scripts.lib.program import Problem
+from scripts.building.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, is_own, own_lock, pinned, promised
+from scripts.lib.program import Problem, json_object
+from scripts.lib.software import identity
 
 _INSPECT = """
 import json, h5py, numpy, dask, distributed
 versions = {module.__name__: module.__version__ for module in (h5py, numpy, dask)}
 print(json.dumps({"hdf5": h5py.version.hdf5_version} | versions | {"ros3": bool(h5py.get_config().ros3)}))
+"""
+# Of an interpreter of the user's own: its distributions, and the files of what it imports and loads.
+_IMPORTED = """
+import json, sys
+if sys.version_info < (3, 11):
+    raise SystemExit("it is Python %d.%d, and programs that measure need 3.11 or newer" % sys.version_info[:2])
+import h5py, numpy, dask, distributed
+from scripts.lib import software
+of = {name: set() for name in ("h5py", "numpy", "dask", "distributed")}
+for name, module in list(sys.modules.items()):
+    if (file := getattr(module, "__file__", None)) and (package := name.partition(".")[0]) in of:
+        of[package].add(file)
+of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.loaded().items()}
+print(json.dumps({"distributions": software.distributions(), "files": {name: sorted(of[name]) for name in of}}))
 """
 
 
@@ -29,17 +45,18 @@ def provide_library(name: str, spec: dict) -> dict:
 
     Args:
         name: the library's name, for messages and the artefact.
-        spec: its entry in the configuration: `kind`, `hdf5` (version) and, for source, `from`.
+        spec: its entry in the configuration: `kind`, `hdf5` (version), and what else its kind has there.
 
     Raises:
         Problem: the version is not pinned, something is missing, a build failed, or it is not what its label says.
     """
     start = time.monotonic()
-    python, facts, build = {"wheel": _wheel, "source": _source, "conda": _conda}[spec["kind"]](name, spec)
+    python, facts, build = _KINDS[spec["kind"]](name, spec)
     verify(name, spec, facts)
     packages = build.get("packages")
     return {
-        **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"], "python": str(python)},
+        **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"], "own": is_own(build)},
+        "python": str(python),
         **facts,
         "build": build | {"seconds": round(time.monotonic() - start, 1)},
         "promised": promised(spec, facts, build),
@@ -59,15 +76,23 @@ def inspect_python(python: Path) -> dict:
     Raises:
         Problem: it cannot be started, or one of them cannot be imported.
     """
-    command = [str(python), "-sE", "-c", _INSPECT]
+    return _answer(python, _INSPECT, "/")
+
+
+def _answer(python: Path, code: str, folder: Path | str) -> dict:
+    """Return the JSON object that some code prints in an interpreter; errors as for `inspect_python`."""
+    command = [str(python), "-sE", "-c", code]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, cwd="/", env=clean_environment(), check=False)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=clean_environment(), check=False
+        )
     except OSError as error:
         raise Problem(f"{python} cannot be started: {error.strerror}") from error
     if answer.returncode:
         reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
         raise Problem(f"{python} cannot import what a library under test needs: {reason}")
-    return json.loads(answer.stdout)
+    # What an interpreter prints when it starts comes before.
+    return json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
 
 
 def verify(name: str, spec: dict, facts: dict) -> None:
@@ -79,14 +104,41 @@ def verify(name: str, spec: dict, facts: dict) -> None:
     version = spec["hdf5"]
     if facts["hdf5"] != version:
         raise Problem(f"library {name}: its label says HDF5 {version}, its h5py has {facts['hdf5']}")
-    may_lack = spec["kind"] == "wheel" and ("lock" in spec or not pinned()["wheels"][version]["ros3"])
+    match spec:
+        case {"kind": "python"} | {"kind": "wheel", "lock": _} | {"kind": "wheel", "wheel": _}:
+            may_lack = True
+        case {"kind": "wheel"}:
+            may_lack = not pinned()["wheels"][version]["ros3"]
+        case _:
+            # An HDF5 that was installed by others is as they built it.
+            may_lack = spec.get("from", "auto") not in OF_RELEASES
     if not facts["ros3"] and not may_lack:
         raise Problem(f"library {name}: its HDF5 {version} has no ROS3 driver")
+
+
+def origin(spec: dict) -> str:
+    """Return the origin of what a library would be built from now, by what is there; a release's as `auto` begins.
+
+    Raises:
+        Problem: as `provide_library`, for what can be seen without a build.
+    """
+    match spec:
+        case {"kind": "source"}:
+            return own.hdf5_sources(spec)[0].origin
+        case {"kind": "wheel", "wheel": _}:
+            return own.name("local wheel", own.expect_wheel(spec)[1])
+        case {"kind": "python"}:
+            python = own.place_of(spec["python"])
+            verify(spec["python"], spec, inspect_python(python))
+            return _imports(python)[1]["hdf5_source"]
+    return spec["kind"]
 
 
 def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment with a wheel of h5py, or with whatever its lock names."""
     version = spec["hdf5"]
+    if "wheel" in spec:
+        return _own_wheel(spec)
     if not (lock := own_lock(spec)):
         raise Problem(
             f"library {name}: no h5py wheel with HDF5 {version} is in envs/sources.yaml"
@@ -102,10 +154,35 @@ def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
     return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
 
 
+def _own_wheel(spec: dict) -> tuple[Path, dict, dict]:
+    """Return interpreter, facts and build of an environment with a wheel of h5py that is the user's own."""
+    path, digest = own.expect_wheel(spec)
+
+    def build(folder: Path, workshop: Workshop) -> dict:
+        wheel = workshop.work / path.name
+        shutil.copyfile(path, wheel)
+        if file_digest(wheel) != digest:
+            raise Problem(f"{path} was changed while it was copied; call again once it stays as it is")
+        python = make_environment(workshop, folder, LOCK)
+        _install(workshop, python, wheel)
+        return inspect_python(python)
+
+    inputs = {"locks": [file_digest(LOCK)], "wheel": digest, "python": toolchain.python_identity()}
+    piece = provide(Recipe(f"wheel-{spec['hdf5']}", inputs, build, ("bin/python",)))
+    facts = {"hdf5_source": own.name("local wheel", digest), "source_key": digest}
+    facts |= {"compiler": None, "s3_stack": None, "headers": {}}
+    return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
+
+
+def _install(workshop: Workshop, python: Path, wheel: Path) -> None:
+    plain = ("--no-deps", "--offline", "--compile-bytecode")
+    workshop.run("install h5py", uv(), "pip", "install", "--python", python, *plain, wheel)
+
+
 def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
     toolchain.header_versions(toolchain.PYTHON)
-    hdf5 = provide_hdf5(spec["hdf5"], spec.get("from", "auto"))
+    hdf5 = provide_hdf5(spec)
     tools = toolchain.tools_recipe()
 
     def build(folder: Path, workshop: Workshop) -> dict:
@@ -119,14 +196,13 @@ def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
             "CFLAGS": f"{CFLAGS} -fwrapv",
             "HDF5_DIR": str(hdf5.folder),
             "HDF5_VERSION": spec["hdf5"],
-            "H5PY_ROS3": "1",
+            "H5PY_ROS3": str(int(own.has(hdf5.folder / "include", "ROS3_VFD"))),
             "H5PY_DIRECT_VFD": "0",
         }
         workshop.run("compile h5py", python, "setup.py", *commands, cwd=tree, **variables)
         under_test = make_environment(workshop, folder, LOCK)
         (wheel,) = wheels.iterdir()
-        plain = ("--no-deps", "--offline", "--compile-bytecode")
-        workshop.run("install h5py", uv(), "pip", "install", "--python", under_test, *plain, wheel)
+        _install(workshop, under_test, wheel)
         return inspect_python(under_test)
 
     inputs = {
@@ -138,8 +214,38 @@ def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
         "tools": tools.key,
     }
     piece = provide(Recipe(f"source-{spec['hdf5']}", inputs, build, ("bin/python",)))
-    facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
-    return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
+    build_facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts
+    facts = piece.facts
+    if hdf5.facts["hdf5_source"].startswith(own.INSTALLED):
+        # It can be replaced where it is.
+        facts = facts | {"imported": [identity(file) for file in hdf5.folder.glob("lib/libhdf5*.so")]}
+    return piece.folder / "bin/python", facts, {"inputs_sha256": piece.key, "cached": piece.cached} | build_facts
+
+
+def _python(name: str, spec: dict) -> tuple[Path, dict, dict]:
+    """Return an interpreter of the user's own, in which nothing is installed, its facts and what it imports."""
+    python = own.place_of(spec["python"])
+    facts = inspect_python(python)
+    files, build = _imports(python)
+    return python, facts | {"imported": files}, build
+
+
+def _imports(python: Path) -> tuple[list[str], dict]:
+    """Return the identities of what an interpreter imports of HDF5 and h5py, and how its packages and they came to be.
+
+    The hashes are those of all modules that importing h5py, numpy, dask and distributed loads, by package, and of the
+    libraries that matter (METHOD 14).
+    """
+    seen = _answer(python, _IMPORTED, ROOT)
+    hashes = {package: "\n".join(map(file_digest, files)) for package, files in seen["files"].items()}
+    hashes = {package: hashlib.sha256(text.encode()).hexdigest() for package, text in hashes.items()}
+    key = hashlib.sha256(json.dumps([seen["distributions"], hashes], sort_keys=True).encode()).hexdigest()
+    packages = sorted(f"{package} {version}" for package, version in seen["distributions"].items() if package != "h5py")
+    build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
+    build |= {"hdf5_source": own.name("local python", key), "source_key": key, "packages": packages, "imports": hashes}
+    # Of the others a record's fingerprint has the versions in force.
+    of = ((package, file) for package, files in seen["files"].items() for file in files)
+    return [identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
 
 
 def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
@@ -155,3 +261,6 @@ def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
     build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
     build |= {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
     return Path(sys.executable), inspect_python(Path(sys.executable)), build
+
+
+_KINDS = {"wheel": _wheel, "source": _source, "conda": _conda, "python": _python}

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from scripts.building import toolchain
 from scripts.building.cache import Piece, Recipe, finished, provide
+from scripts.building.own import Installed, hdf5_sources
 from scripts.building.shell import Workshop, cores
-from scripts.building.sources import Archive, Unreachable, fetch_hdf5, fetch_sdist, hdf5_archives, pinned
+from scripts.building.sources import Archive, Unreachable, fetch_sdist, pinned
 from scripts.lib.program import Problem
 
 # The same for every version: optimised, without assertions and debug information; warnings are the upstreams' business.
@@ -65,16 +66,21 @@ endforeach()
 """
 
 
-def provide_hdf5(version: str, source: str) -> Piece:
-    """Return the piece with HDF5 `version`, from the first of the archives that `source` allows and that can be had.
+def provide_hdf5(spec: dict) -> Piece:
+    """Return the piece with the HDF5 of a library of kind source, from the first source that can be had.
 
-    An archive that something was built from before counts as had, so that a finished build needs no network.
+    An archive that something was built from before counts as had, so that a finished build needs no network. An HDF5
+    that is installed is used where it is.
 
     Raises:
-        Problem: the version or the file is not pinned, a header or the compiler is missing, no archive can be had, or a
-            step of the build failed.
+        Problem: the version is not pinned, or is not that of the path; a header or the compiler is missing; no archive
+            can be had, or a step of the build failed.
     """
-    recipes = [hdf5_recipe(version, archive) for archive in hdf5_archives(version, source)]
+    version, sources = spec["hdf5"], hdf5_sources(spec)
+    if isinstance(installed := sources[0], Installed):
+        facts = {"hdf5_source": installed.origin, "source_key": installed.key, "s3_stack": None, "headers": {}}
+        return Piece(f"{installed.key} {installed.path}", installed.path, facts, cached=True)
+    recipes = [hdf5_recipe(version, archive) for archive in sources]
     for recipe in recipes:
         if piece := finished(recipe):
             return piece
@@ -95,20 +101,21 @@ def hdf5_recipe(version: str, archive: Archive) -> Recipe:
     Raises:
         Problem: a header or the compiler is missing.
     """
-    on_curl = pinned()["hdf5"][version]["s3"] == "libcurl"
+    # Since 2.0 the driver is Amazon's.
+    on_curl = int(version.partition(".")[0]) < 2
     system = toolchain.header_versions(toolchain.ZLIB, toolchain.OPENSSL, *([toolchain.CURL] if on_curl else []))
     tools = toolchain.tools_recipe()
     aws = None if on_curl else aws_recipe()
 
     def build(folder: Path, workshop: Workshop) -> dict:
-        tree = fetch_hdf5(workshop, archive)
+        tree = archive.unpack(workshop)
         prefix = (f"-DCMAKE_PREFIX_PATH={provide(aws).folder}",) if aws else ()
         cmake_install(workshop, "HDF5", provide(tools).folder, tree, folder, *HDF5, *prefix)
         s3_stack = aws.name if aws else f"libcurl-{system[toolchain.CURL.name]}"
-        return {"hdf5_source": archive.origin, "s3_stack": s3_stack, "headers": system}
+        return {"hdf5_source": archive.origin, "source_key": archive.key, "s3_stack": s3_stack, "headers": system}
 
     inputs = {
-        "source": archive.sha256,
+        "source": archive.key,
         "compiler": toolchain.compiler(),
         "libc": toolchain.libc(),
         "tools": tools.key,

@@ -13,9 +13,10 @@ from pathlib import Path
 from scripts.lib.processes import die_with_parent
 from scripts.lib.program import Problem
 
-# Variables that would change a build without being in its hash, or lead it to another HDF5.
+# Variables that would change a build without being in its hash, or lead it to another HDF5 or clone.
 _UNWANTED = re.compile(
     r"PYTHON|HDF5_|H5PY_|CMAKE_|(C|CXX|CPP|LD)FLAGS$|CPATH$|C_INCLUDE_PATH$|(LD_)?LIBRARY_PATH$|LD_PRELOAD$|VIRTUAL_ENV$"
+    r"|GIT_(DIR|WORK_TREE|INDEX_FILE)$"
 )
 
 

@@ -1,4 +1,4 @@
-"""Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml)."""
+"""Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml); own.py has those of the user."""
 
 import contextlib
 import http.client
@@ -20,6 +20,13 @@ ENVS = ROOT / "envs"
 # What all libraries under test have beside their own.
 LOCK = ENVS / "measure.lock"
 REACH_SECONDS = 10
+# The header that gives a tree's version, and the folders of an archive that a tree may be in.
+PUBLIC = "src/H5public.h"
+PLACES = ("", "*/", "*/ext/hdf5/")
+# What `from` says of a release; everything else is a path.
+OF_RELEASES = ("auto", "tarball", "crate")
+# How the origin of what is the user's own begins; it is told whole, as it says which.
+OWN = ("local ", "git ")
 
 _FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'
 
@@ -30,10 +37,33 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """HDF5's source: where it comes from (`tarball <url>`, `crate <name> <version>`, `file <path>`) and its sha256."""
+    """An archive of HDF5's source.
+
+    Attributes:
+        origin: what it is called: `tarball <url>`, `crate <name> <version>`, `file <name>` of a release, `local …`.
+        key: what decides the content: a sha256, or the id of a commit.
+        path: where it is, if that is on this machine.
+    """
 
     origin: str
-    sha256: str
+    key: str
+    path: Path | None = None
+
+    def unpack(self, workshop: Workshop) -> Path:
+        """Return the unpacked source tree of HDF5 in the workshop.
+
+        Raises:
+            Unreachable: the archive cannot be had from here.
+            Problem: it was had and is not the pinned one.
+        """
+        kind, _, where = self.origin.partition(" ")
+        file = self.path or {"tarball": _download, "crate": _fetch_crate}[kind](workshop, where)
+        if (digest := file_digest(file)) != self.key:
+            raise Problem(
+                f"{self.path or self.origin}: its sha256 is {digest}, not {self.key} as before, or as in"
+                " envs/sources.yaml; nothing was built from it; name another source (from: tarball, crate or a path)"
+            )
+        return tree_in(unpack(workshop, file))
 
 
 @cache
@@ -47,14 +77,21 @@ def own_lock(spec: dict) -> Path | None:
 
     None where no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
     """
-    wheels = pinned()["wheels"] if spec["kind"] == "wheel" else {}
+    wheels = pinned()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
     lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
     return ROOT / lock if lock else None
 
 
 def pins(spec: dict) -> dict[str, str]:
-    """Return the versions that a library's locks pin, by distribution; several where they depend on Python's."""
-    return {name: version for lock in filter(None, (LOCK, own_lock(spec))) for name, version in _pins(lock).items()}
+    """Return the versions that a library's locks, and a wheel's name, pin by distribution.
+
+    Several where they depend on Python's; none of an interpreter of the user's own.
+    """
+    locks = () if spec["kind"] == "python" else filter(None, (LOCK, own_lock(spec)))
+    versions = {name: version for lock in locks for name, version in _pins(lock).items()}
+    # Name and version begin the name of a wheel's file, and of its metadata's folder.
+    name, _, rest = Path(spec.get("wheel", "")).name.partition("-")
+    return versions | ({re.sub(r"[-_.]+", "-", name).lower(): rest.partition("-")[0]} if rest else {})
 
 
 @cache
@@ -70,54 +107,36 @@ def promised(spec: dict, facts: dict, build: dict) -> dict[str, str]:
 
     `facts` and `build` are those of its artefact: h5py and HDF5 are under test whatever locks say of them.
     """
-    # The first word of a source is its kind; the rest says where it lies.
-    origin = ", ".join(filter(None, (build["hdf5_source"].partition(" ")[0], build["s3_stack"])))
-    return pins(spec) | {"h5py": facts["h5py"], "libhdf5": f"{facts['hdf5']} ({origin})"}
+    # The first word of a release's origin is its kind; the rest says where it is.
+    source = build["hdf5_source"] if is_own(build) else build["hdf5_source"].partition(" ")[0]
+    origin = ", ".join(filter(None, (source, build["s3_stack"])))
+    # A library whose h5py was not built or pinned here has one that is under test, too.
+    h5py = f"{facts['h5py']} ({origin})" if is_own(build) and spec["kind"] in ("wheel", "python") else facts["h5py"]
+    versions = dict(package.split(" ", 1) for package in build.get("packages", ())) if spec["kind"] == "python" else {}
+    return pins(spec) | versions | {"h5py": h5py, "libhdf5": f"{facts['hdf5']} ({origin})"}
 
 
-def hdf5_archives(version: str, source: str) -> list[Archive]:
-    """Return the archives that `source` (auto, tarball, crate or a path) allows for an HDF5 version, best first.
+def is_own(build: dict) -> bool:
+    """Return whether what a library was built from is the user's own, and no release or lock of this project."""
+    return build["hdf5_source"].startswith(OWN)
+
+
+def releases(version: str, source: str) -> list[Archive]:
+    """Return the archives of HDF5's release `version` that `source`, one of OF_RELEASES, allows, best first.
 
     Raises:
-        Problem: the version is not pinned; the file is missing or is none of the pinned archives.
+        Problem: the version is not pinned.
     """
-    releases = pinned()["hdf5"]
-    if version not in releases:
-        raise Problem(f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(releases)}); add it there")
-    entry = releases[version]
+    entries = pinned()["hdf5"]
+    if version not in entries:
+        raise Problem(
+            f"HDF5 {version} is not in envs/sources.yaml (which has {', '.join(entries)}); add it there, or name its"
+            " source (from: the path of a tree, a clone or a tarball)"
+        )
+    entry = entries[version]
     tarball = Archive(f"tarball {entry['tarball']}", entry["tarball_sha256"])
     crate = Archive(f"crate {entry['crate']}", entry["crate_sha256"])
-    named = {"auto": [tarball, crate], "tarball": [tarball], "crate": [crate]}
-    if source in named:
-        return named[source]
-    path = Path(source).expanduser().absolute()
-    digest = file_digest(path)
-    if digest not in (tarball.sha256, crate.sha256):
-        raise Problem(
-            f"{path} is not the release of HDF5 {version}: its sha256 is {digest},"
-            f" envs/sources.yaml has {tarball.sha256}; download it again"
-        )
-    return [Archive(f"file {path}", digest)]
-
-
-def fetch_hdf5(workshop: Workshop, archive: Archive) -> Path:
-    """Return the unpacked source tree of HDF5 in the workshop.
-
-    Raises:
-        Unreachable: the archive cannot be had from here.
-        Problem: it was had and is not the pinned one.
-    """
-    kind, _, where = archive.origin.partition(" ")
-    fetch = {"tarball": _download, "crate": _fetch_crate, "file": lambda _, path: Path(path)}[kind]
-    file = fetch(workshop, where)
-    if (digest := file_digest(file)) != archive.sha256:
-        raise Problem(
-            f"{archive.origin}: its sha256 is {digest}, not {archive.sha256} as in envs/sources.yaml;"
-            " nothing was built from it; name another source (from: tarball, crate or a path)"
-        )
-    top = _unpack(workshop, file)
-    in_crate = top / "ext" / "hdf5"
-    return in_crate if in_crate.is_dir() else top
+    return {"auto": [tarball, crate], "tarball": [tarball], "crate": [crate]}[source]
 
 
 def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
@@ -133,16 +152,24 @@ def fetch_sdist(workshop: Workshop, python: Path, name: str) -> Path:
     exact = ("--require-hashes", "--no-deps", "--no-binary", ":all:", "--no-build-isolation")
     workshop.run(f"fetch {name} {version}", python, "-m", "pip", "download", *exact, "--dest", folder, "-r", wanted)
     (file,) = folder.iterdir()
-    return _unpack(workshop, file)
+    (top,) = unpack(workshop, file).iterdir()
+    return top
 
 
-def _unpack(workshop: Workshop, file: Path) -> Path:
-    """Unpack a gzipped tar archive into the workshop and return its one folder."""
+def unpack(workshop: Workshop, file: Path) -> Path:
+    """Unpack a tar archive into the workshop, and return the folder it is unpacked into."""
     folder = workshop.work / "unpacked" / file.name
     folder.mkdir(parents=True)
-    workshop.run(f"unpack {file.name}", "tar", "--extract", "--gzip", "--file", file, "--directory", folder)
-    (top,) = folder.iterdir()
-    return top
+    workshop.run(f"unpack {file.name}", "tar", "--extract", "--file", file, "--directory", folder)
+    return folder
+
+
+def tree_in(folder: Path) -> Path:
+    """Return the source tree of HDF5 in an unpacked archive: its top, or in a crate's."""
+    headers = (header for top in PLACES for header in folder.glob(f"{top}{PUBLIC}"))
+    if header := next(headers, None):
+        return header.parents[1]
+    raise Problem(f"{folder.name} has no source tree of HDF5 in it: no {PUBLIC}")
 
 
 def _download(workshop: Workshop, url: str) -> Path:

@@ -95,6 +95,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     cell = plan["cells"][arguments.cell]
     settings, study = cell["settings"], studies.of(plan["study"])
     environment = require(arguments.environment) if arguments.environment else _OWN
+    software.expect_unchanged(environment)
     provision = require(arguments.provision) if arguments.provision else _NO_DATA
     manifest = read_json(provision["manifest"]) if provision["manifest"] else {}
     files = [Path(name) for name in provision["local_files"]]

@@ -51,6 +51,20 @@ def keep(folder: Path, seen: dict, servers: Mapping[str, Popen], environment: di
     return path.stem
 
 
+def expect_unchanged(environment: dict) -> None:
+    """See that what a library loads from where it was not built for it is what it was when its artefact was written.
+
+    Raises:
+        Problem: a file of it is another one, or gone.
+    """
+    for imported in environment.get("imported", ()):
+        if software.identity(_path(imported)) != imported:
+            raise Problem(
+                f"library {environment['library']}: {_path(imported)} is not what it was when this run began; give RUN"
+                " another name, so that one run measures one library"
+            )
+
+
 def of(kept: Kept) -> str:
     """Return the fingerprint that a record refers to as JSON, "" where it has none or its file is not what it was."""
     reference = ((kept.record or {}).get("provenance") or {}).get("software")

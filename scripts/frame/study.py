@@ -193,8 +193,9 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
         yield f"driver {levels['driver']} does not read a {store['kind']} store"
     if "device" in store:
         yield "files cannot be read from a raw device"
-    # What a lock of the user's own brings instead of h5py's own wheel is seen when it is built.
-    of_h5py = library["kind"] == "wheel" and ("lock" not in library or "h5py" in pins(library))
+    # What a wheel of the user's own, or a lock of theirs, brings instead of h5py's own wheel is seen when it is built.
+    own = "wheel" in library or ("lock" in library and "h5py" not in pins(library))
+    of_h5py = library["kind"] == "wheel" and not own
     if driver.optional and of_h5py and not pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"]):
         yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
     yield from lacking(levels, config, driver.needs, f"driver {levels['driver']}")
@@ -216,8 +217,8 @@ def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: st
     from scripts.building.sources import pins
 
     library = config["libraries"][levels["library"]]
-    # What conda brings beside its locked packages is not known before it is made.
-    missing = [name for name in needs if library["kind"] != "conda" and name not in pins(library)]
+    # What conda brings beside its locked packages, or an interpreter has, is not known before it is started.
+    missing = [name for name in needs if library["kind"] not in ("conda", "python") and name not in pins(library)]
     if missing:
         yield f"library {levels['library']} lacks {', '.join(missing)}, which {what} needs"
 

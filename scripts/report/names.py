@@ -118,6 +118,12 @@ def libraries(facts: Mapping) -> dict[str, dict]:
     return {name: spec for name, spec in (facts.get("libraries") or {}).items() if name in named and spec}
 
 
+def software(name: str, spec: Mapping) -> str:
+    """Return "HDF5 2.0.0" of a library, of the user's own "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)"."""
+    own = f" ({name}, {spec['build']['hdf5_source']})" if spec.get("own") else ""
+    return f"HDF5 {spec['hdf5']}{own}"
+
+
 class Names:
     """The names of one run's levels, stores and places."""
 
@@ -151,7 +157,9 @@ class Names:
     def pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
         """Return what a comparison's contender and baseline are called; the second without what both begin with."""
         new, old = (call(row["factor"], row[side]) for side in ("contender", "baseline"))
-        return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") else old
+        # Two builds of one version are told apart by what comes behind it.
+        alike = new.partition(" (")[0] == old.partition(" (")[0]
+        return new, old.removeprefix("HDF5 ") if new.startswith("HDF5 ") and not alike else old
 
     def within(self, factor: str, levels: Iterable[str]) -> str:
         """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""

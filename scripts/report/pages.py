@@ -150,7 +150,7 @@ def source_line(facts: dict) -> str:
         [f"Run {facts['run']}"] if facts.get("run") else [],
         _days(facts),
         [", ".join(filter(None, [machine.get("cpu", ""), cores]))],
-        dict.fromkeys(f"HDF5 {spec['hdf5']}" for spec in names.libraries(facts).values() if spec.get("hdf5")),
+        dict.fromkeys(names.software(*each) for each in names.libraries(facts).items() if each[1].get("hdf5")),
     ]
     return " · ".join(filter(None, (prose.listing(part) for part in parts if part)))
 

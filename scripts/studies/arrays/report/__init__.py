@@ -21,9 +21,10 @@ VALUES = {"formula": "the published values", "floats": "temperatures", "random":
 
 
 def _software(level: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where that is in the name."""
-    version = (facts.get("libraries") or {}).get(level, {}).get("hdf5", "")
-    return f"HDF5 {version}" if level == f"hdf5-{version}" else f"HDF5 {version} ({level})" if version else level
+    """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where a release has that in its name."""
+    spec = (facts.get("libraries") or {}).get(level, {})
+    version, release = spec.get("hdf5", ""), level == f"hdf5-{spec.get('hdf5')}" and not spec.get("own")
+    return f"HDF5 {version}" if release else f"HDF5 {version} ({level})" if version else level
 
 
 def _sides(level: str, _facts: dict) -> str:

@@ -12,9 +12,14 @@ from scripts.stores import network
 
 
 def hdf5_version(name: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0", or the library's own name where two libraries hold the same HDF5."""
+    """Return "HDF5 2.0.0", of the user's own "HDF5 2.0.0 (my-branch)".
+
+    It is the library's name where two libraries hold the same release.
+    """
     of_study = libraries(facts) or facts.get("libraries") or {}
-    versions = {key: (spec or {}).get("hdf5") for key, spec in of_study.items()}
+    if (of_study.get(name) or {}).get("own"):
+        return f"HDF5 {of_study[name]['hdf5']} ({name})"
+    versions = {key: spec.get("hdf5") for key, spec in of_study.items() if spec and not spec.get("own")}
     version = versions.get(name)
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
 
