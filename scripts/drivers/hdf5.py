@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scripts.drivers import UNSET, Access, Driver, Where
 from scripts.lib.program import Problem
+from scripts.stores.s3 import KEYS
 
 if TYPE_CHECKING:
     import h5py
@@ -25,7 +26,7 @@ class Sec2(Driver):
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file."""
-        return File(address, _access_list(access))
+        return File(address, access_list(access))
 
 
 class Ros3(Driver):
@@ -43,15 +44,10 @@ class Ros3(Driver):
 
     def open(self, address: str, access: Access) -> "File":
         """Open an object."""
-        plist, anonymous = _access_list(access), access.store["anonymous"]
+        plist = access_list(access)
         if not hasattr(plist, "set_fapl_ros3"):
             raise Problem("this library has no ROS3 driver; name a library of kind source")
-        key, secret, token = (
-            b"" if anonymous else os.environ.get(name, "").encode()
-            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-        )
-        if not anonymous and not (key and secret):
-            raise Problem("no S3 credentials in the environment; set them, or say anonymous: true")
+        key, secret, token = (word.encode() for word in credentials(access.store))
         plist.set_fapl_ros3(access.store["region"].encode(), key, secret)
         if token:
             plist.set_fapl_ros3_token(token)
@@ -107,10 +103,24 @@ def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mappi
     file.visititems(lambda _, item: objects.append(item))
     for item in objects:
         if isinstance(item, h5py.Group | h5py.Dataset):
-            yield item.name, item.shape if isinstance(item, h5py.Dataset) else None, dict(item.attrs)
+            yield item.name, (item.shape or ()) if isinstance(item, h5py.Dataset) else None, dict(item.attrs)
 
 
-def _access_list(access: Access) -> "h5py.h5p.PropFAID":
+def credentials(store: dict) -> tuple[str, str, str]:
+    """Return key, secret and token of an S3 store from the environment, the token "" without; all "" if anonymous.
+
+    Raises:
+        Problem: they are not there.
+    """
+    if store["anonymous"]:
+        return "", "", ""
+    key, secret, token = (os.environ.get(name, "") for name in (*KEYS, "AWS_SESSION_TOKEN"))
+    if not (key and secret):
+        raise Problem("no S3 credentials in the environment; set them, or say anonymous: true")
+    return key, secret, token
+
+
+def access_list(access: Access) -> "h5py.h5p.PropFAID":
     """Return HDF5's file access property list for `access`, with the default driver.
 
     The low-level list is used because `h5py.File(page_buf_size=0)` means "unset": only here can 0 be asked for.
