@@ -30,7 +30,7 @@ DEFAULT = "default"
 # Which part of a dataset is read, as numpy takes it; () is all of it.
 Where = slice | tuple
 # What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
-HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_NCProperties", "_nc3_strict", "_Netcdf4")
+HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")
 
 
 class Unable(Problem):

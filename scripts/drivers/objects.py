@@ -110,6 +110,11 @@ def file_of(address: str, access: Access) -> "s3fs.S3File":
     return filesystem(access).open(place_of(address, access), "rb", **options)
 
 
+def source_of(address: str, access: Access) -> "io.IOBase":
+    """Return a file of the disk, or an object of S3 as `file_of` does."""
+    return file_of(address, access) if "://" in address else open(address, "rb")
+
+
 def filesystem(access: Access) -> "s3fs.S3FileSystem":
     """Return the process's s3fs for a store, with the environment's credentials and endpoint."""
     import s3fs

@@ -26,7 +26,7 @@ class PyFive(Driver):
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file or an object."""
-        return File(objects.file_of(address, access) if "://" in address else open(address, "rb"), address)
+        return File(objects.source_of(address, access), address)
 
     def versions(self) -> dict:
         """Return the versions of pyfive and s3fs beside those of all drivers."""
