@@ -1,30 +1,28 @@
-"""Reads files through drivers in a library under test and prints what came out; tests/test_drivers.py starts it."""
+"""Reads files through drivers in a library under test and writes down what came out, for tests/test_drivers.py."""
 
 import contextlib
 import json
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from scripts import drivers
 from scripts.drivers import Access, described
 from scripts.studies.shots.reader import fingerprint
 
-# One more than a chunk, across chunks, and nothing but the last element.
-PARTS = {"all": (), "rows": slice(3, 20), "corner": (slice(5, 18), Ellipsis, slice(1, 11)), "last": (Ellipsis, -1)}
+# Parts of a dataset: across chunks, in the middle of them, and its last elements alone.
+PARTS = {
+    "all": (),
+    "rows": slice(3, 20),
+    "corner": (slice(5, 18), Ellipsis, slice(1, 11)),
+    "last": (Ellipsis, slice(-1, None)),
+}
 
 
-def parts_of(path: str, shapes: dict) -> list[str]:
-    """Return which of PARTS a dataset has."""
-    shape = shapes[path]
-    return [*PARTS] if len(shape) == 2 and 0 not in shape else ["all", "last"] if shape and 0 not in shape else ["all"]
-
-
-def numbers(where: object) -> object:
-    """Return a part without numbers, which take a dimension away: not every library takes them."""
-    last = lambda part: slice(-1, None) if part == -1 else part  # noqa: E731
-    return tuple(map(last, where)) if isinstance(where, tuple) else where
+def parts_of(shape: list[int]) -> list[str]:
+    """Return which of PARTS a dataset of some shape has."""
+    if not shape or 0 in shape:
+        return ["all"]
+    return [*PARTS] if len(shape) == 2 else ["all", "last"]
 
 
 def answer(call, *arguments: object) -> object:
@@ -36,26 +34,25 @@ def answer(call, *arguments: object) -> object:
 
 
 def read(case: dict) -> dict:
-    """Return what a driver says of a file: values, tree and settings, each perhaps a line that it is unable to."""
-    driver = drivers.of(case["driver"])
-    levels = {"read_cache": case.get("read_cache", "default"), "store": case.get("store", {})}
-    access = Access(case["driver"], drivers.page_buffer_bytes(case.get("page_buffer", "unset")), 2**20, **levels)
-    if isinstance(driver, drivers.Indexed):
-        folder = Path(case["folder"])
-        folder.mkdir(exist_ok=True)
-        if "first" not in case or case["first"]:
-            driver.index([case["address"]], access, folder)
-        access = Access(access.driver, access.page_buffer, access.rdcc_nbytes, **levels, index=str(folder))
+    """Return what a driver says of a file: settings, values of parts of all datasets, tree."""
+    driver, buffer = drivers.of(case["driver"]), drivers.page_buffer_bytes("unset")
+    levels = {"store": case["store"], "read_cache": case["read_cache"], "index": case["index"]}
+    access = Access(case["driver"], buffer, 2**20, **levels)
+    if case["make_index"]:
+        Path(case["index"]).mkdir()
+        driver.index([case["address"]], access, Path(case["index"]))
     said: dict = {"versions": driver.versions()}
     with contextlib.closing(driver.open(case["address"], access)) as file:
         said["effective"] = file.effective()
-        for path in case["paths"]:
-            for part in parts_of(path, case["shapes"]):
-                said[f"{path} {part}"] = answer(lambda p=path, w=part: fingerprint(file.read(p, numbers(PARTS[w]))))
-        said["walk"] = answer(lambda: sorted(described(*item).decode("latin-1") for item in file.walk()))
+        said["values"] = {
+            f"{path} {part}": answer(lambda path=path, part=part: fingerprint(file.read(path, PARTS[part])))
+            for path, shape in case["shapes"].items()
+            for part in parts_of(shape)
+        }
+        said["tree"] = answer(lambda: sorted(described(*item).decode("latin-1") for item in file.walk()))
     return said
 
 
 if __name__ == "__main__":
-    np.seterr(all="raise")
-    print(json.dumps([answer(read, case) for case in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))]))
+    cases = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    Path(sys.argv[2]).write_text(json.dumps([answer(read, case) for case in cases]), encoding="utf-8")

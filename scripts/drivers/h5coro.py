@@ -62,8 +62,8 @@ class File:
         if meta.layout != H5Dataset.CHUNKED_LAYOUT and list(shape) != meta.dimensions:
             raise Unable(f"h5coro cannot read a part of {path}: it gives other values where a dataset has no chunks")
         with _Words() as words:
-            asked = {"dataset": name, "hyperslice": ranges}
-            values = self._file.readDatasets([asked]).datasets[name].values
+            part = {"dataset": name, "hyperslice": ranges}
+            values = self._file.readDatasets([part]).datasets[name].values
         if values is None:
             raise Unable(f"h5coro cannot read {path}: {words.last}")
         return values.reshape(shape)

@@ -54,10 +54,10 @@ class File:
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         """Yield path, shape and attributes of all groups and datasets."""
-        found = [self._file]
+        items = [self._file]
         with able("pyfive", "the tree", *self._failures):
-            self._file.visititems(lambda _, item: found.append(item))
-            for item in found:
+            self._file.visititems(lambda _, item: items.append(item))
+            for item in items:
                 yield item.name, getattr(item, "shape", None), dict(item.attrs)
 
     def effective(self) -> dict:

@@ -105,12 +105,12 @@ class VirtualiZarr(Zarr):
         with able("virtualizarr", place, *_WORDS, AttributeError), warnings.catch_warnings():
             # Codecs of HDF5 are none of Zarr's own, of which it warns.
             warnings.simplefilter("ignore")
-            found = HDFParser()(url=place, registry=registry)._group
+            parsed = HDFParser()(url=place, registry=registry)._group
             config = _containers(place, access)
             storage = icechunk.local_filesystem_storage(str(path))
             session = icechunk.Repository.create(storage, config).writable_session("main")
             with able("virtualizarr", place, icechunk.IcechunkError):
-                _write(session.store, zarr.group(store=session.store, zarr_format=3), found)
+                _write(session.store, zarr.group(store=session.store, zarr_format=3), parsed)
         session.commit("index")
 
     def open(self, address: str, access: Access) -> "File":
@@ -251,7 +251,7 @@ def _authorized(place: str, access: Access) -> dict:
     return icechunk.containers_credentials({_prefix(place): owner})
 
 
-def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", found: "ManifestGroup") -> None:
+def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
     """Write what was found in a group of a file into one of a repository, and so on below it.
 
     By virtualizarr's own functions, but not through datasets of xarray: those refuse arrays of one group whose
@@ -259,11 +259,11 @@ def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", found: "Manifes
     """
     from virtualizarr.writers.icechunk import update_attributes, write_virtual_variable_to_icechunk
 
-    for name, array in found.arrays.items():
+    for name, array in parsed.arrays.items():
         write_virtual_variable_to_icechunk(store, group, name, array.to_virtual_variable())
-    for name, below in found.groups.items():
+    for name, below in parsed.groups.items():
         _write(store, group.create_group(name), below)
-    update_attributes(group, found.metadata.attributes)
+    update_attributes(group, parsed.metadata.attributes)
 
 
 DRIVERS = {"kerchunk": Kerchunk(), "virtualizarr": VirtualiZarr()}
