@@ -97,6 +97,7 @@ lock: setup ## resolve the .in files again; changed locks rebuild the libraries 
 	@$(COMPILE) --output-file envs/workflow.lock envs/workflow.in envs/mpi.in envs/fio.in envs/tools.in
 	@for name in measure build go node mutants; do $(COMPILE) --output-file envs/$$name.lock envs/$$name.in; done
 	@for name in yt arrays; do $(COMPILE) --constraints envs/measure.lock --output-file envs/$$name.lock envs/$$name.in; done
+	@echo h5py | $(COMPILE) --excludes /dev/stdin --constraints envs/measure.lock --output-file envs/readers.lock envs/readers.in
 	@for name in envs/h5py-*.in; do $(COMPILE) --no-deps --output-file $${name%.in}.lock $$name; done
 	@for name in workflow mpi fio; do sed -i '/^  - pip:$$/q' envs/$$name.yaml; \
 		$(PINS) -c envs/workflow.lock envs/$$name.in | sed 's/^/      - /' >> envs/$$name.yaml; done

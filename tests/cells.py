@@ -21,6 +21,7 @@ CONFIG = {
         "hdf5-2.0.0": {"kind": "source", "hdf5": "2.0.0"},
         "yt": {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/yt.lock"},
         "arrays": {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/arrays.lock"},
+        "readers": {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"},
     },
     "stores": {
         "disk": {"kind": "posix"},

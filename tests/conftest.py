@@ -172,6 +172,19 @@ def with_hsds(once: Callable, environments: Path) -> Path:
     return once("with-hsds", build)
 
 
+@pytest.fixture(scope="session")
+def with_readers(once: Callable, environments: Path) -> Path:
+    """Return a folder with the artefacts of a library with all drivers, readers.json, and of the servers."""
+
+    def build(folder: Path) -> None:
+        spec = json.dumps({"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"})
+        done = program("build_library", "--library", "readers", "--spec", spec, "--out", folder / "readers.json")
+        assert done.returncode == 0, done.stderr
+        shutil.copy2(environments / "servers.json", folder)
+
+    return once("with-readers", build)
+
+
 def need_slurm() -> None:
     """Skip a test that starts a cluster of its own where that cannot be done."""
     tools = ("munged", "slurmctld", "slurmd", "srun")

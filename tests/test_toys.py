@@ -90,7 +90,7 @@ def test_toys_measure_and_the_toy_study_has_its_page(toys):
     measured = {study: list(records(toys, "toys", study).values()) for study in ("hashing", "shots", "blobs")}
     assert {study: len(some) for study, some in measured.items()} == {"hashing": 2, "shots": 2, "blobs": 1}
     matrix = (toys / "results/toys/shots/matrix.csv").read_text(encoding="utf-8")
-    assert matrix.count("library hdf5-2.0.0 lacks s3fs, which driver s3fs needs") == 2
+    assert matrix.count("library hdf5-2.0.0 lacks smbprotocol, which driver samba needs") == 2
     every = [record for some in measured.values() for record in some]
     assert [record["reasons"] for record in every if not record["valid"]] == []
     assert [record["ceiling"]["problem"] for record in measured["blobs"]] == [None]

@@ -3,6 +3,7 @@
 No module imports at its top what reads files: plans ask drivers, too.
 """
 
+import contextlib
 import functools
 import importlib
 import pkgutil
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from scripts.lib import sizes
-from scripts.lib.program import Unable as Unable
+from scripts.lib.program import Unable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +30,7 @@ DEFAULT = "default"
 # Which part of a dataset is read, as numpy takes it; () is all of it.
 Where = slice | tuple
 # What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
-_HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_NCProperties", "_nc3_strict", "_Netcdf4")
+HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,13 @@ def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
 def described(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
     """Return what `File.walk` says of an object in bytes that are the same whichever driver has read it.
 
-    Texts are UTF-8, numbers little-endian, both without their shape, since some libraries take an array of one for a
-    scalar. References, and what HDF5 and netCDF4 keep for themselves, are left out.
+    Texts are UTF-8, numbers little-endian and of 8 bytes, all without their shape: some libraries take an array of one
+    for a scalar, and an index in JSON does not tell widths. References, and what HDF5 and netCDF4 keep for themselves,
+    are left out.
     """
     lines = [f"{path}\t{'group' if shape is None else list(shape)}".encode()]
     for name in sorted(attributes):
-        if not name.startswith(_HIDDEN) and (value := _plain(attributes[name])) is not None:
+        if not name.startswith(HIDDEN) and (value := _plain(attributes[name])) is not None:
             lines.append(f"{name}\t".encode() + value)
     return b"\n".join(lines)
 
@@ -180,7 +182,18 @@ def _plain(value: object) -> bytes | None:
     if array.dtype.kind in "SUO":
         texts = array.ravel().tolist()
         return b"\0".join(map(_plain, texts)) if all(isinstance(text, (str, bytes)) for text in texts) else None
-    return array.astype(array.dtype.newbyteorder("<")).tobytes() if array.dtype.kind in "biufc" else None
+    wide = {"b": "<i8", "i": "<i8", "u": "<u8", "f": "<f8", "c": "<c16"}.get(array.dtype.kind)
+    return array.astype(wide).tobytes() if wide else None
+
+
+@contextlib.contextmanager
+def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
+    """Turn a library's own words for what it does not support, exceptions of these types, into `Unable`."""
+    try:
+        yield
+    except failures as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise Unable(f"{driver} cannot read {what}: {words}") from error
 
 
 def address_of(location: dict, name: str) -> str:
@@ -197,9 +210,17 @@ def page_buffer_bytes(level: str) -> int:
     return UNSET if level == "unset" else sizes.in_bytes(level)
 
 
+def read_cache_level(kind: str, size: int) -> str:
+    """Return the level of a read cache with blocks of `size` bytes, in the largest unit that gives a whole number."""
+    unit = next(unit for unit in ("GiB", "MiB", "KiB", "") if size % sizes.in_bytes(f"1{unit}") == 0)
+    return f"{kind}-{size // sizes.in_bytes(f'1{unit}')}{unit}"
+
+
 def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[str]:
-    """Yield where page buffer or read cache in force, as `File.effective` read it back, are not those asked."""
-    if read_cache not in (DEFAULT, held := effective.get("read_cache", "none")):
+    """Yield where the page buffer or read cache in force, as `File.effective` read it back, is not that asked for."""
+    kind, _, size = read_cache.partition("-")
+    requested = read_cache_level(kind, sizes.in_bytes(size)) if size else kind
+    if requested not in (DEFAULT, held := effective.get("read_cache", "none")):
         yield f"the driver made a read cache {held} out of {read_cache}"
     requested, held = page_buffer_bytes(level), effective.get("page_buffer_bytes", 0)
     if requested not in (UNSET, held):

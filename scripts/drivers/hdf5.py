@@ -1,17 +1,24 @@
 """HDF5's own drivers, opened through h5py; what the library made of an access list is read back (METHOD 10)."""
 
+import ctypes
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from scripts.drivers import UNSET, Access, Driver, Where
+from scripts.drivers import DEFAULT, UNSET, Access, Driver, Unable, Where, read_cache_level
+from scripts.lib import sizes
 from scripts.lib.program import Problem
+from scripts.stores.s3 import KEYS
 
 if TYPE_CHECKING:
     import h5py
     import numpy as np
 
     from scripts.stores.store import Store
+
+
+# What HDF5 keeps of a file in blocks, by its own default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
+_BLOCKS_BYTES = 2**27
 
 
 class Sec2(Driver):
@@ -25,17 +32,19 @@ class Sec2(Driver):
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file."""
-        return File(address, _access_list(access))
+        return File(address, access_list(access))
 
 
 class Ros3(Driver):
     """Ranged GETs, signed with the environment's credentials unless the store is anonymous; read-only.
 
-    On libcurl in HDF5 1.14, on aws-c-s3 from 2.0.
+    On libcurl in HDF5 1.14, on aws-c-s3 from 2.0. Since 2.2 it keeps blocks of a file, by default of 16 MiB and 128 MiB
+    of them, of a paged one the first alone; "none" switches that off, and nothing where a library has no such cache.
     """
 
     optional = True
     page_buffers = True
+    read_caches = ("none", "block")
 
     def reads(self, store: "Store") -> bool:
         """Return whether the store speaks S3."""
@@ -43,19 +52,17 @@ class Ros3(Driver):
 
     def open(self, address: str, access: Access) -> "File":
         """Open an object."""
-        plist, anonymous = _access_list(access), access.store["anonymous"]
+        plist = access_list(access)
         if not hasattr(plist, "set_fapl_ros3"):
             raise Problem("this library has no ROS3 driver; name a library of kind source")
-        key, secret, token = (
-            b"" if anonymous else os.environ.get(name, "").encode()
-            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-        )
-        if not anonymous and not (key and secret):
-            raise Problem("no S3 credentials in the environment; set them, or say anonymous: true")
+        key, secret, token = (word.encode() for word in credentials(access.store))
         plist.set_fapl_ros3(access.store["region"].encode(), key, secret)
         if token:
             plist.set_fapl_ros3_token(token)
-        return File(address, plist)
+        cache = _BlockCache(plist)
+        if access.read_cache != DEFAULT:
+            cache.set(access.read_cache)
+        return Ros3File(address, plist, cache)
 
 
 class File:
@@ -98,6 +105,53 @@ class File:
         self._file.close()
 
 
+class Ros3File(File):
+    """An object that ROS3 reads."""
+
+    def __init__(self, address: str, plist: "h5py.h5p.PropFAID", cache: "_BlockCache") -> None:
+        """Open it with an access list whose block cache is set."""
+        self._cache = cache
+        super().__init__(address, plist)
+
+    def effective(self) -> dict:
+        """Return what holds for the file, with the block cache where the library has one."""
+        said, size = super().effective(), self._cache.block
+        if size is None:
+            return said
+        return said | {"read_cache": read_cache_level("block", size) if size else "none"}
+
+
+class _BlockCache:
+    """ROS3's block cache in an access list, which h5py has no calls for: those of its HDF5 are called."""
+
+    def __init__(self, plist: "h5py.h5p.PropFAID") -> None:
+        from h5py import h5p
+
+        # Whatever HDF5 h5py is linked to is found through its own module.
+        self._plist, self._library = plist, ctypes.CDLL(h5p.__file__)
+
+    @property
+    def block(self) -> int | None:
+        """The bytes of a block, 0 where the cache is off; None where the library has none."""
+        if not (call := getattr(self._library, "H5Pget_fapl_ros3_block_caching", None)):
+            return None
+        block, total = ctypes.c_size_t(), ctypes.c_size_t()
+        if call(ctypes.c_int64(self._plist.id), ctypes.byref(block), ctypes.byref(total), None) < 0:
+            raise Problem("HDF5 does not tell of its block cache")
+        return block.value if total.value else 0
+
+    def set(self, level: str) -> None:
+        """Set it: "none", or the size of a block, as in "block-4MiB"."""
+        size = sizes.in_bytes(level.partition("-")[2] or "0")
+        call = getattr(self._library, "H5Pset_fapl_ros3_block_caching", None)
+        if call:
+            total = ctypes.c_size_t(max(size, _BLOCKS_BYTES))
+            if call(ctypes.c_int64(self._plist.id), ctypes.c_size_t(size), total, ctypes.c_bool(True)) < 0:
+                raise Problem(f"HDF5 does not set a block cache {level}")
+        elif size:
+            raise Unable(f"ros3 has no read cache {level} in this library: HDF5 has it since 2.2")
+
+
 def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
     """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
     import h5py
@@ -107,10 +161,24 @@ def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mappi
     file.visititems(lambda _, item: objects.append(item))
     for item in objects:
         if isinstance(item, h5py.Group | h5py.Dataset):
-            yield item.name, item.shape if isinstance(item, h5py.Dataset) else None, dict(item.attrs)
+            yield item.name, (item.shape or ()) if isinstance(item, h5py.Dataset) else None, dict(item.attrs)
 
 
-def _access_list(access: Access) -> "h5py.h5p.PropFAID":
+def credentials(store: dict) -> tuple[str, str, str]:
+    """Return key, secret and token of an S3 store from the environment, the token "" without; all "" if anonymous.
+
+    Raises:
+        Problem: they are not there.
+    """
+    if store["anonymous"]:
+        return "", "", ""
+    key, secret, token = (os.environ.get(name, "") for name in (*KEYS, "AWS_SESSION_TOKEN"))
+    if not (key and secret):
+        raise Problem("no S3 credentials in the environment; set them, or say anonymous: true")
+    return key, secret, token
+
+
+def access_list(access: Access) -> "h5py.h5p.PropFAID":
     """Return HDF5's file access property list for `access`, with the default driver.
 
     The low-level list is used because `h5py.File(page_buf_size=0)` means "unset": only here can 0 be asked for.

@@ -67,10 +67,10 @@ class _Object(io.RawIOBase):
         return urllib.request.urlopen(urllib.request.Request(self._url, headers={"Range": asked}))
 
 
-class S3FS(FileObject):
-    """The same over s3fs, which few libraries have."""
+class Samba(FileObject):
+    """The same over a network that few libraries speak."""
 
-    needs = ("s3fs",)
+    needs = ("smbprotocol",)
 
 
-DRIVERS = {"fileobj": FileObject(), "s3fs": S3FS()}
+DRIVERS = {"fileobj": FileObject(), "samba": Samba()}

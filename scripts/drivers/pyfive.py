@@ -1,0 +1,74 @@
+"""HDF5 in Python alone, with pyfive: files of the disk, or of s3fs, whose ranges it asks for side by side."""
+
+from collections.abc import Iterator, Mapping
+from io import UnsupportedOperation
+from typing import TYPE_CHECKING
+
+from scripts.drivers import Access, Driver, Where, able, objects
+
+if TYPE_CHECKING:
+    import io
+
+    import numpy as np
+
+    from scripts.stores.store import Store
+
+
+class PyFive(Driver):
+    """No HDF5 library takes part; over S3 it has the read caches of s3fs for what it does not ask for in bulk."""
+
+    needs = ("pyfive", "s3fs")
+    read_caches = objects.READ_CACHES
+
+    def reads(self, store: "Store") -> bool:
+        """Return whether the store's objects are files, or are in S3."""
+        return store.files or store.spec["kind"] == "s3"
+
+    def open(self, address: str, access: Access) -> "File":
+        """Open a file or an object."""
+        return File(objects.source_of(address, access), address)
+
+    def versions(self) -> dict:
+        """Return the versions of pyfive and s3fs beside those of all drivers."""
+        return super().versions() | objects.versions_of("pyfive", "s3fs", "fsspec")
+
+
+class File:
+    """A file that pyfive reads."""
+
+    def __init__(self, source: "io.IOBase", address: str) -> None:
+        """Read what is at the beginning of a file."""
+        import pyfive
+
+        # Much of what it does not read it stumbles over.
+        more = (AssertionError, RuntimeError, TypeError, UnsupportedOperation)
+        self._failures = (NotImplementedError, pyfive.core.InvalidHDF5File, *more)
+        self._source = source
+        with able("pyfive", address, *self._failures):
+            self._file = pyfive.File(source)
+
+    def read(self, path: str, where: Where = ()) -> "np.ndarray":
+        """Return the values of the dataset at `path`, all of them or those at `where`."""
+        with able("pyfive", path, *self._failures):
+            return self._file[path][where]
+
+    def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
+        """Yield path, shape and attributes of all groups and datasets."""
+        items = [self._file]
+        with able("pyfive", "the tree", *self._failures):
+            self._file.visititems(lambda _, item: items.append(item))
+            for item in items:
+                yield item.name, getattr(item, "shape", None), dict(item.attrs)
+
+    def effective(self) -> dict:
+        """Return the library that reads, and the cache of what it reads from."""
+        held = objects.held_by(self._source)
+        return held | {"driver": type(self._file).__module__.partition(".")[0]}
+
+    def close(self) -> None:
+        """Close both."""
+        self._file.close()
+        self._source.close()
+
+
+DRIVERS = {"pyfive": PyFive()}

@@ -1,0 +1,297 @@
+"""Drivers: each gives what h5py gives, from the disk and from S3, or says that it cannot; caches and indexes work."""
+
+import contextlib
+import copy
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import boto3
+import h5py
+import numpy as np
+import pytest
+from cells import CONFIG, Place
+from conftest import ROOT, artefact
+
+from scripts import drivers
+from scripts.frame import config as configuration
+from scripts.frame import matrix
+from scripts.stores import store as stores
+from scripts.stores.s3 import KEYS
+
+S3 = {"kind": "s3", "server": "embedded", "bucket": "drivers", "prefix": "", "region": "us-east-1", "anonymous": False}
+DISK = {"kind": "posix"}
+INDEXED = ("kerchunk", "virtualizarr")
+ANYWHERE = ("h5coro", "pyfive", "h5netcdf", "xarray", *INDEXED)
+READERS = [("sec2", DISK), *((name, DISK) for name in ANYWHERE)]
+READERS += [(name, S3) for name in ("ros3", "s3fs", "remfile", *ANYWHERE)]
+# What of the file `odd` each driver cannot read; of the others it reads all values.
+STRINGS, STRUCTURES = {"/fixed", "/vlen"}, {"/compound", "/empty"}
+CANNOT = {
+    "h5coro": {"/big", "/big_contiguous", "/bools", "/unwritten", "/zero"} | STRINGS | STRUCTURES,
+    "pyfive": {"/empty"},
+    "h5netcdf": {"/empty"},
+    "xarray": {"/empty"},
+    "kerchunk": STRUCTURES,
+}
+
+
+def plain(file: h5py.File) -> None:
+    """Write what all drivers read."""
+    random = np.random.default_rng(1)
+    file.attrs.update({"title": "a title", "count": 7, "half": np.float32(0.3), "list": np.arange(4, dtype="i4")})
+    file["contiguous"] = random.integers(0, 1000, (20, 30), dtype=np.int32)
+    chunked = {"chunks": (16, 7), "compression": "gzip", "shuffle": True}
+    file.create_dataset("chunked", data=random.random((100, 30), dtype=np.float32), **chunked)
+    file["scalar"] = 2.5
+    for axis, length in enumerate((20, 30)):
+        file[f"scale{axis}"] = np.arange(length, dtype=np.float32)
+        file[f"scale{axis}"].make_scale("time")
+        file["contiguous"].dims[axis].attach_scale(file[f"scale{axis}"])
+    group = file.create_group("a/b/c")
+    group.attrs["unit"] = "m"
+    file["a"].attrs["shot"] = 12
+    group["deep"] = np.arange(24, dtype=np.uint16)
+    # What netCDF's conventions have libraries decode.
+    group["deep"].attrs.update({"add_offset": 1.25, "scale_factor": 2.0, "_FillValue": np.uint16(3)})
+
+
+def odd(file: h5py.File) -> None:
+    """Write what some drivers do not read."""
+    plain(file)
+    random = np.random.default_rng(2)
+    chunked = {"chunks": (10, 20), "compression": "gzip", "shuffle": True}
+    file.create_dataset("big", data=random.random((40, 20)).astype(">f8"), **chunked)
+    file["big_contiguous"] = np.arange(50, dtype=">i2")
+    file["fixed"] = np.array([b"abc", b"de"], "S12")
+    file.create_dataset("vlen", data=["one", "zwölf", ""], dtype=h5py.string_dtype())
+    file["compound"] = np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")])
+    file["bools"] = np.array([True, False, True])
+    file["empty"] = h5py.Empty("f4")
+    file["zero"] = np.zeros((0, 5), np.int16)
+    file.create_dataset("unwritten", (30, 30), "f4", chunks=(10, 10), fillvalue=3.5)
+
+
+def large(file: h5py.File) -> None:
+    """Write 6 MB, in the order of which nobody reads."""
+    values = np.random.default_rng(3).integers(0, 255, (6, 1_000_000), dtype=np.uint8)
+    for number in (3, 0, 5, 1, 4, 2):
+        file[f"part{number}"] = values[number]
+
+
+FILES = {"plain": plain, "odd": odd, "large": large}
+
+
+class Library:
+    """The library with all drivers, and a bucket with files."""
+
+    def __init__(self, folder: Path, environments: Path, served: object) -> None:
+        """Write the files and upload them, unless they are there."""
+        self._folder, self.served = folder, served
+        self._python = artefact(environments / "readers.json")["python"]
+        self._url, self._env = stores.of(S3).address(served, dict(os.environ))
+        if (folder / "plain").exists():
+            return
+        keys = {name.lower(): self._env[name] for name in KEYS}
+        s3 = boto3.client("s3", endpoint_url=served.endpoint, region_name="us-east-1", **keys)
+        s3.create_bucket(Bucket="drivers")
+        allowed = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::drivers/*"}
+        s3.put_bucket_policy(Bucket="drivers", Policy=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}))
+        for name, write in FILES.items():
+            with h5py.File(folder / name, "w") as file:
+                write(file)
+            s3.upload_file(str(folder / name), "drivers", name)
+
+    def case(self, driver: str, store: dict, file: str, read_cache: str = "default", make_index: bool = True) -> dict:
+        """Return what tests/read_drivers.py reads."""
+        shapes: dict = {}
+        with h5py.File(self._folder / file) as opened:
+            opened.visititems(lambda path, item: shapes.update(_shape(path, item)))
+        return {
+            **{"driver": driver, "store": store, "read_cache": read_cache, "shapes": shapes},
+            "address": f"{self._url}/{file}" if store["kind"] == "s3" else str(self._folder / file),
+            "index": str(self._folder / f"{driver}-{store['kind']}-{file}") if driver in INDEXED else "",
+            "make_index": make_index and driver in INDEXED,
+        }
+
+    def read(self, *cases: dict, signed: bool = True) -> list:
+        """Return what they gave, one after the other in a process of the library."""
+        files = [self._folder / "cases.json", self._folder / "said.json"]
+        files[0].write_text(json.dumps(cases), encoding="utf-8")
+        env = {name: value for name, value in self._env.items() if signed or name not in KEYS}
+        env |= {"PYTHONPATH": str(ROOT)}
+        command = [self._python, "-s", ROOT / "tests/read_drivers.py", *files]
+        subprocess.run(command, env=env, cwd=ROOT, capture_output=True, check=True, timeout=300)
+        return json.loads(files[1].read_text(encoding="utf-8"))
+
+    def requests(self, *cases: dict) -> int:
+        """Return how many ranges the server was asked for by a process that reads them."""
+        self.served.open_window()
+        self.read(*cases)
+        return self.served.close_window()[0]["GET"]["count"]
+
+
+def _shape(path: str, item: object) -> dict:
+    return {f"/{path}": list(item.shape or ())} if isinstance(item, h5py.Dataset) else {}
+
+
+@contextlib.contextmanager
+def made(folder: Path, environments: Path) -> Iterator[Library]:
+    """Serve a bucket with the files."""
+    binaries = artefact(environments / "servers.json")
+    with (
+        open(folder / "log", "w", encoding="utf-8") as log,
+        stores.of(S3).serve(binaries, folder / "s3", None, log) as served,
+    ):
+        yield Library(folder, environments, served)
+
+
+@pytest.fixture(scope="module")
+def said(once: Callable, with_readers: Path) -> dict:
+    """Return what each driver said of the small files: "driver kind file" and "anonymous driver" -> answer."""
+
+    def ask(folder: Path) -> None:
+        with made(folder, with_readers) as library:
+            asked = [(name, store, file) for file in ("plain", "odd") for name, store in READERS]
+            answers = library.read(*(library.case(*one) for one in asked))
+            names = [f"{name} {store['kind']} {file}" for name, store, file in asked]
+            public = [name for name, store in READERS if store == S3]
+            cases = [library.case(name, S3 | {"anonymous": True}, "plain", make_index=False) for name in public]
+            answers += library.read(*cases, signed=False)
+            names += [f"anonymous {name}" for name in public]
+        (folder / "said.json").write_text(json.dumps(dict(zip(names, answers, strict=True))), encoding="utf-8")
+
+    return artefact(once("drivers", ask) / "said.json")
+
+
+@pytest.fixture
+def library(tmp_path: Path, with_readers: Path) -> Iterator[Library]:
+    with made(tmp_path, with_readers) as library:
+        yield library
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("name, store", READERS, ids=[f"{name}-{store['kind']}" for name, store in READERS])
+def test_each_driver_gives_the_values_and_the_tree_that_h5py_gives(said, name, store):
+    expected, found = said["sec2 posix plain"], said[f"{name} {store['kind']} plain"]
+    assert found["effective"]["driver"] == name
+    assert found["tree"] == expected["tree"]
+    # Parts of datasets without chunks, of which it gives wrong values.
+    refused = {"/contiguous", "/a/b/c/deep", "/scale0", "/scale1"} if name == "h5coro" else set()
+    for key, value in expected["values"].items():
+        path, part = key.split()
+        if path in refused and part != "all":
+            assert found["values"][key].startswith(f"Unable: h5coro cannot read a part of {path}: ")
+        else:
+            assert found["values"][key] == value, key
+
+
+@pytest.mark.parametrize("name, store", READERS, ids=[f"{name}-{store['kind']}" for name, store in READERS])
+def test_what_a_driver_cannot_read_it_says_in_one_line(said, name, store):
+    expected, found = said["sec2 posix odd"], said[f"{name} {store['kind']} odd"]
+    if name == "virtualizarr":
+        assert found.startswith("Unable: virtualizarr cannot read ")
+        return
+    cannot = set()
+    for key, value in expected["values"].items():
+        path, part = key.split()
+        if found["values"][key] != value:
+            assert found["values"][key].startswith(f"Unable: {name} cannot read "), key
+            cannot |= {path} if part == "all" else set()
+    assert cannot == CANNOT.get(name, set())
+    if found["tree"] != expected["tree"]:
+        assert found["tree"].startswith(f"Unable: {name} cannot read the tree: ")
+        assert "\n" not in found["tree"]
+
+
+def test_public_objects_are_read_without_keys(said):
+    answers = {key: answer for key, answer in said.items() if key.startswith("anonymous ")}
+    assert len(answers) == 9
+    for key, answer in answers.items():
+        assert "values" in answer, answer
+        assert answer["values"] == said[key.replace("anonymous ", "") + " s3 plain"]["values"], key
+
+
+@pytest.mark.rule(10)
+def test_a_cache_is_that_of_the_library_until_another_is_asked_for(said, library):
+    asked = [("s3fs", "blockcache-256KiB"), ("s3fs", "bytes-1024KiB"), ("s3fs", "none"), ("pyfive", "readahead-5MiB")]
+    asked += [("xarray", "blockcache-8MiB"), ("h5netcdf", "none"), ("ros3", "none"), ("ros3", "block-4MiB")]
+    answers = library.read(*(library.case(name, S3, "plain", cache) for name, cache in asked))
+    assert answers[-1] == "Unable: ros3 has no read cache block-4MiB in this library: HDF5 has it since 2.2"
+    for (_, cache), answer in zip(asked, answers[:-1], strict=False):
+        assert [*drivers.faults(answer["effective"] | {"rdcc_nbytes_asked": 2**20}, "unset", cache)] == []
+    defaults = {name: said[f"{name} s3 plain"]["effective"].get("read_cache") for name in ("s3fs", "xarray", "ros3")}
+    assert defaults == {"s3fs": "readahead-50MiB", "xarray": "blockcache-4MiB", "ros3": None}
+    wrong = drivers.faults({"read_cache": "blockcache-4MiB", "rdcc_nbytes_asked": 0}, "unset", "blockcache-5MiB")
+    assert [*wrong] == ["the driver made a read cache blockcache-4MiB out of blockcache-5MiB"]
+
+
+@pytest.mark.rule(11)
+def test_a_default_and_a_tuned_cache_ask_for_different_ranges(library):
+    counts = {
+        cache: library.requests(library.case("s3fs", S3, "large", cache))
+        for cache in ("default", "blockcache-256KiB", "none")
+    }
+    assert counts["default"] < counts["blockcache-256KiB"] < counts["none"]
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_an_index_is_made_once_and_read_from_the_next_server_too(tmp_path, with_readers, name):
+    with made(tmp_path, with_readers) as library:
+        first = library.requests(case := library.case(name, S3, "plain"))
+        index = Path(case["index"])
+        before = {path: path.read_bytes() for path in index.rglob("*") if path.is_file()}
+    with made(tmp_path, with_readers) as library:
+        again = library.case(name, S3, "plain", make_index=False)
+        assert again["address"] != case["address"]
+        assert library.requests(again) < first
+        assert library.read(again)[0]["values"] == library.read(library.case("sec2", DISK, "plain"))[0]["values"]
+    assert {path: path.read_bytes() for path in index.rglob("*") if path.is_file()} == before != {}
+
+
+@pytest.fixture
+def config() -> dict:
+    values = copy.deepcopy(CONFIG)
+    values["studies"] = {"shots": values["studies"]["shots"]}
+    return values
+
+
+@pytest.mark.rule(1, 14)
+def test_a_plan_has_the_drivers_that_a_library_and_a_store_have(config):
+    row = config["studies"]["shots"]["matrix"]
+    row |= {"library": ["readers", "arrays", "hdf5-2.0.0"], "store": ["disk", "s3"]}
+    row |= {"driver": ["ros3", "s3fs", "remfile", *ANYWHERE], "read_cache": ["default", "readahead-5MiB"]}
+    cells, omitted = matrix.expand(configuration.resolve(config, []), "shots")
+    factors = ("library", "store", "driver", "read_cache")
+    planned = {tuple(cell.levels[factor] for factor in factors) for cell in cells}
+    assert {driver for library, store, driver, _ in planned if (library, store) == ("readers", "s3")} == {
+        *row["driver"]
+    }
+    assert {driver for library, _, driver, _ in planned if library == "hdf5-2.0.0"} == {"ros3"}
+    assert ("arrays", "s3", "ros3", "default") not in planned
+    tuned = {driver for _, _, driver, cache in planned if cache != "default"}
+    assert tuned == {"s3fs", "pyfive", "h5netcdf", "xarray"}
+    reasons = {one.reason for one in omitted}
+    assert {
+        "library arrays lacks remfile, which driver remfile needs",
+        "library hdf5-2.0.0 lacks h5coro, which driver h5coro needs",
+        "arrays is a wheel, which has no ROS3",
+        "driver s3fs does not read a posix store",
+        "driver remfile has no read cache readahead; take default",
+        "driver ros3 has no read cache readahead (it has none, block); take default",
+    } <= reasons
+
+
+@pytest.mark.rule(9, 11)
+def test_cells_of_drivers_are_measured_over_an_emulated_network(tmp_path, with_readers, once):
+    levels = {"library": "readers", "store": "s3", "driver": ["ros3", "s3fs", "h5coro", "xarray"]}
+    network = {"network": {"latency_ms": 1}}
+    here = Place(tmp_path, with_readers, once, s3=network, data={"shots": 2, "signals": 4}, **levels).make()
+    records = {cell.levels["driver"]: here.measure(cell=cell) for cell in here.cells}
+    assert {name: record["reasons"] for name, record in records.items()} == {name: [] for name in levels["driver"]}
+    assert len({record["work"]["checksum"] for record in records.values()}) == 1
+    assert {name: record["effective"]["driver"] for name, record in records.items()} == {name: name for name in records}
+    assert all(record["requests"]["GET"]["bytes_delivered"] > 0 for record in records.values())
+    assert records["s3fs"]["effective"]["s3fs"]
