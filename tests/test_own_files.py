@@ -280,10 +280,13 @@ def test_from_how_many_reads_on_an_index_pays():
             {"cell": "d", "driver": "s3fs", "store": "disk", "total_s": 0.5, "index_s": float("nan")},
         ]
     )
-    names = SimpleNamespace(row=lambda cell, _: cell["driver"], level=lambda _, level: level)
+    names = SimpleNamespace(
+        row=lambda cell, names: " ".join(cell[name] for name in names), level=lambda _, level: level
+    )
     report = SimpleNamespace(names=("driver", "store"))
     counts = [{"cell": "a", "index": {"bytes": 10, "requests": {"GET": {"count": 7}}}}]
     run = SimpleNamespace(measured=cells, report=report, names=names, facts={"indexes": counts})
+    run.telling = lambda cells, names: ["driver"]
     assert indexes.costs(run) == [
         "kerchunk: the index takes 6.00 s and 7 requests to make; from 3 reads on it pays, against s3fs, the fastest"
         " without one (2.00 s saved per read)."

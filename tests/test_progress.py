@@ -285,6 +285,12 @@ def test_the_job_that_runs_counts_for_what_is_left_of_it():
     assert cells.left(60) == 10, "one that overruns adds nothing"
 
 
+def test_what_a_driver_cannot_read_is_left_out_and_no_failure(tmp_path):
+    record = {"status": "failed", "reasons": ["h5coro cannot read /texts"], "valid": False, "unable": True}
+    (tmp_path / "x.json").write_text(json.dumps(record))
+    assert outcome([str(tmp_path / "x.json")]) == ("left out", "h5coro cannot read /texts")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[false]", '{"status": "failed", "reasons": 3}', '"failed"'])
 def test_an_odd_artefact_never_stops_the_lines(tmp_path, text):
     (tmp_path / "x.json").write_text(text)

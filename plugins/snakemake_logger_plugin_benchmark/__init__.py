@@ -28,7 +28,7 @@ SILENT_MESSAGES = (
     *("Conda environments: ignored", "Group jobs: inactive", "Elapsed time: "),
 )
 INDEX = "index.html"
-STYLES = {"done": "", "skipped": "yellow", "invalid": "yellow", "FAILED": "bold red"}
+STYLES = {"done": "", "skipped": "yellow", "left out": "yellow", "invalid": "yellow", "FAILED": "bold red"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -183,7 +183,7 @@ class LogHandler(LogHandlerBase):
 
     def so_far(self) -> str:
         """Return how many jobs have ended, and how."""
-        state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "invalid")]
+        state = [f"{self.counts[name]} {name.lower()}" for name in ("FAILED", "skipped", "left out", "invalid")]
         state = [words for words in state if not words.startswith("0 ")]
         return ", ".join([f"{sum(self.counts.values())} of {self.total()} jobs", *state])
 

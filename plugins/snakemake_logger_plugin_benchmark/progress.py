@@ -37,8 +37,8 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     """Return how a finished job ended and the first reason, from the first JSON file that it wrote.
 
     A failed step leaves an artefact that says so and exits 0; one that was skipped, since what it needs had failed, has
-    the name of that for its reason. Returns `("FAILED" | "skipped" | "invalid" | "done", reason)`; what cannot be read
-    is taken as done.
+    the name of that for its reason; a cell whose driver cannot read what is there is left out. Returns
+    `("FAILED" | "skipped" | "left out" | "invalid" | "done", reason)`; what cannot be read is taken as done.
     """
     artefact = None
     if path := next((Path(name) for name in map(plain, outputs) if name.endswith(".json")), None):
@@ -51,7 +51,9 @@ def outcome(outputs: Iterable[str]) -> tuple[str, str]:
     reasons = artefact.get("reasons")
     reason = str(reasons[0]) if isinstance(reasons, list) and reasons else "no reason given"
     if artefact.get("status") == "failed":
-        return ("skipped", str(artefact["cause"])) if artefact.get("cause") else ("FAILED", reason)
+        if artefact.get("cause"):
+            return "skipped", str(artefact["cause"])
+        return ("left out" if artefact.get("unable") else "FAILED"), reason
     return ("invalid", reason) if artefact.get("valid") is False else ("done", "")
 
 

@@ -18,26 +18,28 @@ def costs(run: Results) -> list[str]:
         return []
     alike = [name for name in run.report.names if name not in ("driver", "page_buffer", "read_cache", "library")]
     counts = {one["cell"]: one["index"] for one in run.facts.get("indexes") or []}
+    names = [name for name in run.report.names if name == "driver" or name in run.telling(cells, run.report.names)]
     return [
-        _sentence(cell, cells[cells["index_s"].isna()], alike, counts.get(cell["cell"]) or {}, run)
+        f"{run.names.row(cell, names)}: the index takes {prose.number(cell['index_s'])} s"
+        f"{_requests(counts.get(cell['cell']) or {})} to make{_pays(cell, cells[cells['index_s'].isna()], alike, run)}."
         for cell in indexed.to_dict("records")
     ]
 
 
-def _sentence(cell: dict, others: pd.DataFrame, alike: list[str], counts: dict, run: Results) -> str:
-    requests = sum(method["count"] for method in (counts.get("requests") or {}).values())
-    counted = f" and {prose.count(requests, 'request')}" if requests else ""
-    made = (
-        f"{run.names.row(cell, run.report.names)}: the index takes {prose.number(cell['index_s'])} s{counted} to make"
-    )
+def _requests(index: dict) -> str:
+    requests = sum(method["count"] for method in (index.get("requests") or {}).values())
+    return f" and {prose.count(requests, 'request')}" if requests else ""
+
+
+def _pays(cell: dict, others: pd.DataFrame, alike: list[str], run: Results) -> str:
     plain = others[(others[alike] == [cell[name] for name in alike]).all(axis=1) & others["total_s"].notna()]
     if plain.empty:
-        return f"{made}."
+        return ""
     best = plain.loc[plain["total_s"].idxmin()].to_dict()
     saved = best["total_s"] - cell["total_s"]
     than = f"{run.names.level('driver', best['driver'])}, the fastest without one"
     if not saved > 0:
-        return f"{made}; its reads are no faster than those with {than}, so it never pays."
+        return f"; its reads are no faster than those with {than}, so it never pays"
     reads = math.ceil(cell["index_s"] / saved)
     gain = f"{prose.number(saved)} s saved per read"
-    return f"{made}; from {prose.count(reads, 'read')} on it pays, against {than} ({gain})."
+    return f"; from {prose.count(reads, 'read')} on it pays, against {than} ({gain})"
