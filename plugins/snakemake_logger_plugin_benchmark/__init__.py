@@ -60,7 +60,7 @@ class LogHandler(LogHandlerBase):
         self.rules: dict[str, Rule] = {}
         self.running: dict[int, LogRecord] = {}
         self.broken: set[int] = set()
-        self.counts = {"done": 0, "invalid": 0, "FAILED": 0, "skipped": 0}
+        self.counts = dict.fromkeys(STYLES, 0)
         self.lacking: set[str] = set()
         self.page = ""
         self.reasons: set[str] = set()

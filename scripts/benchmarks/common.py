@@ -25,6 +25,7 @@ from scripts.statistics import stats
 TREE = ("Snakefile", "rules", "scripts", "config", "envs", "notebooks", "plugins", "profiles")
 LIBRARIES = {f"hdf5-{version}": {"kind": "source", "hdf5": version} for version in ("1.14.6", "2.0.0")}
 LIBRARIES["arrays"] = {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/arrays.lock"}
+LIBRARIES["readers"] = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 LIBRARIES["hdf5-2.2.0"] = {"kind": "source", "hdf5": "2.2.0"}
 S3 = {"kind": "s3", "bucket": "bench", "server": "embedded"}
 _SAMPLE_S = 0.02

@@ -16,6 +16,7 @@ from scripts.stores.servers import EXCHANGE
 _ARMS = (
     ("ros3", "default", "readers"),
     ("ros3", "default", "hdf5-2.2.0"),
+    ("ros3", "none", "hdf5-2.2.0"),
     ("s3fs", "default", "readers"),
     ("s3fs", "blockcache-4MiB", "readers"),
     ("remfile", "default", "readers"),
@@ -23,6 +24,7 @@ _ARMS = (
     ("pyfive", "default", "readers"),
     ("h5netcdf", "default", "readers"),
     ("kerchunk", "default", "readers"),
+    ("virtualizarr", "default", "readers"),
 )
 _DATASETS = 100
 

@@ -44,7 +44,8 @@ def loop(folder: Path, say: Say, rounds: int = 30) -> Iterator[Row]:
             files.setdefault(str(place / entry["file"]), []).extend(path for path, _, _ in entry["datasets"])
     cache.load(files)
     access = drivers.Access("sec2", drivers.UNSET, _RDCC_NBYTES)
-    batch = reader.Batch(1, "all", tuple((name, tuple(paths)) for name, paths in files.items()), 1, access, False)
+    whole = tuple((name, tuple((path, ()) for path in paths)) for name, paths in files.items())
+    batch = reader.Batch(1, "all", whole, 1, access, False)
     ours, bare_loop = in_turn(rounds, _spent(lambda: reader.read(batch)), _spent(lambda: _bare_loop(files)), say)
     (seconds, cpu), (bare_seconds, bare_cpu) = zip(*ours, strict=True), zip(*bare_loop, strict=True)
     note = f"{len(files)} files, {sum(map(len, files.values()))} datasets"
