@@ -95,9 +95,9 @@ def _exchanges(folder: Path) -> list[int]:
 
 
 def _row(what: str, counts: list[tuple[int, int, int, int, int]]) -> Row:
-    asked, offered, passed, delivered, stored = counts[0]
+    count, offered, passed, delivered, stored = counts[0]
     same = "as often in each round" if len(set(counts)) == 1 else f"between rounds {sorted({one[0] for one in counts})}"
-    figures = f"{asked} requests, {offered / 2**20:.1f} MiB, {same}"
+    figures = f"{count} requests, {offered / 2**20:.1f} MiB, {same}"
     seen = f"{passed} passed the proxy, {delivered / 2**20:.1f} MiB"
     return Row(
         what,
@@ -105,5 +105,5 @@ def _row(what: str, counts: list[tuple[int, int, int, int, int]]) -> Row:
         seen,
         f"{offered / stored:.2f} of the bytes in the file",
         "the same",
-        (asked, offered) == (passed, delivered),
+        (count, offered) == (passed, delivered),
     )

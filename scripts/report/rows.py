@@ -104,7 +104,9 @@ def boxes(run: Results, name: str, title: str, column: str, axis: str, caption: 
             for number, arm in enumerate(run.arms)
             if (table[own] == arm).any()
         ]
-        heading = [run.place(where), *(run.names.level(factor, where[factor]) for factor in given)]
+        # What was the only level before there was the factor goes without saying.
+        said = [factor for factor in given if where[factor] != run.report.added.get(factor)]
+        heading = [run.place(where), *(run.names.level(factor, where[factor]) for factor in said)]
         bars, marks = zip(*drawn, strict=True)
         panels.append(_with_ticks(Panel(prose.capital(" · ".join(filter(None, heading))), axis, "", marks, bars, rows)))
         tables.append(table.assign(**where).drop(columns="y"))
