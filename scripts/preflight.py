@@ -91,7 +91,7 @@ def _sources(config: dict) -> Iterator[Finding]:
 def begun(config: dict) -> Iterator[str]:
     """Yield that a library of the user's own is not what the run was begun with any more."""
     for name, library in () if unpacked.manifest() else config["libraries"].items():
-        # What is not there yet, or cannot be had, is told where it is needed.
+        # What is missing, or cannot be fetched, is reported where it is needed.
         with contextlib.suppress(Problem):
             artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
             before = artefact.get("build", {"hdf5_source": ""})

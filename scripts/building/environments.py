@@ -243,7 +243,7 @@ def _imports(python: Path) -> tuple[list[str], dict]:
     packages = sorted(f"{package} {version}" for package, version in seen["distributions"].items() if package != "h5py")
     build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
     build |= {"hdf5_source": own.name("local python", key), "source_key": key, "packages": packages, "imports": hashes}
-    # Of the others a record's fingerprint has the versions in force.
+    # For the others, the fingerprint in a record has the versions in force.
     of = ((package, file) for package, files in seen["files"].items() for file in files)
     return [identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
 

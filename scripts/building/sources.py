@@ -25,7 +25,7 @@ PUBLIC = "src/H5public.h"
 PLACES = ("", "*/", "*/ext/hdf5/")
 # What `from` says of a release; everything else is a path.
 OF_RELEASES = ("auto", "tarball", "crate")
-# How the origin of what is the user's own begins; it is told whole, as it says which.
+# How the origin of the user's own builds begins; pages show all of it, since it identifies the build.
 OWN = ("local ", "git ")
 
 _FETCHING_PACKAGE = '[package]\nname = "fetch"\nversion = "0.0.0"\n[lib]\npath = "lib.rs"\n[dependencies]\n'

@@ -69,7 +69,11 @@ class Source:
                     with contextlib.suppress(OSError), open(self.where, "rb") as content:
                         self._expect_hdf5(content)
                 raise Problem(f"{self.where} cannot be read as HDF5: {reason(error)}") from error
-            yield file
+            try:
+                yield file
+            except (OSError, RuntimeError, KeyError) as error:
+                # Its beginning can be read, and something further in cannot.
+                raise Problem(f"{self.where} cannot be read as HDF5: {reason(error)}") from error
 
     def _expect_hdf5(self, content: BinaryIO) -> None:
         """See that it begins as HDF5 does, if need be behind a block of the user's own."""
@@ -308,7 +312,7 @@ def _lines(source: Source, dataset: h5py.Dataset, level: str) -> dict:
 
 
 def _stored(dataset: h5py.Dataset) -> Callable[[selection.Place], int]:
-    """Return what tells how many bytes of the file a place of a dataset takes."""
+    """Return a function that gives the bytes in the file that a place of a dataset takes."""
     if not dataset.chunks:
         whole = sum(end - start for start, end in extents(dataset))
 
