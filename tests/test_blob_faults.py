@@ -326,6 +326,14 @@ def test_a_process_that_cannot_import_what_it_needs_ends_them_all(on_disk, tmp_p
     until(lambda: processes_of(str(here.folder)) == [])
 
 
+def test_words_that_break_off_do_not_hide_the_reason(on_disk, tmp_path):
+    here, launcher = on_disk(), tmp_path / "launcher"
+    launcher.write_text("#!/bin/sh\nprintf 'no such host\nAbort(1) on node 1: appl' >&2\nexit 3\n", encoding="utf-8")
+    launcher.chmod(0o755)
+    here.settings["mpi"]["launcher"] = [str(launcher)]
+    assert here.problem() == "launcher ended with status 3 before all was read: no such host"
+
+
 @pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.35, 0.5])
 def test_a_program_that_is_killed_while_its_processes_start_leaves_none_of_them(on_disk, delay_s):
     here = on_disk(processes="4")

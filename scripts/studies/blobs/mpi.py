@@ -78,7 +78,7 @@ class Ranks:
                     return json.loads(line)
             elif '{"event": ' in line:
                 raise Problem("the MPI launcher adds words to what rank 0 says; leave its option for labels out")
-            print(line, end="", file=sys.stderr, flush=True)
+            _repeat(line)
         status = self._process.wait()
         self._listener.join(_PATIENCE_S)
         raise Problem(self._reason(status))
@@ -101,7 +101,7 @@ class Ranks:
 
     def _listen(self) -> None:
         for line in self._process.stderr:
-            print(line, end="", file=sys.stderr, flush=True)
+            _repeat(line)
             words = line.strip()
             if words and not words.startswith(_ABORTED):
                 self._last = words
@@ -118,6 +118,11 @@ class Ranks:
         if status < 0:
             return f"{self.launcher} was ended by signal {-status} ({signal.strsignal(-status)})"
         return f"{self.launcher} ended with status {status} before all was read: {self._last or 'it said nothing'}"
+
+
+def _repeat(line: str) -> None:
+    """Pass a line on as a whole one: what a process was saying when it was killed has no end, and would run on."""
+    print(line.removesuffix("\n"), file=sys.stderr, flush=True)
 
 
 def _living_children(pid: int) -> bool:
