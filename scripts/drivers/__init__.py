@@ -192,8 +192,11 @@ def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
     try:
         yield
     except failures as error:
-        words = " ".join(str(error).split()) or type(error).__name__
-        raise Unable(f"{driver} cannot read {what}: {words}") from error
+        kind, words = type(error).__name__, " ".join(str(error).split())
+        if isinstance(error, (TypeError, AttributeError, AssertionError)):
+            # Whose words are not meant for users: it has stumbled.
+            words = f"it fails with {kind}" + (f" ({words})" if words else "")
+        raise Unable(f"{driver} cannot read {what}: {words or kind}") from error
 
 
 def address_of(location: dict, name: str) -> str:
