@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.studies.shots.files import SMALL, describe, extents, parts
+from scripts.studies.shots.files import extents, sources
 from scripts.studies.shots.make import confirm, main
 from scripts.studies.shots.reader import fingerprint
+from scripts.studies.shots.shot_files import SMALL, describe, parts
 from scripts.studies.shots.signals import Settings, ordered_pairs, plan, selection, signal_values, table
 
 pytestmark = pytest.mark.thorough
@@ -223,7 +224,7 @@ def test_a_mislabelled_file_is_refused(made, change: dict):
     folder, _ = made["shot-major"]
     settings = replace(STUDY, layout="shot-major", shots=2)
     with pytest.raises(Problem, match=f"^{next(iter(change))} is "):
-        confirm(replace(settings, **change), plan(settings), {}, describe([folder / "shots.h5"]))
+        confirm(replace(settings, **change), plan(settings), {}, describe(sources(str(folder / "shots.h5"))))
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path):
@@ -300,7 +301,7 @@ def test_files_that_do_not_serve_are_one_line_that_names_them(made, tmp_path: Pa
         with h5py.File(source, "w") as file:
             file.create_group("shots/1160825001/data" if fault == "no signals" else "raw")
     elif fault == "empty folder":
-        source, named = source.parent, "no HDF5 file"
+        source, named = source.parent, "no file is there"
     elif fault == "twice":
         for name in ("right.h5", "wrong.h5"):
             shutil.copy(folder / manifest["files"][0]["name"], source.with_name(name))

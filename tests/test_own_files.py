@@ -15,7 +15,7 @@ from small_runs import records, snakemake, write
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.studies.shots import look, own, selection
+from scripts.studies.shots import look, manifest, selection
 from scripts.studies.shots.report import indexes
 from scripts.studies.shots.sets import bucket_of
 
@@ -30,7 +30,7 @@ def sets(tmp_path: Path) -> dict[str, str]:
 
 
 def described(files: object, datasets: tuple[str, ...] = ("/**",), level: str = "all") -> dict:
-    return own.manifest({"files": files, "datasets": list(datasets), "layout": "mine", "selection": level})
+    return manifest.of_set({"files": files, "datasets": list(datasets), "layout": "mine", "selection": level})
 
 
 # What is read.
@@ -90,7 +90,7 @@ def test_files_in_several_folders_have_names_within_what_they_share(sets):
 @pytest.mark.rule(17)
 def test_sets_with_the_same_values_have_one_hash_and_other_values_another(tmp_path, sets):
     hashes = {
-        name: own.data_sha256(described(str(tmp_path / "own" / what))["objects"])
+        name: manifest.data_sha256(described(str(tmp_path / "own" / what))["objects"])
         for name, what in {"plain": "g1.h5", "paged": "paged/1/h1.nc", "other": "g2.h5"}.items()
     }
     assert hashes["plain"] == hashes["paged"] != hashes["other"]

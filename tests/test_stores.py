@@ -24,7 +24,8 @@ from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
 from scripts.stores.s3 import client as s3
-from scripts.studies.shots import own
+from scripts.studies.shots import manifest
+from scripts.studies.shots.files import sources
 
 KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
@@ -162,16 +163,16 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
     spec = {"kind": "s3", "bucket": "elsewhere", "region": "us-east-1", "prefix": "", "endpoint": outside}
     spec["anonymous"] = True
     with pytest.raises(Problem, match="may not be listed; name its objects one by one instead of a pattern"):
-        own.sources(IN_BUCKET["original"], spec)
+        sources(IN_BUCKET["original"], spec)
     named = [f"s3://elsewhere/granules/{name}" for name in ("a.h5", "b.h5")]
-    assert [source.name for source in own.sources(named, spec)] == ["a.h5", "b.h5"]
-    facts = own.manifest({"files": named, "datasets": ["/name"], "layout": "original", "at": spec})
+    assert [source.name for source in sources(named, spec)] == ["a.h5", "b.h5"]
+    facts = manifest.of_set({"files": named, "datasets": ["/name"], "layout": "original", "at": spec})
     assert (facts["in_place"], facts["layout"]["dataset_reads"]) == ("granules", 2)
-    (page,) = own.sources("s3://elsewhere/granules/page.h5", spec)
+    (page,) = sources("s3://elsewhere/granules/page.h5", spec)
     with pytest.raises(Problem, match="is not an HDF5 file but a page of HTML"), page.opened():
         pass
     with pytest.raises(Problem, match=r"nothing\.h5: no object is there"):
-        own.sources("s3://elsewhere/granules/nothing.h5", spec)
+        sources("s3://elsewhere/granules/nothing.h5", spec)
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)

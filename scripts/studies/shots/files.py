@@ -1,27 +1,186 @@
-"""Read shot files, whoever wrote them: what a signal consists of, and what the files are, for a dataset's manifest.
+"""HDF5 files of any tree, where they lie, on a disk or in a bucket: which there are, and how they are made."""
 
-The tree: `/shots/<shot>/signals/<signal>`, and in `/shots/<shot>` the dimension scales of its signals.
-"""
-
+import contextlib
+import glob
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import h5py
 
-from scripts.lib.program import Problem, file_digest
-from scripts.studies.shots.reader import fingerprint
-from scripts.studies.shots.signals import ordered_pairs
+from scripts.lib.program import Problem
+from scripts.stores import store as stores
+from scripts.stores.as_file import AsFile
+from scripts.stores.reading import Absent
+from scripts.stores.transfer import ACCESS
+from scripts.studies.shots.sets import IN_BUCKET
 
 # NetCDF-4 files are HDF5 files.
 SUFFIXES = (".h5", ".hdf5", ".nc", ".nc4", ".he5", ".nwb")
-SMALL = 8000  # bytes; datasets above it are compressed
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
+# Those that each HDF5 and each h5py has.
+BUILT_IN = set(_FILTERS.values()) - {"szip"}
+# Registered with The HDF Group; h5py has them with a plugin only.
+_PLUGINS = {
+    307: "bzip2",
+    32001: "blosc",
+    32004: "lz4",
+    32008: "bitshuffle",
+    32013: "zfp",
+    32015: "zstd",
+    32026: "blosc2",
+}
 
 
-def parts(signal: h5py.Dataset) -> list[h5py.Dataset]:
-    """Return what one reads for a signal: itself, then its scales in the order of its dimensions."""
-    return [signal, *(scale for dimension in signal.dims for scale in dimension.values())]
+@dataclass(frozen=True)
+class Source:
+    """One file: its name within what all have in common, its bytes, and what changes when it does."""
+
+    name: str
+    bytes: int
+    version: dict
+    where: str
+    reader: object = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[h5py.File]:
+        """Open it for the length of a `with` block, by h5py: from a bucket through requests of our own.
+
+        Raises:
+            Problem: it is not HDF5, or cannot be read.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                raw: BinaryIO | str = AsFile(self.reader, self.name) if self.reader else self.where
+                if isinstance(raw, AsFile):
+                    self._expect_hdf5(raw)
+                file = stack.enter_context(h5py.File(raw, "r"))
+            except OSError as error:
+                if not self.reader:
+                    with contextlib.suppress(OSError), open(self.where, "rb") as content:
+                        self._expect_hdf5(content)
+                raise Problem(f"{self.where} cannot be read as HDF5: {reason(error)}") from error
+            try:
+                yield file
+            except (OSError, RuntimeError, KeyError, ValueError) as error:
+                # Its beginning can be read, and something further in cannot.
+                raise Problem(f"{self.where} cannot be read as HDF5: {reason(error)}") from error
+
+    def _expect_hdf5(self, content: BinaryIO) -> None:
+        """See that it begins as HDF5 does, if need be behind a block of the user's own."""
+        size = content.seek(0, os.SEEK_END)
+        for offset in (0, *(512 * 2**power for power in range(24))):
+            if offset >= size:
+                break
+            content.seek(offset)
+            if content.read(len(_SIGNATURE)) == _SIGNATURE:
+                return
+        content.seek(0)
+        begin = content.read(512).lstrip().lower()
+        kind = (
+            "a page of HTML: is it the address of a web page?"
+            if begin.startswith((b"<!doctype html", b"<html"))
+            else ""
+        )
+        raise Problem(f"{self.where} is not an HDF5 file" + (f" but {kind}" if kind else ""))
+
+
+def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
+    """Return the files that paths, folders and patterns mean, in the order of their names.
+
+    Args:
+        what: files, folders, and globs of local files, `**` in them any folders; or addresses and patterns in a bucket.
+        store: the store's entry in the configuration, for those.
+
+    Raises:
+        Problem: one means no file, or a bucket cannot be listed.
+    """
+    wanted = [what] if isinstance(what, str) else list(what)
+    return _in_bucket(wanted, store) if store else _here(wanted)
+
+
+def _here(wanted: Iterable[str]) -> list[Source]:
+    paths: list[str] = []
+    for one in wanted:
+        there = [one] if os.path.isfile(one) else []
+        if os.path.isdir(one):
+            there = sorted(str(path) for path in Path(one).glob("*") if path.suffix in SUFFIXES)
+        there = there or sorted(path for path in glob.glob(one, recursive=True) if not os.path.isdir(path))
+        if not there:
+            raise Problem(
+                f"{one}: no file is there (of a folder, {', '.join(SUFFIXES)}); correct the path or the pattern"
+            )
+        paths += [os.path.abspath(path) for path in there]
+    paths = sorted(set(paths))
+    root = (
+        os.path.dirname(paths[0]) if len(paths) == 1 else os.path.commonpath([os.path.dirname(path) for path in paths])
+    )
+    files = []
+    for path in paths:
+        try:
+            state = os.stat(path)
+        except OSError as error:
+            raise Problem(f"{path} cannot be read: {error.strerror}") from error
+        files.append(Source(os.path.relpath(path, root), state.st_size, {"mtime_ns": state.st_mtime_ns}, path))
+    return files
+
+
+def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
+    store = stores.of(spec)
+    keys: dict[str, tuple[int, str]] = {}
+    for one in wanted:
+        key = one.removeprefix(IN_BUCKET).partition("/")[2]
+        literal = re.split(r"[*?\[]", key)[0]
+        listed = {}
+        with contextlib.suppress(Absent):
+            listed = store.listed(literal, [key] if literal == key else [])
+        matching = {
+            name: entry for name, entry in listed.items() if literal == key or re.fullmatch(expression(key), name)
+        }
+        if not matching:
+            raise Problem(f"{one}: no object is there; correct the address or the pattern")
+        keys |= matching
+    root = os.path.commonpath([os.path.dirname(key) for key in keys])
+    reader = store.reader({"key": root}, ACCESS, store.locate({"location": {"key": root}}, None, dict(os.environ))[1])
+    return [
+        Source(
+            os.path.relpath(key, root) if root else key,
+            size,
+            {"etag": etag},
+            f"{IN_BUCKET}{spec['bucket']}/{key}",
+            reader,
+        )
+        for key, (size, etag) in sorted(keys.items())
+    ]
+
+
+def creation(file: h5py.File) -> dict:
+    """Return what a file's creation fixed: {"paged", "page_size" (bytes; None without pages), "superblock"}."""
+    created = file.id.get_create_plist()
+    paged = created.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
+    return {
+        "paged": paged,
+        "page_size": created.get_file_space_page_size() if paged else None,
+        "superblock": created.get_version()[0],
+    }
+
+
+def datasets_of(file: h5py.File) -> Iterator[h5py.Dataset]:
+    """Yield each dataset of a file once; links to other files are not followed."""
+    items: list[h5py.Dataset] = []
+    file.visititems(lambda _, item: items.append(item) if isinstance(item, h5py.Dataset) else None)
+    yield from items
+
+
+def filters_of(dataset: h5py.Dataset) -> list[str]:
+    """Return the names of a dataset's filters in their order."""
+    created = dataset.id.get_create_plist()
+    numbers = [created.get_filter(index)[0] for index in range(created.get_nfilters())]
+    return [_FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}" for number in numbers]
 
 
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
@@ -40,124 +199,12 @@ def reason(error: Exception) -> str:
     return os.strerror(int(number[1])) if number else " ".join(str(error).split())
 
 
-def describe(paths: Iterable[Path], values: bool = True) -> dict:
-    """Return `files`, `layout`, `shots`, `signals` and `objects` of a manifest, read from the files.
-
-    One dataset at a time is in memory; without their `values` there are no checksums. In `layout`, `paged`, `page_size`
-    and `deflate` are None where files or datasets differ, and `page_size` where there are no pages.
-
-    Raises:
-        Problem: a file is truncated, is not HDF5 or has no shots, or two files hold the same signal of a shot.
-    """
-    files, objects, page_sizes, orders, levels = [], {}, set(), [], set()
-    for path in paths:
-        held, order, page_size, deflate = _examine(path, values)
-        for shot, signals in held.items():
-            if twice := objects.setdefault(shot, {}).keys() & signals.keys():
-                raise Problem(f"{path} holds shot {shot}, signal {min(twice)} again; name one file for each only")
-            objects[shot].update(signals)
-        digest = {"sha256": file_digest(path)} if values else {}
-        files.append({"name": path.name, "bytes": path.stat().st_size, **digest})
-        page_sizes.add(page_size)
-        orders.append((len(held), order))
-        levels |= deflate
-    if not objects:
-        raise Problem("no HDF5 file with shots is there; name some, or a folder that holds them")
-    pairs = [entry["datasets"] for signals in objects.values() for entry in signals.values()]
-    names = sorted({signal for signals in objects.values() for signal in signals})
-    return {
-        "files": files,
-        "layout": {
-            "layout": _layout(orders),
-            "paged": common({size is not None for size in page_sizes}),
-            "page_size": common(page_sizes),
-            "deflate": common(levels),
-            "files": len(files),
-            "shots": len(objects),
-            "signals": len(names),
-            "pairs": len(pairs),
-            "dataset_reads": sum(map(len, pairs)),
-        },
-        "shots": sorted(objects),
-        "signals": names,
-        "objects": {shot: objects[shot] for shot in sorted(objects)},
-    }
-
-
-def of_source(source: Path) -> list[Path]:
-    """Return the HDF5 files that a file or a folder of a user means."""
-    return sorted(path for path in source.glob("*") if path.suffix in SUFFIXES) if source.is_dir() else [source]
-
-
-def _examine(path: Path, values: bool) -> tuple[dict, str, int | None, set[int]]:
-    """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels.
-
-    Objects have checksums, and levels are known, where the `values` are read.
-    """
-    objects, places, levels, scales = {}, {}, set(), {}
-    try:
-        with h5py.File(path, "r") as file:
-            creation = file.id.get_create_plist()
-            paged = creation.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
-            page_size = creation.get_file_space_page_size() if paged else None
-            for shot, signal, dataset in _signals(path, file):
-                lines, stored = [], []
-                for member in parts(dataset):
-                    # A scale's name costs a search of the file, its address does not.
-                    address = h5py.h5o.get_info(member.id).addr
-                    if address not in scales:
-                        scales[address] = [member.name, *(fingerprint(member[()]) if values else ())]
-                        places[member.name] = extents(member)
-                        if values and scales[address][1] > SMALL:
-                            levels.add((member.compression == "gzip" and member.compression_opts) or 0)
-                    lines.append(scales[address])
-                    stored.append(sum(end - start for start, end in places[lines[-1][0]]))
-                entry = {"file": path.name, "datasets": lines, "stored_bytes": stored}
-                objects.setdefault(shot, {})[signal] = entry
-    except (OSError, RuntimeError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as HDF5: {reason(error)}") from error
-    return objects, _order(objects, places), page_size, levels
-
-
-def _signals(path: Path, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
-    """Yield shot, signal and dataset of all signals in a file."""
-    if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
-        raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
-    for shot, group in file["shots"].items():
-        if not isinstance(group, h5py.Group) or not isinstance(group.get("signals"), h5py.Group):
-            raise Problem(f"{path} has no group /shots/{shot}/signals; is it another kind of HDF5 file?")
-        for signal, dataset in group["signals"].items():
-            if isinstance(dataset, h5py.Dataset):
-                yield shot, signal, dataset
-
-
-def _order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
-    """Return the layout that a file's offsets show: whose bytes lie together, one shot's or one signal's, ascending.
-
-    A shared scale belongs to the first signal that uses it.
-    """
-    for layout, leader in (("shot-major", 0), ("signal-major", 1)):
-        spans: dict[str, list[int]] = {}
-        seen = set()
-        for pair in ordered_pairs(layout, objects):
-            for name, *_ in objects[pair[0]][pair[1]]["datasets"]:
-                if name not in seen:
-                    seen.add(name)
-                    spans.setdefault(pair[leader], []).extend(byte for piece in places[name] for byte in piece)
-        bounds = [edge for span in spans.values() if span for edge in (min(span), max(span))]
-        if bounds == sorted(bounds):
-            return layout
-    return "mixed"
-
-
-def _layout(orders: list[tuple[int, str]]) -> str:
-    """Return the layout of all files, each given as its number of shots and its order."""
-    if all(shots == 1 for shots, _ in orders):
-        return "single-shot"
-    names = {order for _, order in orders}
-    return names.pop() if len(names) == 1 else "mixed"
-
-
 def common(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None
+
+
+def expression(pattern: str) -> str:
+    """Return a pattern of paths as a regular expression: `*` and `?` within a name, `**` across several."""
+    kinds = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*|\?)", pattern) if part)

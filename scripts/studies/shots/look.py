@@ -14,7 +14,8 @@ import h5py
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem, run
-from scripts.studies.shots import own
+from scripts.studies.shots.files import BUILT_IN, Source, creation, datasets_of, filters_of, sources
+from scripts.studies.shots.manifest import chosen
 from scripts.studies.shots.sets import bucket_of
 
 # Of many files the datasets of some are looked at, evenly spaced, until this time is over.
@@ -106,7 +107,7 @@ class Looked:
             lines.append(
                 "Chunks are small and many: each is a request where nothing is kept; larger chunks need fewer."
             )
-        if lacking := sorted(name for name in self.filters if name not in own.BUILT_IN):
+        if lacking := sorted(name for name in self.filters if name not in BUILT_IN):
             lines.append(f"HDF5 has {', '.join(lacking)} only as a plugin; leave such datasets out of data.datasets.")
         return lines
 
@@ -130,14 +131,14 @@ def main(argv: list[str] | None = None) -> int:
         raise Problem("say which: make look FILES='data/*.h5'")
     bucket = bucket_of(files)
     begin = time.monotonic()
-    looked = look(own.sources(files, _store(bucket) if bucket else None))
+    looked = look(sources(files, _store(bucket) if bucket else None))
     print("\n".join(looked.lines()))
     print("\n".join(["", "What that means", *(f"  {line}" for line in looked.meaning())]))
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     return 0
 
 
-def look(of_set: Sequence[own.Source]) -> Looked:
+def look(of_set: Sequence[Source]) -> Looked:
     """Look at files: at how each was made, and at the datasets of some.
 
     Raises:
@@ -147,7 +148,7 @@ def look(of_set: Sequence[own.Source]) -> Looked:
     step = max(1, len(of_set) // _DEEP_FILES)
     for number, source in enumerate(of_set):
         with source.opened() as file:
-            facts = own.creation(file)
+            facts = creation(file)
             looked.paged[facts["page_size"]] += 1
             looked.superblocks[facts["superblock"]] += 1
             if number == 0 or (number % step == 0 and time.monotonic() - begin < _DEEP_S):
@@ -161,10 +162,10 @@ def at_first(data: dict) -> First:
     Raises:
         Problem: it cannot be read, or has no dataset that is named.
     """
-    of_set = own.sources(data["files"], data.get("at"))
+    of_set = sources(data["files"], data.get("at"))
     with of_set[0].opened() as file:
-        facts, chosen = own.creation(file), own.chosen(file, data["datasets"], of_set[0].where)[0]
-        count = sum(map(len, chosen.values()))
+        facts = creation(file)
+        count = sum(map(len, chosen(file, data["datasets"], of_set[0].where)[0].values()))
     paged = f"paged ({facts['page_size']} bytes)" if facts["paged"] else "not paged"
     return First(
         facts["paged"],
@@ -174,11 +175,11 @@ def at_first(data: dict) -> First:
 
 def _deep(file: h5py.File, size: int, looked: Looked) -> None:
     addresses, count = [h5py.h5o.get_info(file.id).addr], 0
-    for dataset in own.datasets_of(file):
+    for dataset in datasets_of(file):
         count += 1
         addresses.append(h5py.h5o.get_info(dataset.id).addr)
         looked.stored.append(dataset.id.get_storage_size())
-        looked.filters.update(own.filters_of(dataset))
+        looked.filters.update(filters_of(dataset))
         if dataset.chunks and dataset.size:
             looked.chunks.append((_nbytes(dataset.chunks, dataset.dtype.itemsize), dataset.id.get_num_chunks()))
     looked.deep += 1

@@ -12,9 +12,10 @@ import h5py
 import numpy as np
 
 from scripts.lib.program import Problem, dataset_options, run, sync, write_json
-from scripts.studies.shots import own
-from scripts.studies.shots.files import SMALL, describe, extents, of_source, reason
+from scripts.studies.shots import manifest
+from scripts.studies.shots.files import extents, reason, sources
 from scripts.studies.shots.reader import fingerprint
+from scripts.studies.shots.shot_files import SMALL, describe
 from scripts.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table
 
 GENERATOR = "make_shots"
@@ -38,10 +39,10 @@ def main(argv: list[str] | None = None) -> int:
     parts = {"part_size": settings.pop("part_size")} if "part_size" in settings else {}
     head = {"manifest": 1, "status": "done", "dataset": options.dataset}
     if "datasets" in settings:
-        contents = own.manifest(settings)
-        head["data_sha256"] = own.data_sha256(contents["objects"])
+        contents = manifest.of_set(settings)
+        head["data_sha256"] = manifest.data_sha256(contents["objects"])
     else:
-        contents = existing(Path(settings["files"])) if "files" in settings else make(Settings(**settings), options.out)
+        contents = existing(settings["files"]) if "files" in settings else make(Settings(**settings), options.out)
         head["data_sha256"] = data_sha256(contents["objects"])
     write_json(options.out, head | parts | contents)
     layout = contents["layout"]
@@ -59,16 +60,16 @@ def data_sha256(shots: dict) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def existing(source: Path) -> dict:
+def existing(source: str) -> dict:
     """Return the manifest's facts about a user's own files, which are only read; each has its absolute `path`.
 
     Args:
         source: a file, or a folder whose HDF5 files are meant.
     """
-    paths = {path.name: path.absolute() for path in of_source(source)}
-    facts = describe(paths.values())
-    for file in facts["files"]:
-        file["path"] = str(paths[file["name"]])
+    of_user = sources(source)
+    facts = describe(of_user)
+    for file, one in zip(facts["files"], of_user, strict=True):
+        file["path"] = one.where
     return {"generator": None, "settings": {}, **facts}
 
 
@@ -95,7 +96,7 @@ def make(settings: Settings, out: Path) -> dict:
     except (OSError, RuntimeError) as error:
         discard_parts(folder)
         raise Problem(f"{folder} cannot be written: {reason(error)}; free the disk or make it writable") from error
-    facts = describe(folder / name for name in contents)
+    facts = describe(sources([str(folder / name) for name in contents]))
     confirm(settings, shots, written, facts)
     versions = {"h5py": h5py.version.version, "hdf5": h5py.version.hdf5_version}
     return {"generator": {"name": GENERATOR, "version": VERSION, **versions}, "settings": asdict(settings), **facts}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from scripts import drivers
 from scripts.frame.records import Kept
@@ -152,14 +151,12 @@ class Shots(Study):
 def _own_files(section: dict) -> str:
     """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
     # Reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
-    from scripts.studies.shots import files
+    from scripts.studies.shots import files, shot_files
 
-    source = Path(section["data"]["files"])
-    if not (paths := files.of_source(source) if source.exists() else []):
-        raise Problem(f"{source}: no {', '.join(files.SUFFIXES)} file is there; correct studies.shots.data.files")
-    facts = files.describe(paths[:1], values=False)["layout"]
+    first = files.sources(section["data"]["files"])[0]
+    facts = shot_files.describe([first], values=False)["layout"]
     paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
-    words = f"{paths[0]} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
+    words = f"{first.where} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
     layouts = {level for mapping in mappings(section) for level in mapping["layout"]}
     if layouts != {facts["layout"]}:
         raise Problem(f"{words}; the matrix says {', '.join(sorted(layouts))}: write the layout that the files have")
