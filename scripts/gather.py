@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,8 @@ def merged(
     runs, samples = tables.runs_and_samples(matrix, kept)
     compare, equivalence = program.section(config)["compare"], config["equivalence_percent"]
     timed = matrix.loc[[program.timed(levels) for levels in tables.levels_of(matrix).values()]]
-    judged = verdicts_table(timed, runs, compare, equivalence, config["seed"], program.contest, program.of_tasks)
+    contest = functools.partial(program.contest, config=config)
+    judged = verdicts_table(timed, runs, compare, equivalence, config["seed"], contest, program.of_tasks)
     made = {"samples": samples, "cells": tables.cells_table(matrix, runs), "verdicts": judged}
     return made | {"requests": tables.exchanges(kept), "records": sessions.records_table(timed, runs)}
 

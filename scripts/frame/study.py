@@ -156,7 +156,7 @@ class Study:
         """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `tables`."""
         return {}
 
-    def contest(self, levels: dict[str, str]) -> object:
+    def contest(self, levels: dict[str, str], config: dict) -> object:
         """Return what cells that are each compared with each have in common; None: only as `compare` asks."""
         return None
 

@@ -45,11 +45,11 @@ def by(results: Results, factors: list[str] | None = None, metric: str = "", oth
     if rows.empty:
         return Figure(name, title, "No comparison was made here.", (), pd.DataFrame())
     groups = [group for _, group in rows.groupby(results.pair_keys, sort=False)]
-    caption, numbers = _caption(results, rows), _numbers(results, rows)
+    said, shown = caption(results, rows), numbers(results, rows)
     if len(groups) <= PANELS:
-        return Figure(name, title, caption, tuple(_of_pair(group, results) for group in groups), numbers)
+        return Figure(name, title, said, tuple(_of_pair(group, results) for group in groups), shown)
     drawn = f" The first {REST} of {len(rows)} are drawn; all are in the numbers." if len(rows) > REST else ""
-    return Figure(name, title, caption + drawn, _of_several(rows.head(REST), results), numbers)
+    return Figure(name, title, said + drawn, _of_several(rows.head(REST), results), shown)
 
 
 def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
@@ -63,15 +63,16 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
     first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
     rest = rows[~rows.index.isin(first.index)].head(REST)
-    caption = _caption(results, first) if len(first) else ""
+    said = caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
     return (
-        Figure(name, title, caption, _of_several(first, results), _numbers(results, first)),
-        Figure("deciding-rest", "The other comparisons", caption, _of_several(rest, results), _numbers(results, rest)),
+        Figure(name, title, said, _of_several(first, results), numbers(results, first)),
+        Figure("deciding-rest", "The other comparisons", said, _of_several(rest, results), numbers(results, rest)),
     )
 
 
-def _caption(results: Results, rows: pd.DataFrame) -> str:
+def caption(results: Results, rows: pd.DataFrame) -> str:
+    """Return what stands under a picture of comparisons."""
     metric, blocks = results.report.metric(rows["metric"].iloc[0]), results.report.unit == "block"
     return (
         f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with its 95 % CI. "
@@ -80,7 +81,8 @@ def _caption(results: Results, rows: pd.DataFrame) -> str:
     )
 
 
-def _numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+def numbers(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the numbers of a picture of comparisons, its CSV."""
     columns = ["factor", "baseline", "contender", *results.report.names, "state", "metric", "blocks"]
     columns += ["baseline_s", "contender_s", *JUDGED]
     return rows[[column for column in columns if column in rows]]
@@ -102,7 +104,7 @@ def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
     title = prose.capital("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
     metric = results.report.metric(cells[0]["metric"])
     axis = "Time of the first named / time of the second" if metric.is_time else f"{metric.title}: first named / second"
-    return (_panel(rows, names, title, axis, results),)
+    return (panel(rows, names, title, axis, results),)
 
 
 def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
@@ -115,10 +117,10 @@ def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
     where = named.place(head) or report.factor(head["factor"]).title
     metric = report.metric(head["metric"])
     axis = f"{prose.capital(metric.title)}: ratio{' of times' if metric.is_time else ''}, {pair}"
-    return _panel(rows, levels, prose.capital(f"{pair}: {where}"), axis, results)
+    return panel(rows, levels, prose.capital(f"{pair}: {where}"), axis, results)
 
 
-def _panel(rows: pd.DataFrame, names: list[str], title: str, axis: str, results: Results) -> Panel:
+def panel(rows: pd.DataFrame, names: list[str], title: str, axis: str, results: Results) -> Panel:
     """Comparisons from the top down, each under its verdict, its ratio and its label."""
     columns = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
     points = rows.assign(y=-np.arange(len(rows), dtype=float)).rename(columns=columns)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.frame.matrix import permanent_name
@@ -18,18 +19,30 @@ UNDECIDED = 4
 ADVICE = 2  # pieces of advice of a study on the first page; its own page has all
 
 
-def opening(page: Page, run: Results, why: Sequence[str] = ()) -> None:
+@dataclass(frozen=True)
+class Answer:
+    """A study's own answer, where a run was made for a question that comparisons factor by factor do not answer."""
+
+    headline: str
+    to_do: Sequence[str]
+    picture: Figure
+
+
+def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | None = None) -> None:
     """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
 
-    `why` are the study's own sentences about the reason.
+    `why` are the study's own sentences about the reason, `own` is its own answer.
     """
     primary, secondary = of_run(run)
+    reasons = [*answer.reasons(run, primary), *why]
+    if own:
+        first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
+        return
     leads = leaders.find(run) if run.report.contest else []
     headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
     advice = leaders.advice(leads, run) + answer.advice(run) + answer.more_repeats(run)
-    beside = {"Why": [*answer.reasons(run, primary), *why], "What to do next": advice}
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
-    first_screen(page, run, headline, picture, beside, few)
+    first_screen(page, run, headline, picture, {"Why": reasons, "What to do next": advice}, few)
     if rest.panels:
         with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
             page.figure(rest)

@@ -147,7 +147,7 @@ class Blobs(Study):
         """Return what the report says about the MPI processes of each record."""
         return {"readers": [reader(one.cell, one.record) for one in kept if one.record and "memory" in one.record]}
 
-    def contest(self, levels: dict[str, str]) -> tuple[str | bool, ...]:
+    def contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
         context = (level for factor, level in levels.items() if factor in CONTEXT)
         return (levels["pattern"] in patterns.WHOLE, levels["size"], *context)

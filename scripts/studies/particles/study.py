@@ -157,7 +157,7 @@ class Particles(Study):
         path = self.section(config).get("published")
         return printed.read(Path(path)) if path else []
 
-    def contest(self, levels: dict[str, str]) -> tuple[str | None, ...] | None:
+    def contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""
         return None if METHODS[levels["method"]].pure else tuple(levels.get(factor) for factor in CONTEXT)
 

@@ -46,6 +46,10 @@ class Source:
     where: str
     reader: object = None
 
+    def raw(self) -> BinaryIO | AsFile:
+        """Open its bytes for reading."""
+        return AsFile(self.reader, self.name) if self.reader else open(self.where, "rb")
+
     @contextlib.contextmanager
     def opened(self) -> Iterator[h5py.File]:
         """Open it for the length of a `with` block, by h5py: from a bucket through requests of our own.

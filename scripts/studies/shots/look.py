@@ -131,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
         raise Problem("say which: make look FILES='data/*.h5'")
     bucket = bucket_of(files)
     begin = time.monotonic()
-    looked = look(sources(files, _store(bucket) if bucket else None))
+    looked = look(sources(files, store_of(bucket) if bucket else None))
     print("\n".join(looked.lines()))
     print("\n".join(["", "What that means", *(f"  {line}" for line in looked.meaning())]))
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
@@ -194,7 +194,7 @@ def _nbytes(shape: Iterable[int], itemsize: int) -> int:
     return itemsize
 
 
-def _store(bucket: str) -> dict:
+def store_of(bucket: str) -> dict:
     """Return a store's entry for a bucket as AWS's own tools would find it: by the variables of the environment."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"

@@ -64,8 +64,9 @@ def misread(levels: dict[str, str], config: dict, files: dict | str | None) -> I
     if own and (bucket := bucket_of(files[levels["layout"]])):
         if levels["store"] != _store_of(bucket, config):
             yield f"the files of {levels['layout']} lie in the bucket {bucket}, where they are read by another store"
-    elif own and stores.of(store).elsewhere:
-        yield f"the files of {levels['layout']} lie here, and one's own files are not uploaded to a service elsewhere"
+    elif own and stores.of(store).elsewhere and not store.get("upload"):
+        unasked = "one's own files are not uploaded to a service elsewhere unless its store says upload: true"
+        yield f"the files of {levels['layout']} lie here, and {unasked}"
     if own != (access in ("files", "datasets")):
         yield f"access {access} is for {'files with shots' if own else 'sets of files of your own'}"
     if selected != selection.ALL and not own:

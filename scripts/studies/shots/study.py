@@ -85,6 +85,10 @@ class Shots(Study):
         indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
         return {"indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()]} if indexes else {}
 
+    def contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
+        """Return what ways to read have in common that advice was asked on: each is compared with each."""
+        return (levels["access"], levels["selection"]) if "advice" in self.section(config) else None
+
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 

@@ -1,0 +1,151 @@
+"""What reading files will ask a store for: HDF5's own reads are watched once, and each driver's cache plays on them.
+
+No driver takes part. Requests are taken as one after the other, so that seconds are those of one worker; what the
+library and the driver compute is left out. It runs in the interpreter of a library with h5py and fsspec.
+"""
+
+import argparse
+import io
+import json
+import sys
+from collections.abc import Iterable, Sequence
+
+import h5py
+
+from scripts import drivers
+from scripts.drivers import hdf5
+from scripts.lib import sizes
+from scripts.lib.program import run
+from scripts.studies.shots import selection as places
+from scripts.studies.shots.files import creation
+from scripts.studies.shots.manifest import chosen
+
+# What ROS3 fetches at an open and keeps, in two requests; the page buffer that it has by default on paged files since
+# HDF5 2.0; and how large its parts are, which are requests of their own.
+_KEPT, _BY_DEFAULT, _PART = 16 * 2**20, "64MiB", 8 * 2**20
+_READAHEAD = "readahead-50MiB"
+
+Reads = list[tuple[int, int]]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Answer a list of questions on standard input, JSON, with one on standard output; return 0.
+
+    A question is {"path", "datasets", "selection", "rdcc_nbytes", "arms": [{"driver", "page_buffer", "read_cache"}]},
+    its answer a list of {"requests", "bytes"}, one for each arm.
+    """
+    prog = "python -sE -m scripts.studies.shots.forecast"
+    argparse.ArgumentParser(prog=prog, description=__doc__).parse_args(argv)
+    json.dump([_answer(question) for question in json.load(sys.stdin)], sys.stdout)
+    return 0
+
+
+def _answer(question: dict) -> list[dict]:
+    arms = question.pop("arms")
+    watched: dict[str, tuple[Reads, int]] = {}
+    answers = []
+    for arm in arms:
+        buffer = arm["page_buffer"]
+        if arm["driver"] == "ros3" and buffer == "unset" and _paged(question["path"]):
+            buffer = _BY_DEFAULT
+        if buffer not in watched:
+            watched[buffer] = reads(**question, page_buffer=buffer)
+        answers.append(requests_of(arm["driver"], arm["read_cache"], *watched[buffer]))
+    return answers
+
+
+class _Watched(io.RawIOBase):
+    """A file whose reads are kept: (offset, length)."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        self.reads: list[tuple[int, int]] = []
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._raw.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._raw.seek(offset, whence)
+
+    def readinto(self, buffer: memoryview) -> int:
+        self.reads.append((self._raw.tell(), len(buffer)))
+        return self._raw.readinto(buffer) or 0
+
+
+def _paged(path: str) -> bool:
+    with h5py.File(path) as file:
+        return creation(file)["paged"]
+
+
+def reads(path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str) -> tuple[Reads, int]:
+    """Return the reads, (offset, length) in bytes, that HDF5 makes of a file for what is read of it, and its size.
+
+    Args:
+        path: of the file.
+        datasets: patterns, as in data.datasets.
+        selection: the level of the factor.
+        rdcc_nbytes: chunk cache of each dataset, bytes.
+        page_buffer: the level of the factor.
+    """
+    access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), rdcc_nbytes)
+    with open(path, "rb") as raw:
+        watched = _Watched(raw)
+        plist = hdf5.access_list(access)
+        plist.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched)
+        with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:
+            if selection == places.METADATA:
+                list(hdf5.walk(file))
+            for name, place in _places(path, datasets, selection):
+                file[name][places.slices(place)]
+        return watched.reads, raw.seek(0, io.SEEK_END)
+
+
+def _places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[str, places.Place]]:
+    if selection == places.METADATA:
+        return []
+    with h5py.File(path) as file:
+        return [
+            (one.name, place)
+            for of_pattern in chosen(file, datasets, path)[0].values()
+            for one in of_pattern
+            for place in places.places(selection, one.shape or (), one.chunks)
+        ]
+
+
+def requests_of(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
+    """Return the requests and bytes that a driver makes of HDF5's reads of a file of `size` bytes."""
+    requests = [(0, min(_KEPT, size))] if driver == "ros3" else []
+    if driver == "ros3":
+        # The first 16 MiB at the open, then each read beyond.
+        requests += [(offset, length) for offset, length in reads_of if offset + length > min(_KEPT, size)]
+        requests = [part for request in requests for part in _parts(*request)]
+    elif driver == "s3fs":
+        from fsspec import caching
+
+        kind, _, block = (_READAHEAD if read_cache == drivers.DEFAULT else read_cache).partition("-")
+        cache = caching.caches[kind](sizes.in_bytes(block), lambda *ends: _fetched(requests, *ends, size), size)
+        for offset, length in reads_of:
+            cache._fetch(offset, min(offset + length, size))
+    else:
+        requests = list(reads_of)
+    # Each asks for the object's size first.
+    return {"requests": len(requests) + (driver != "sec2"), "bytes": sum(length for _, length in requests)}
+
+
+def _fetched(requests: Reads, start: int, end: int, size: int) -> bytes:
+    requests.append((start, min(end, size) - start))
+    return bytes(requests[-1][1])
+
+
+def _parts(offset: int, length: int) -> Reads:
+    return [(begin, min(_PART, offset + length - begin)) for begin in range(offset, offset + length, _PART)]
+
+
+if __name__ == "__main__":
+    run(main)
