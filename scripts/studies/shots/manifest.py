@@ -83,12 +83,11 @@ def of_set(settings: dict) -> dict:
 
 
 def data_sha256(objects: Mapping[str, Mapping[str, dict]]) -> str:
-    """Return one hash for the values of all files, whatever these are called and however they are laid out."""
-    lines = [
-        sorted(line[1:3] for entry in held.values() for line in entry["datasets"])
-        for _, held in sorted(objects.items())
-    ]
-    return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
+    """Return one hash for the values of a set, whatever its files are called and however many hold them."""
+    held = (entry for of_file in objects.values() for entry in of_file.values())
+    return hashlib.sha256(
+        json.dumps(sorted(line[1:3] for entry in held for line in entry["datasets"])).encode()
+    ).hexdigest()
 
 
 def _root(source: Source) -> str:

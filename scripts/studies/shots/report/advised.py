@@ -26,6 +26,12 @@ _H5PY = {
     "ros3": 'h5py.File("s3://bucket/file.h5", driver="ros3", aws_region=b"us-east-1"{})',
     "s3fs": 'h5py.File(s3fs.S3FileSystem().open("bucket/file.h5"{}))',
 }
+# To h5py.File a page buffer of 0 is none that was asked for, and ROS3 then takes its own.
+_UNBUFFERED = (
+    "plist = h5py.h5p.create(h5py.h5p.FILE_ACCESS); plist.set_page_buffer_size(0, 0, 0);"
+    ' plist.set_fapl_ros3(b"us-east-1", b"", b"");'
+    ' file = h5py.File(h5py.h5f.open(b"s3://bucket/file.h5", h5py.h5f.ACC_RDONLY, plist))'
+)
 _XARRAY = {
     "sec2": 'xarray.open_dataset("file.h5", engine="h5netcdf"{})',
     "ros3": 'xarray.open_dataset("s3://bucket/file.h5", engine="h5netcdf", driver="ros3",'
@@ -38,24 +44,25 @@ def lines(run: Results) -> list[str]:
     """Return the three lines that advice ends with, in plain text; fewer where nothing could be measured."""
     arms = _arms(run)
     if not arms or not arms[0]["cell"]:
-        return [
-            "advice: the files as they are could not be measured, so nothing can be said; the report has the reasons"
-        ]
+        return ["advice: none, as the files as they are could not be measured; the report has the reasons"]
     best = _best(arms)
     return [f"repack: {_repack(best, run)}", f"open:   {opening(best)}", f"gain:   {_gain(best, arms[0], run)}"]
 
 
 def opening(arm: dict, form: dict[str, str] = _H5PY) -> str:
-    """Return the line of code that opens a file with the driver and settings of an arm."""
-    colon = form is _XARRAY and arm["driver"] == "ros3"
-    settings = []
+    """Return the line of code that opens a file with the driver and settings of an arm; "" where there is none."""
+    setting, size = "", arm["page_buffer"]
+    if size == "0":
+        return _UNBUFFERED if form is _H5PY else ""
     if arm["driver"] == "s3fs" and arm["read_cache"] != "default":
         kind, _, block = arm["read_cache"].partition("-")
-        settings = [f'cache_type="{kind}"', f"block_size={sizes.in_bytes(block)}"]
-    elif arm["page_buffer"] not in ("unset", "0"):
-        size = sizes.in_bytes(arm["page_buffer"])
-        settings = [f'"page_buf_size": {size}' if colon else f"page_buf_size={size}"]
-    return form[arm["driver"]].format("".join(f", {one}" for one in settings))
+        setting = f', cache_type="{kind}", block_size={sizes.in_bytes(block)}'
+    elif size != "unset":
+        setting = f", page_buf_size={sizes.in_bytes(size)}"
+        if form is _XARRAY:
+            setting = f', "page_buf_size": {sizes.in_bytes(size)}'
+            setting = setting if arm["driver"] == "ros3" else f", driver_kwds={{{setting[2:]}}}"
+    return form[arm["driver"]].format(setting)
 
 
 def answer(run: Results) -> pages.Answer | None:
@@ -65,7 +72,8 @@ def answer(run: Results) -> pages.Answer | None:
         return None
     best = _best(arms)
     repack = f"Repack: {code(_repack(best, run))}" if best["layout"] != _ORIGINAL else "Leave the files as they are."
-    to_do = [repack, f"Open: {code(opening(best))}", f"Or: {code(opening(best, _XARRAY))}"]
+    lines_of = {"Open": opening(best), "With xarray": opening(best, _XARRAY)}
+    to_do = [repack, *(f"{what}: {code(line)}" for what, line in lines_of.items() if line)]
     text = f"{bold(prose.capital(_words(best)))}: {_gain(best, arms[0], run)}."
     return pages.Answer(text, to_do, _picture(arms, run))
 
