@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH,\
+	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 DEFAULT = config/config.yaml
@@ -67,7 +67,7 @@ look: setup ## say in seconds what HDF5 files are, and what that means: FILES='d
 
 advise: setup ## say how your files are read fastest, and prove it: FILES='data/*.h5' ACCESS='files [0:100, ...]' LATENCY=20 RATE=50
 	@.venv/bin/python -sE -m scripts.studies.shots.advise --files="$$FILES" --access="$$ACCESS" --datasets="$$DATASETS" --scratch="$$SCRATCH" \
-		--store="$$STORE" $${LATENCY:+--latency="$$LATENCY"} $${RATE:+--rate="$$RATE"} $${RUN:+--run="$$RUN"}
+		--store="$$STORE" $${LATENCY:+--latency="$$LATENCY"} $${RATE:+--rate="$$RATE"} $${REPEATS:+--repeats="$$REPEATS"} $${RUN:+--run="$$RUN"}
 
 check: setup ## look before building: tools, credentials, buckets, disk, page cache
 	@.venv/bin/python -sE -m scripts.preflight $(CONFIGFILE)

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks import (
+    advice,
     arrays,
     blobs,
     builds,
@@ -72,6 +73,7 @@ BENCHMARKS = {
     "arrays": Benchmark(arrays.rows, {"shape": "3000x2200"} | _ROUND),
     "look": Benchmark(readers.looking, {"files": 20}),
     "drivers": Benchmark(readers.requests, {"shots": 2, "rounds": 1, "arms": (("ros3", "default", "hdf5-2.0.0"),)}),
+    "advice": Benchmark(advice.rows, {"shapes": ("contiguous",), "repeats": 1}),
     "clusters": Benchmark(clusters.rows, {"repeats": 1, "cells": 50} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }

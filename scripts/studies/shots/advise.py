@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     made, arms = trial.chosen()
     _expect_unchanged(some, sources(wanted, at))
     config = scratch / "advise.json"
-    write_json(config, trial.configuration(name, made, arms))
+    write_json(config, trial.configuration(name, made, arms) | {"repeats": arguments.repeats})
     command = [sys.executable, "-sE", "-m", "scripts.launch", f"--configfile={config}", "--yes"]
     if status := subprocess.run(command, check=False).returncode:
         return status
@@ -85,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--rate", type=int, metavar="MIB/S", help="and with at most so much per connection")
     add("--store", default="", help="or from your own bucket, s3://bucket/prefix, to which tried files are uploaded")
     add("--scratch", default="", help="folder for copies (default: results/<run>/scratch)")
+    add(
+        "--repeats",
+        type=int,
+        default=_REPEATS,
+        metavar="N",
+        help="times that each way is measured (default: %(default)s)",
+    )
     add("--run", default="", help="name of the run (default: advise- and what is asked, in hexadecimal)")
     return parser
 
@@ -250,7 +257,7 @@ class _Trial:
             "matrix": [{key: [level] for key, level in arm.levels.items()} | common for arm in arms],
         }
         return {
-            **{"run": name, "repeats": _REPEATS, "libraries": {_READERS: _LIBRARY}},
+            **{"run": name, "libraries": {_READERS: _LIBRARY}},
             **{"stores": {"tried": self.store}, "studies": {"shots": shots}},
         }
 
