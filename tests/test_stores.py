@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,6 +174,21 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
         pass
     with pytest.raises(Problem, match=r"nothing\.h5: no object is there"):
         sources("s3://elsewhere/granules/nothing.h5", spec)
+
+
+@pytest.mark.skipif(not shutil.which("h5repack"), reason="there is no h5repack: apt install hdf5-tools")
+def test_advice_on_files_of_a_bucket_is_tried_in_the_users_own(clone, outside, granules):
+    words = {"files": "s3://elsewhere/granules/*.h5", "datasets": "/gt*/**", "store": "s3://elsewhere/tried"}
+    words = [f"--{name}={value}" for name, value in (words | {"repeats": 1, "run": "asked"}).items()]
+    done = program("studies.shots.advise", *words, cwd=clone, env=with_keys() | {"AWS_ENDPOINT_URL": outside})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3].startswith("repack: no, leave the files as they are")
+    measured = list(records(clone, "asked").values())
+    assert {record["cache"]["state"] for record in measured if record["valid"]} == {"elsewhere"}
+    assert len(measured) == 7
+    keys = {path["Key"] for path in client(outside).list_objects_v2(Bucket="elsewhere")["Contents"]}
+    assert {key.split("/")[0] for key in keys} == {"granules", "tried"}
+    assert len(keys) == 2 + 3 * 2
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
