@@ -159,6 +159,10 @@ def test_a_file_that_was_cut_and_one_that_nobody_may_read_are_named(tmp_path):
         described(str(path))
     with pytest.raises(Problem, match="nowhere: no file is there"):
         described(str(tmp_path / "nowhere"))
+    os.mkfifo(tmp_path / "pipe.h5")
+    (tmp_path / "folder.h5").mkdir()
+    with pytest.raises(Problem, match=r"pipe\.h5 cannot be read: it is no file but a pipe"):
+        described(str(tmp_path))
 
 
 def test_a_file_that_is_damaged_further_in_is_one_line(tmp_path):

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,7 @@ def _here(wanted: Iterable[str]) -> list[Source]:
     for one in wanted:
         there = [one] if os.path.isfile(one) else []
         if os.path.isdir(one):
-            there = sorted(str(path) for path in Path(one).glob("*") if path.suffix in SUFFIXES)
+            there = sorted(str(path) for path in Path(one).glob("*") if path.suffix in SUFFIXES and not path.is_dir())
         there = there or sorted(path for path in glob.glob(one, recursive=True) if not os.path.isdir(path))
         if not there:
             raise Problem(
@@ -129,6 +130,8 @@ def _here(wanted: Iterable[str]) -> list[Source]:
             state = os.stat(path)
         except OSError as error:
             raise Problem(f"{path} cannot be read: {error.strerror}") from error
+        if not stat.S_ISREG(state.st_mode):
+            raise Problem(f"{path} cannot be read: it is no file but a pipe, a socket or a device; leave it out")
         files.append(Source(os.path.relpath(path, root), state.st_size, {"mtime_ns": state.st_mtime_ns}, path))
     return files
 
