@@ -156,11 +156,14 @@ def _best(arms: list[dict]) -> dict:
 def _gain(best: dict, base: dict, run: Results) -> str:
     seconds, whole = (f"{prose.number(arm['cell']['total_s'])} s" for arm in (best, base))
     if best is base:
-        tried = f"nothing that was tried was shown to be faster than the files as they are ({_opened(base)}, {whole})"
-        return f"{tried}; keep them"
+        return (
+            "nothing that was tried was shown to be faster than the files as they are, read with"
+            f" {_opened(base)} in {whole}; keep them"
+        )
     ratio, *ends = (1 / best["row"][key] for key in ("ratio", "ratio_high", "ratio_low"))
     gain = f"{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast"
-    than = f"as with the files as they are ({_opened(base)}): {seconds} instead of {whole} per read"
+    as_they_are = "" if best["layout"] == _ORIGINAL else "the files as they are and "
+    than = f"as with {as_they_are}{_opened(base)}: {seconds} instead of {whole} per read"
     requests = _requests(best, base)
     return ", ".join(filter(None, [f"{gain} {than}", requests, _cost(best, run)]))
 
@@ -191,18 +194,14 @@ def _words(best: dict) -> str:
 
 
 def _opened(arm: dict) -> str:
-    """Return driver and settings of an arm in words."""
-    setting = ""
+    """Return driver and setting of an arm, in words: "s3fs (blockcache of 4 MiB)"."""
+    setting, size = "defaults", arm["page_buffer"]
     if arm["read_cache"] != "default":
         kind, _, block = arm["read_cache"].partition("-")
-        setting = f" with {kind} of {names.size(block)}"
-    elif arm["page_buffer"] != "unset":
-        setting = (
-            f" with a page buffer of {names.size(arm['page_buffer'])}"
-            if arm["page_buffer"] != "0"
-            else " without page buffer"
-        )
-    return f"{arm['driver']}{setting or ' as it is by default'}"
+        setting = f"{kind} of {names.size(block)}"
+    elif size != "unset":
+        setting = f"page buffer of {names.size(size)}" if size != "0" else "no page buffer"
+    return f"{arm['driver']} ({setting})"
 
 
 def _copy(arm: dict, run: Results) -> dict:
