@@ -198,9 +198,7 @@ def test_where_nothing_helps_it_is_said(verdicts):
     repack, opened, gain = advised.lines(run_of([2.0, 1.9, 2.5], verdicts, ARMS))
     assert repack == "repack: no, leave the files as they are"
     assert opened == 'open:   h5py.File("s3://bucket/file.h5", driver="ros3", aws_region=b"us-east-1")'
-    assert gain.startswith(
-        "gain:   nothing that was tried was shown to be faster than the files as they are, read with ros3 (defaults) in 2.00 s"
-    )
+    assert gain.startswith("gain:   nothing that was tried was shown to be faster than the files as they are, read")
 
 
 def test_without_a_measurement_of_the_files_as_they_are_nothing_is_advised():
