@@ -29,8 +29,11 @@ def outside(tmp_path: Path, environments: Path):
         yield url
 
 
-def scaled(name: str, url: str, **study: object) -> dict:
-    """Return a shipped configuration with less data, fewer workers and another bucket, of libraries that are built."""
+def scaled(name: str, url: str | None, **study: object) -> dict:
+    """Return a shipped configuration with less data, fewer workers and another bucket, of libraries that are built.
+
+    The bucket is on the server at `url`; None: on the workflow's own.
+    """
     config = yaml.safe_load((ROOT / f"config/{name}.yaml").read_text(encoding="utf-8"))
     versions = {library: spec["hdf5"] for library, spec in config["libraries"].items()}
     built = [
@@ -44,7 +47,7 @@ def scaled(name: str, url: str, **study: object) -> dict:
         mapping["workers"] = [1, 3] if 1 in mapping["workers"] else [3]
     shots["matrix"] = [mapping for mapping in shots["matrix"] if mapping["library"]]
     shots |= {"data": {"shots": 4, "signals": 4}, "control_cells": 0, **study}
-    config["stores"]["s3"] |= {"bucket": "elsewhere", "endpoint": url}
+    config["stores"]["s3"] |= {"bucket": "elsewhere", **({"endpoint": url} if url else {"server": "embedded"})}
     return config | {"repeats": 1}
 
 
@@ -83,8 +86,9 @@ def test_objects_are_cut_into_as_many_tasks_as_published(published, name):
             assert len(own) in {len(dask_workers.batches_of(range(61 - lacking), workers)) for lacking in range(6)}
 
 
-def test_a_scaled_copy_of_the_published_matrix_has_the_published_rows_on_an_endpoint_elsewhere(clone, outside):
-    write(clone, scaled("ec2-published", outside))
+@pytest.mark.parametrize("embedded", [True, False], ids=["embedded", "elsewhere"])
+def test_a_scaled_copy_of_the_published_matrix_has_the_published_rows(clone, outside, embedded):
+    write(clone, scaled("ec2-published", None if embedded else outside))
     done = launch(clone, "--yes", "--", "--until", "measure", env=with_keys())
     assert done.returncode == 0, done.stderr
     measured = records(clone, "ec2-published").values()
@@ -100,7 +104,10 @@ def test_a_scaled_copy_of_the_published_matrix_has_the_published_rows_on_an_endp
         for name, count in by_object.items():
             held = len(objects[name]) if access == "shots" else sum(name in own for own in objects.values())
             assert count == rows(held, workers), (name, held, workers)
-        assert (record["cache"]["state"] == "elsewhere") == (record["cell"]["store"] == "s3")
+        if record["cell"]["store"] == "s3":
+            requests = sum(record["requests"].get(method, {}).get("count", 0) for method in ("HEAD", "GET"))
+            opens = sum(sample["opens"] for sample in record["samples"])
+            assert opens * 2 <= requests <= opens * 3 if embedded else record["cache"]["state"] == "elsewhere"
 
 
 def test_a_scaled_copy_of_the_larger_matrix_is_measured_on_an_endpoint_elsewhere(clone, outside):
