@@ -13,6 +13,9 @@ if not workflow.config_settings.configfiles:
     configfile: "config/config.yaml"
 
 
+report: "rules/captions/run.rst"
+
+
 include: "rules/common.smk"
 include: "rules/environments.smk"
 include: "rules/provision.smk"

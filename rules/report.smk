@@ -42,10 +42,21 @@ rule report:
         facts=rules.gather.output.facts,
         references=references_of,
     output:
-        html="reports/{run}/{study}.html",
+        html=report(
+            "reports/{run}/{study}.html",
+            caption="captions/page.rst",
+            category="{study}",
+            labels={"result": "page", "as": "html"},
+        ),
         markdown="reports/{run}/{study}.md",
         answers="reports/{run}/{study}_answers.json",
-        figures=directory("reports/{run}/{study}_files"),
+        figures=report(
+            directory("reports/{run}/{study}_files"),
+            patterns=["{result}.{kind}"],
+            caption="captions/figure.rst",
+            category="{study}",
+            labels={"result": "{result}", "as": "{kind}"},
+        ),
     log:
         "results/{run}/logs/{study}/report.log",
     retries: 1
@@ -108,7 +119,12 @@ rule index:
         answers=expand("reports/{{run}}/{study}_answers.json", study=STUDIES),
         pages=expand("reports/{{run}}/{study}.html", study=STUDIES),
     output:
-        html="reports/{run}/index.html",
+        html=report(
+            "reports/{run}/index.html",
+            caption="captions/index.rst",
+            category="all studies",
+            labels={"result": "page", "as": "html"},
+        ),
         markdown="reports/{run}/index.md",
     log:
         "results/{run}/logs/index.log",

@@ -10,40 +10,28 @@ import os
 import re
 import shlex
 import shutil
-import statistics
 import subprocess
 import sys
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 from rich.console import Console
 
 from scripts import preflight
 from scripts.building.cache import COMPLETE, cache_folder
-from scripts.frame import blocks, matrix, records
+from scripts.frame import blocks, cost, matrix, prices
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
+from scripts.frame.cost import Cost
 from scripts.frame.study import Cell
 from scripts.lib import host, unpacked
-from scripts.lib.program import Problem, expect_folders, read_json, run
+from scripts.lib.program import Problem, expect_folders, run
 from scripts.statistics import MIN_BLOCKS
 from scripts.stores import store as stores
 
-# What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
-_CELL_OVERHEAD_S = 1.6
 # What builds take on 2 idle cores, by kind of library and by server.
 _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
-
-
-class _Cost(NamedTuple):
-    """What a study has still to measure: (cell, records to do, seconds each, what these come from), and the sums."""
-
-    cells: list[tuple[Cell, int, float, str]]
-    omitted: list[matrix.Omitted]
-    totals: Counter
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     opened = {
         study: blocks.decide(config, cells[study], blocks.measured(config, expanded[study][0])) for study in cells
     }
-    costs = {study: _cost(config, study, cells[study], expanded[study][1], opened[study]) for study in cells}
+    costs = {study: cost.of(config, study, cells[study], expanded[study][1], opened[study]) for study in cells}
     if arguments.plan:
         for what, fine, detail in preflight.inputs(config):
             print(f"{'' if fine else 'AMISS  '}{what}: {detail}")
@@ -169,61 +157,6 @@ def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
     return only
 
 
-def _cost(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open) -> _Cost:
-    """Estimate what a study still has to measure."""
-    program, (seconds_of, ratios) = studies.of(study), _before(study)
-    rows, totals = [], Counter()
-    for cell in cells:
-        to_do = len(opened.blocks) + len(opened.anew.get(cell.name, []))
-        guess = program.estimate(cell.settings)
-        before_s = guess.get("before_s", 0)
-        if own := seconds_of.get(cell.name):
-            seconds, basis = statistics.median(own), "as before"
-        elif alike := ratios.get(matrix.digest(cell.settings["store"])):
-            seconds = statistics.median(alike) * _guessed(guess) + before_s
-            basis = f"estimated by cells on {cell.levels['store']} before"
-        else:
-            seconds, basis = _guessed(guess) + before_s, "estimated"
-        basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
-        rows.append((cell, to_do, seconds, basis))
-        requests = guess["requests"] * stores.of(cell.settings["store"]).elsewhere
-        each = {"records": 1, "seconds": seconds, "bytes": guess["bytes"], "requests": requests}
-        totals.update({name: amount * to_do for name, amount in each.items()})
-    for name, data in matrix.datasets(cells).items():
-        if not Path("results", config["run"], "data", name, "manifest.json").exists():
-            totals["disk_bytes"] += program.data_bytes(data)
-            totals["made_bytes"] += program.made_bytes(data)
-    return _Cost(rows, omitted, totals)
-
-
-def _guessed(guess: dict) -> float:
-    """Return the seconds of a cell's step by its study's estimate, once it begins."""
-    return guess["seconds"] - guess.get("before_s", 0) + _CELL_OVERHEAD_S
-
-
-def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return what a study's steps took on this machine: seconds by cell, and by store the ratio to their estimate.
-
-    A store is named by a hash of it. Each list is from the last session that has any. One record of each cell in
-    results/ is read: a plan may have thousands.
-    """
-    taken, ratios = (defaultdict(lambda: defaultdict(list)) for _ in range(2))
-    for cell in Path("results").glob(f"*/{study}/records/*/"):
-        for _, path in records.repeats(cell):
-            # What an earlier version wrote may lack what is estimated by now.
-            with contextlib.suppress(Problem, LookupError, TypeError, ValueError, AttributeError, OSError):
-                record = read_json(path)
-                here = record.get("host", {}).get("node") == host.name()
-                if here and (took := record.get("step_seconds")):
-                    session = record.get("session", "")
-                    taken[cell.name][session].append(took)
-                    guess = _guessed(studies.of(study).estimate(record["settings"]))
-                    ratios[matrix.digest(record["settings"]["store"])][session].append(took / guess)
-                    break
-    seconds_of, ratios_of = ({place: of[max(of)] for place, of in by_place.items()} for by_place in (taken, ratios))
-    return seconds_of, ratios_of
-
-
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     """Return the seconds that building takes, by what is built; nothing for what was built before.
 
@@ -239,19 +172,19 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
 
 
-def _show(config: dict, costs: dict[str, _Cost], notes: dict[str, Iterable[str]], listed: bool) -> None:
+def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]], listed: bool) -> None:
     """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out."""
     console = Console(stderr=not listed, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    for study, cost in costs.items():
-        width = max((len(cell.name) for cell, *_ in cost.cells), default=0)
-        for cell, to_do, seconds, basis in cost.cells if listed else ():
+    for study, own in costs.items():
+        width = max((len(cell.name) for cell, *_ in own.cells), default=0)
+        for cell, to_do, seconds, basis in own.cells if listed else ():
             console.print(f"{cell.name:{width}}  {to_do:3} to do  {seconds:5.1f} s each ({basis})")
-        for left_out in cost.omitted if listed else ():
+        for left_out in own.omitted if listed else ():
             console.print(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
         exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
-        totals = cost.totals
+        totals = own.totals
         console.print(
-            f"{config['run']}/{study}: {len(cost.cells)} cells, {len(cost.omitted)} left out, "
+            f"{config['run']}/{study}: {len(own.cells)} cells, {len(own.omitted)} left out, "
             f"{totals['records']} records to measure: about {_duration(totals['seconds'])}, "
             f"{totals['bytes'] / 2**30:.2f} GiB to read or write, "
             f"{totals['requests']:.0f} requests to stores elsewhere, "
@@ -260,7 +193,7 @@ def _show(config: dict, costs: dict[str, _Cost], notes: dict[str, Iterable[str]]
         )
         for note in notes[study]:
             console.print(f"  {note}")
-    cells, totals = [cell for cost in costs.values() for cell, *_ in cost.cells], _totals(costs)
+    cells, totals = [cell for own in costs.values() for cell, *_ in own.cells], cost.total(costs)
     built = _builds(config, cells)
     building = sum(built.values())
     console.print(
@@ -269,19 +202,17 @@ def _show(config: dict, costs: dict[str, _Cost], notes: dict[str, Iterable[str]]
         + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
         + f"; report: reports/{config['run']}/index.html"
     )
+    if bill := prices.bill(config, totals, totals["seconds"] + building):
+        console.print(f"cost: {bill.line}")
 
 
-def _totals(costs: dict[str, _Cost]) -> Counter:
-    return sum((cost.totals for cost in costs.values()), Counter())
-
-
-def _ask(config: dict, costs: dict[str, _Cost], yes: bool) -> None:
+def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
     """Ask before something dear.
 
     Raises:
         Problem: the answer was no, or there is nobody to ask; or the disk has no room for the data.
     """
-    totals = _totals(costs)
+    totals = cost.total(costs)
     # What is made on its way into a store elsewhere needs no room here.
     if (needed := totals["made_bytes"]) > (free := shutil.disk_usage(".").free):
         raise Problem(
@@ -290,6 +221,8 @@ def _ask(config: dict, costs: dict[str, _Cost], yes: bool) -> None:
         )
     sums = {"hours": totals["seconds"] / 3600, "gib": totals["bytes"] / 2**30}
     sums |= {"requests": totals["requests"], "disk_gib": totals["disk_bytes"] / 2**30}
+    bill = prices.bill(config, totals, totals["seconds"])
+    sums["usd"] = bill.usd if bill else 0
     above = [f"{key} {sums[key]:.3g} > {limit:g}" for key, limit in config["ask_above"].items() if sums[key] > limit]
     if not above or yes:
         return

@@ -58,6 +58,9 @@ def dry(line: str) -> list[str]:
         # Snakemake is not reached by make's dry run, so what make would start is looked at by `launched`.
         return ["make", "--dry-run", *arguments]
     if name == ".venv/bin/snakemake":
+        if "--report" in arguments:
+            # It is of a finished run, which tests/test_workflow.py has.
+            del arguments[(place := arguments.index("--report")) : place + 2]
         return [str(BIN / "snakemake"), *arguments, *([] if "--lint" in arguments else ["--dry-run"])]
     if name == ".venv/bin/python" and arguments[:2] == ["-m", "pytest"]:
         return [sys.executable, *arguments, "--collect-only", "-q", "-p", "no:cacheprovider"]

@@ -133,3 +133,23 @@ def test_with_conda_every_rule_runs_in_its_own_environment(bare, clone, conda):
     assert "report shots" in said
     assert "measure shots" not in said, "what is done is not done again"
     assert "Creating conda environment" not in said
+
+
+def test_a_library_of_conda_that_is_not_what_its_label_says_fails(bare, clone, conda):
+    """The environment file asks for HDF5 2.1.0, and what conda brings is 2.0.0."""
+    text = (clone / "envs/hdf5-2.0.0.yaml").read_text(encoding="utf-8")
+    (clone / "envs/hdf5-2.1.0.yaml").write_text(text.replace("hdf5=2.0.0", "hdf5=2.1.0"), encoding="utf-8")
+    channel = artefact(conda / "channel.json")
+    channel["links"]["hdf5=2.1.0"] = channel["links"]["hdf5=2.0.0"]
+    (conda / "channel.json").write_text(json.dumps(channel))
+    section = SINGLE["studies"]["shots"]
+    section = section | {"matrix": section["matrix"] | {"library": ["hdf5-2.1.0"]}}
+    libraries = {"hdf5-2.1.0": {"kind": "conda", "hdf5": "2.1.0"}}
+    write(clone, SINGLE | {"libraries": libraries, "studies": {"shots": section}})
+    options = ("--cores", "2", "--sdm", "conda", "--until", "measure")
+    done = call(bare, clone, *options, PATH=f"{conda}/bin:{os.environ['PATH']}")
+    line = "library hdf5-2.1.0: its label says HDF5 2.1.0, its h5py has 2.0.0"
+    assert line in artefact(clone / "results/tiny/environments/hdf5-2.1.0.json")["reasons"][0], done.stderr
+    (record,) = records(clone).values()
+    assert record["status"] == "failed"
+    assert line in record["reasons"][0]

@@ -138,7 +138,8 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     *told, total = plan()
     assert total.startswith("in all: 2 cells, 4 records: about ")
     assert total.endswith("report: reports/second/index.html")
-    assert len([line for line in told if line.endswith("s each (estimated)")]) == 2, "another machine tells nothing"
+    published = [line for line in told if line.endswith("s each (as published, page buffer 0)")]
+    assert len(published) == 2, "another machine tells nothing"
     cells = matrix.expand(configuration.resolve(CONFIG, []), "shots")[0]
     [settings] = [cell.settings for cell in cells if "_cold" in cell.name]
     # The shots of the other cell are the same: what is estimated for it is, too.

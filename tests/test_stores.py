@@ -13,14 +13,14 @@ import pytest
 import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
-from conftest import ROOT, artefact, program
+from conftest import ROOT, program
 from granules import granule, run_of
+from outside import KEYS, client, serving, with_keys
 from small_runs import TINY, records, snakemake, write
 from steady import keep_pages
 
 from scripts import preflight
 from scripts.frame import measuring
-from scripts.lib import processes
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
@@ -28,35 +28,14 @@ from scripts.stores.s3 import client as s3
 from scripts.studies.shots import manifest
 from scripts.studies.shots.files import sources
 
-KEYS = {"AWS_ACCESS_KEY_ID": "outside", "AWS_SECRET_ACCESS_KEY": "outside-secret"}
 NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.fixture
 def outside(tmp_path: Path, environments: Path):
     """Start an S3 server as its owner would, with a bucket in it, and return its URL."""
-    folder, program = tmp_path / "outside", artefact(environments / "servers.json")["versitygw"]
-    folder.mkdir()
-
-    def command(port: int) -> list[str]:
-        return [program, "--port", f"127.0.0.1:{port}", "posix", str(folder)]
-
-    env = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
-    with open(tmp_path / "outside.log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
-        _, port = processes.started(stack, "versitygw", log, command, env)
-        url = f"http://127.0.0.1:{port}"
-        client(url).create_bucket(Bucket="elsewhere")
+    with serving(tmp_path, environments) as url:
         yield url
-
-
-def client(url: str):
-    return boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name="us-east-1",
-        aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-    )
 
 
 def elsewhere(url: str, **more: object) -> dict:
@@ -69,10 +48,6 @@ def at(folder: Path, environments: Path, url: str, **more: object) -> Place:
     levels["s3"] = {key: value for key, value in levels["s3"].items() if value is not None}
     folder.mkdir(exist_ok=True)
     return Place(folder, environments, without=("server",), **levels)
-
-
-def with_keys(**other: str) -> dict[str, str]:
-    return {**{key: value for key, value in os.environ.items() if not key.startswith("AWS_")}, **KEYS, **other}
 
 
 def test_a_bucket_elsewhere_is_filled_verified_and_read_signed_and_then_anonymously(tmp_path, environments, outside):

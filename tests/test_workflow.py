@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from conftest import ROOT, artefact, copy_project, processes_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from small_runs import MEASURE, PAGE, SINGLE, TINY, drop, launch, planned, records, snakemake, write
 
+from tests import browser
 from tests.fio_results import Battery, write_battery
 
 SMOKE = ("--configfile", "config/smoke.yaml")
@@ -216,6 +218,43 @@ def test_own_notebooks_are_linked_from_the_first_page_and_one_that_fails_breaks_
     git = ["git", "check-ignore", "notebooks/extra/mine.ipynb", "notebooks/extra/README.md"]
     ignored = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ignored.stdout.splitlines() == ["notebooks/extra/mine.ipynb"]
+
+
+# Opens the results of a study, and there its page; the links and rows are those that a reader sees.
+OPEN = """(async () => {
+  const wait = async (frames) => { while (frames--) await new Promise((done) => requestAnimationFrame(done)); };
+  const entry = [...document.querySelectorAll("a")].find((link) => link.innerText.trim() === "shots");
+  entry.click();
+  await wait(10);
+  const rows = [...document.querySelectorAll("tr")], page = rows.find((row) => row.innerText.startsWith("page"));
+  page.querySelector("a").click();
+  await wait(10);
+  const names = rows.map((row) => row.innerText.trim().split(/\\s+/).join("."));
+  return [names, document.querySelector("iframe").src.slice(0, 14)];
+})()"""
+
+
+def test_snakemakes_own_report_has_each_page_with_figures_and_tables_and_needs_no_network(tiny_run):
+    for name in ("own.html", "own.zip"):
+        done = snakemake(tiny_run, "--report", name)
+        assert done.returncode == 0, done.stderr
+    pages = sorted(
+        path for path in (tiny_run / "reports/tiny").glob("**/*") if path.suffix in (".html", ".svg", ".csv")
+    )
+    held = [Path(name) for name in zipfile.ZipFile(tiny_run / "own.zip").namelist() if "/data/raw/" in name]
+    assert sorted(path.name for path in held) == sorted(path.name for path in pages)
+    text = (tiny_run / "own.html").read_text(encoding="utf-8")
+    assert "The page of the study shots of the run tiny" in text
+    assert "The pages of a run, with the figures and tables on them" in text
+    if not browser.browser():
+        pytest.skip("there is no Chromium to look at the report")
+    visit = browser.visit(tiny_run / "own.html", {"text": "document.body.innerText", "opened": OPEN})
+    assert visit.errors == []
+    assert [url[:60] for url in visit.requests if not url.startswith(("file:", "data:"))] == []
+    assert {"all studies", "shots"} <= set(visit.answers["text"].splitlines())
+    listed, frame = visit.answers["opened"]
+    assert {"page.html", "total.svg", "total.csv"} <= set(listed)
+    assert frame == "data:text/html"
 
 
 def test_a_finished_cell_is_measured_again_for_no_edited_code_but_for_an_edited_setting(tiny_run):

@@ -114,9 +114,14 @@ class Study:
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
-        Where a cell has to wait, or to prepare something, "before_s" says how many of the seconds.
+        Where a cell has to wait, or to prepare something, "before_s" says how many of the seconds; "puts" says how many
+        of the requests write.
         """
         return {"requests": 0, "bytes": 0, "seconds": 0}
+
+    def published(self, settings: dict) -> tuple[float, str] | None:
+        """Return the seconds that a record of such a cell took by what was published, and what that is of."""
+        return None
 
     def disk_bytes(self, settings: dict) -> int:
         """Return the bytes that a record needs for itself where it measures, while it measures."""
@@ -125,6 +130,10 @@ class Study:
     def data_bytes(self, data: dict) -> int:
         """Return the bytes of a dataset that is generated."""
         return 0
+
+    def data_objects(self, data: dict) -> int:
+        """Return how many objects a dataset that is generated is in a store."""
+        return 1 if self.data_bytes(data) else 0
 
     def made_bytes(self, data: dict) -> int:
         """Return how many of them lie in results/data: none where they are made on their way into stores."""

@@ -59,6 +59,11 @@ class Store(ABC):
         return not self.files and not self.embedded
 
     @property
+    def billed(self) -> str:
+        """The service whose prices its requests have (config/facts/prices.yaml), "" where none is known."""
+        return ""
+
+    @property
     def far(self) -> bool:
         """Whether its bytes come through a network, real or emulated: next to that, checksums take no time."""
         return self.elsewhere or bool(self.spec.get("network"))

@@ -21,6 +21,11 @@ class S3(ObjectStore):
     holder = "bucket"
     emulated = ("an S3 server", "AWS or another service")
 
+    @property
+    def billed(self) -> str:
+        """AWS's own service; what others charge is not known."""
+        return "s3" if self.elsewhere and not self.spec.get("endpoint") else ""
+
     def own_server(self, binaries: dict, folder: Path) -> Server:
         """Return how versitygw serves the buckets that are folders in `folder`."""
         keys = {"access_key": "benchmark", "secret_key": secrets.token_hex(20)}

@@ -101,7 +101,8 @@ class Arrays(Study):
             return {"requests": shape.chunks, "bytes": MOST * shape.bytes, "seconds": _TRIALS_S[cell["operation"]]}
         service = (2 * _SERVICE_S + _FLUSH_S) if backend == "hsds" else 0
         seconds = _START_S + service + once * (1 + ahead) + gzip * ahead
-        return {"requests": shape.chunks * (1 + ahead), "bytes": shape.bytes * (1 + ahead), "seconds": seconds}
+        counts = {"requests": shape.chunks * (1 + ahead), "puts": shape.chunks * ahead}
+        return counts | {"bytes": shape.bytes * (1 + ahead), "seconds": seconds}
 
     def data_bytes(self, data: dict) -> int:
         """Return the bytes of an array's file, uncompressed."""

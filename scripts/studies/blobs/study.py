@@ -121,6 +121,10 @@ class Blobs(Study):
         """Return the bytes of the objects of one size."""
         return sizes.in_bytes(data["size"]) * data["objects"]
 
+    def data_objects(self, data: dict) -> int:
+        """Return how many objects of one size there are."""
+        return data["objects"]
+
     def made_bytes(self, data: dict) -> int:
         """Return the bytes of objects that lie where they are described: none."""
         return 0

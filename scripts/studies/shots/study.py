@@ -20,10 +20,13 @@ from scripts.frame.study import (
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
-from scripts.studies.shots import selection
+from scripts.stores import store as stores
+from scripts.studies.shots import runtimes, selection
 from scripts.studies.shots import sets as own_sets
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
+# What a request to a service elsewhere takes at the least.
+_ELSEWHERE_MS = 20
 # What is read of one's own files, as the schema says: a default would be in the settings of all other cells, too.
 _READ = {"read_files": 1, "read_datasets": 0}
 
@@ -92,33 +95,48 @@ class Shots(Study):
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
-        Two to four of 61 signals hold nearly all of a shot's 8 MB; every dataset is a request where no buffer helps.
+        Each task opens its files itself. ROS3 fetches the first 16 MiB of a file then, in up to three requests, and a
+        file of one shot is smaller. Two to four of 61 signals hold nearly all of a shot's 8 MB.
         """
         cell, data, network = settings["cell"], settings["data"], settings["store"].get("network") or {}
         if "datasets" in data:
             return own_sets.estimate(settings, network)
-        shots, signals = data["shots"], data["signals"]
+        shots, signals, single = data["shots"], data["signals"], cell["layout"] == "single-shot"
+        workers = int(cell["workers"].rstrip("x"))
         if cell["access"] == "shots":
             shots = settings["read_shots"] or shots
+            opens = shots * min(workers, signals)
         else:
             named = settings["read_signals"]
             signals = len(named) if isinstance(named, list) else named or signals
-        datasets = 2 * shots * signals
-        opens = shots if cell["layout"] == "single-shot" else max(1, signals if cell["access"] == "signals" else shots)
-        size = 16_000_000 * opens + 8_000_000 * shots * signals / data["signals"]
-        requests = opens * 3 + datasets
-        rate = min(500, networks.mib_s(network, int(cell["workers"].rstrip("x")))) * 2**20
-        return {
-            "requests": requests,
-            "bytes": size,
-            "seconds": size / rate + requests * network.get("latency_ms", 0) / 1000,
-        }
+            opens = signals * (shots if single else min(workers, shots))
+        datasets, store = 2 * shots * signals, stores.of(settings["store"])
+        size, requests = 8_000_000 * shots * signals / data["signals"], opens * 3 + datasets
+        if _bufferless(cell):
+            # As HDF5 2.2.0 was seen to ask for such files.
+            requests = opens * 22 + datasets * 3
+        elif not store.files and single:
+            size, requests = 16_000_000 * opens, opens * 3
+        elif not store.files:
+            size += 16_000_000 * opens
+        latency_ms = network.get("latency_ms", _ELSEWHERE_MS if store.elsewhere else 0)
+        rate = min(500, networks.mib_s(network, workers)) * 2**20
+        seconds = size / rate + requests * latency_ms / 1000 / min(workers, opens)
+        return {"requests": requests, "bytes": size, "seconds": seconds}
+
+    def published(self, settings: dict) -> tuple[float, str] | None:
+        """Return the seconds of the published cell that corresponds, and which that is (config/facts)."""
+        return runtimes.of(settings)
 
     def data_bytes(self, data: dict) -> int:
         """Estimate the bytes of a dataset to generate: 16 MB a shot as a file of its own, half of that in one file."""
         if "files" in data:
             return 0
         return data["shots"] * (16_000_000 if data["layout"] == "single-shot" else 8_000_000)
+
+    def data_objects(self, data: dict) -> int:
+        """Return how many files are generated."""
+        return 0 if "files" in data else data["shots"] if data["layout"] == "single-shot" else 1
 
     def failures(self, record: dict, settings: dict, manifest: dict) -> list[str]:
         """Return why a cell was not measured as its label says (METHOD 3, 10): such a record is failed.
@@ -150,6 +168,11 @@ class Shots(Study):
             *drivers.faults(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
             *idle(record["effective"]),
         ]
+
+
+def _bufferless(cell: dict) -> bool:
+    """Whether a driver keeps nothing of a file, so that each piece of it is a request."""
+    return cell["page_buffer"] == "0" and cell.get("read_cache") == "none"
 
 
 def _own_files(section: dict) -> str:

@@ -1,0 +1,152 @@
+"""What make plan says that a run takes and costs: what each figure comes from, and that none is made up."""
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT, program
+from small_runs import TWO_CELLS, write
+
+from scripts.frame import blocks, cost, matrix, prices
+from scripts.frame import config as configuration
+from scripts.frame.records import write as write_record
+from scripts.lib import host
+from scripts.lib.program import read_yaml
+
+AWS = {"kind": "s3", "bucket": "mine", "region": "us-east-1"}
+ELSEWHERE = {"kind": "s3", "bucket": "mine", "endpoint": "http://127.0.0.1:9"}
+TOTALS = {"requests": 2e6, "bytes": 2**40, ("gets", "s3"): 2e6, ("puts", "s3"): 2000, ("bytes", "s3"): 2**40}
+
+
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts are read from the project's folder, in which every program runs."""
+    monkeypatch.chdir(ROOT)
+
+
+def billed(store: dict, **machine: object) -> prices.Bill | None:
+    """Return the bill of two hours and two million requests to a store."""
+    matrix = TWO_CELLS["studies"]["shots"]["matrix"]
+    values = TWO_CELLS | {"stores": {"disk": {"kind": "posix"}, "s3": store}, "studies": {"shots": {"matrix": matrix}}}
+    config = configuration.resolve(values | ({"machine": machine} if machine else {}), [])
+    return prices.bill(config, Counter(TOTALS), 7200)
+
+
+def test_a_bill_is_one_line_with_each_part_its_price_and_the_dates():
+    bill = billed(AWS, type="c5.18xlarge")
+    assert bill.usd == pytest.approx(2 * 3.06 + 2000 * 0.0004 + 0.01)
+    assert bill.line == (
+        "about 2.0 h, 2,000,000 requests, 1,024 GiB; about 6.93 USD: 6.12 machine (2.0 h of c5.18xlarge at 3.06),"
+        " 0.80 GET (2,000,000 to s3 at 0.0004 per 1,000), 0.01 PUT (2,000 to s3 at 0.005 per 1,000);"
+        " prices of 2026-11 (config/facts/prices.yaml)"
+    )
+
+
+@pytest.mark.parametrize(
+    "store, machine, usd, words",
+    [
+        (AWS, {}, 0.81, "not counted: the machine (write machine: {type: c5.18xlarge, region: us-east-1})"),
+        (AWS, {"type": "mine"}, 0.81, "has no mine in us-east-1; write its usd_per_hour beside its type)"),
+        (AWS, {"type": "mine", "usd_per_hour": 1.5}, 3.81, "3.00 machine (2.0 h of mine at 1.5)"),
+        (
+            AWS,
+            {"type": "mine", "usd_per_hour": 0, "region": "eu-west-1"},
+            0.81 + 1024 * 0.02,
+            "20.48 transfer out of us-east-1 (1,024 GiB at 0.02); prices of 2026-03 and 2026-11",
+        ),
+        (AWS, {"type": "mine", "usd_per_hour": 0, "region": "none"}, 0.81 + 1024 * 0.09, "(1,024 GiB at 0.09)"),
+        (AWS | {"region": "eu-west-1"}, {}, 0, "requests to s3 (config/facts/prices.yaml has no price of them)"),
+        (ELSEWHERE, {"type": "c5.18xlarge"}, 6.12, "; not counted: requests to s3 ("),
+    ],
+    ids=["unnamed", "unlisted", "own price", "another region", "outside", "another list", "another service"],
+)  # fmt: skip
+def test_what_has_no_price_is_named_and_what_leaves_the_region_is_counted(store, machine, usd, words):
+    bill = billed(store, **machine)
+    assert bill.usd == pytest.approx(usd)
+    assert words in bill.line
+
+
+def test_a_run_that_asks_nobody_for_money_has_no_bill():
+    assert billed(AWS | {"server": "embedded"}) is None
+
+
+def test_every_price_has_a_date_and_a_source():
+    def of(values: dict) -> list[dict]:
+        if any(key.startswith("usd_") for key in values):
+            return [values]
+        return [one for value in values.values() for one in of(value)]
+
+    listed = of(read_yaml(prices.PRICES))
+    assert len(listed) >= 7
+    assert all(re.fullmatch(r"\d{4}(-\d\d)?", entry["as_of"]) and "http" in entry["source"] for entry in listed)
+
+
+def test_a_run_that_costs_more_than_its_limit_is_asked_about(clone):
+    config = yaml.safe_load((ROOT / "config/ec2-published.yaml").read_text(encoding="utf-8"))
+    write(clone, config | {"ask_above": {"hours": 1000, "gib": 1e6, "requests": 1e9, "usd": 5}})
+    done = program("launch", "--cores", "1", cwd=clone, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert re.search(r"above the limits of ask_above: usd 7\.\d+ > 5; say YES=1", done.stderr)
+
+
+def test_published_runtimes_are_those_of_the_published_data(published):
+    rows = read_yaml("config/facts/shots_runtimes.yaml")["runtimes"]
+    for row in rows:
+        table = pd.read_csv(published / "ros3-shots" / row["file"])
+        size = 0 if row["page_buffer"] == "0" else 2**28
+        own = table[(table["obj-type"] == row["access"]) & (table["pb-size"] == size)]
+        runtimes = own.groupby("num-workers")["total-runtime"].agg(["first", "nunique"])
+        assert set(runtimes["nunique"]) == {1}
+        given = {int(workers): seconds for workers, seconds in row["seconds"].items()}
+        assert given == pytest.approx(runtimes["first"].to_dict(), rel=0.005, abs=0.0006)
+    assert len(rows) == 8
+
+
+def estimated(name: str) -> cost.Cost:
+    """Return what a shipped configuration costs where nothing of it was measured."""
+    config = configuration.load(ROOT / f"config/{name}.yaml")
+    cells, omitted = matrix.expand(config, "shots")
+    return cost.of(config, "shots", cells, omitted, blocks.decide(config, cells, blocks.measured(config, cells)))
+
+
+@pytest.mark.parametrize("name", ["ec2", "ec2-published"])
+def test_the_head_of_a_configuration_says_what_the_plan_does(name, tmp_path, monkeypatch):
+    for folder in ("config", "envs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    monkeypatch.chdir(tmp_path)
+    config = configuration.load(f"config/{name}.yaml")
+    totals = estimated(name).totals
+    line = prices.bill(config, totals, totals["seconds"]).line
+    assert f"make plan, without builds: {line.partition(':')[0]};" in Path(f"config/{name}.yaml").read_text("utf-8")
+
+
+def test_a_cell_takes_what_it_took_here_else_what_was_published_else_what_its_study_estimates(tmp_path, monkeypatch):
+    for folder in ("config", "envs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    monkeypatch.chdir(tmp_path)
+
+    def bases() -> dict[str, tuple[float, str]]:
+        return {cell.name: (seconds, basis) for cell, _, seconds, basis in estimated("ec2").cells}
+
+    first = bases()
+    cached = {name for name in first if "_rc" in name}
+    assert {first[name][1] for name in cached} == {"estimated"}
+    assert {basis for name, (_, basis) in first.items() if name not in cached} == {
+        "as published, page buffer 0",
+        "as published, page buffer 256MiB",
+    }
+    # Six of 61 signals of the 1,117 s that all took.
+    seconds = {name.rpartition("-")[0]: took for name, (took, _) in first.items()}
+    assert seconds["hdf5-1.14.6_s3_ros3_single-shot_signals_w8_pb256MiB_any"] == pytest.approx(1117.4 * 6 / 61 + 1.6)
+    # Read twice, the second time for checksums.
+    assert seconds["hdf5-2.2.0_local_sec2_single-shot_signals_w8_pb0_warm"] == pytest.approx(28.8 * 2 * 6 / 61 + 1.6)
+    name = next(name for name in first if "_w8_pb256MiB_any" in name)
+    path = tmp_path / f"results/before/shots/records/{name}/repeat=1.json"
+    record = {"record": 1, "status": "done", "valid": True, "run": "before", "study": "shots", "name": name, "cell": {}}
+    figures = {"repeat": 1, "step_seconds": 5.0, "seconds": {"total": 1.0}, "work": {}, "samples": []}
+    write_record(path, record | figures | {"host": {"node": host.name()}, "provenance": {"code_sha256": "c0de"}})
+    assert bases()[name] == (5.0, "as before")
