@@ -19,6 +19,7 @@ from rich.table import Table
 
 from scripts.benchmarks import (
     arrays,
+    bisections,
     blobs,
     builds,
     clusters,
@@ -72,6 +73,7 @@ BENCHMARKS = {
     "arrays": Benchmark(arrays.rows, {"shape": "3000x2200"} | _ROUND),
     "look": Benchmark(readers.looking, {"files": 20}),
     "drivers": Benchmark(readers.requests, {"shots": 2, "rounds": 1, "arms": (("ros3", "default", "hdf5-2.0.0"),)}),
+    "bisect": Benchmark(bisections.rows, {"wheels": ("s3fs", "2024.9.0", "2024.10.0"), "sources": (), "empty": False}),
     "clusters": Benchmark(clusters.rows, {"repeats": 1, "cells": 50} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }
