@@ -108,7 +108,9 @@ def _listed(package: str) -> tuple[list[str], dict[str, str]]:
     done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
     if not (line := re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)):
         reason = (done.stderr.strip() or "it listed nothing").splitlines()[-1]
-        raise Problem(f"the releases of {package} cannot be listed by pip index: {reason}; correct pip's configuration")
+        raise Problem(
+            f"the releases of {package} cannot be listed ({reason}); reach the registry that pip is configured for"
+        )
     # Only where it tells of links does pip name those.
     yanked = rf"yanked for reason: (.*?): \S*/{package}-(\d[\w.]*?)(?:-|\.tar|\.zip)"
     return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
