@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS,\
+	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 DEFAULT = config/config.yaml
@@ -16,7 +16,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import published audit compare baseline archive report cite fit look advise check plan again export pack test bench mutants lock format
+.PHONY: help setup run quick import published audit compare baseline archive report cite fit look advise bisect check plan again export pack test bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -68,6 +68,10 @@ look: setup ## say in seconds what HDF5 files are, and what that means: FILES='d
 advise: setup ## say how your files are read fastest, and prove it: FILES='data/*.h5' ACCESS='files [0:100, ...]' LATENCY=20 RATE=50
 	@.venv/bin/python -sE -m scripts.studies.shots.advise --files="$$FILES" --access="$$ACCESS" --datasets="$$DATASETS" --scratch="$$SCRATCH" \
 		--store="$$STORE" $${LATENCY:+--latency="$$LATENCY"} $${RATE:+--rate="$$RATE"} $${REPEATS:+--repeats="$$REPEATS"} $${RUN:+--run="$$RUN"}
+
+bisect: setup ## say which release, or commit of a clone, changed requests, bytes or seconds: LIBRARY=s3fs FROM=2024.5.0 TO=2025.2.0 METRIC=bytes
+	@.venv/bin/python -sE -m scripts.studies.shots.bisect --library="$$LIBRARY" --from="$$FROM" --to="$$TO" \
+		--metric="$$METRIC" --clone="$$CLONE" --files="$$FILES" --run="$$RUN" $${YES:+--yes}
 
 check: setup ## look before building: tools, credentials, buckets, disk, page cache
 	@.venv/bin/python -sE -m scripts.preflight $(CONFIGFILE)

@@ -20,6 +20,7 @@ from rich.table import Table
 from scripts.benchmarks import (
     advice,
     arrays,
+    bisections,
     blobs,
     builds,
     clusters,
@@ -74,6 +75,7 @@ BENCHMARKS = {
     "look": Benchmark(readers.looking, {"files": 20}),
     "drivers": Benchmark(readers.requests, {"shots": 2, "rounds": 1, "arms": (("ros3", "default", "hdf5-2.0.0"),)}),
     "advice": Benchmark(advice.rows, {"shapes": ("contiguous",), "repeats": 1}),
+    "bisect": Benchmark(bisections.rows, {"wheels": ("s3fs", "2024.9.0", "2024.10.0"), "sources": (), "empty": False}),
     "clusters": Benchmark(clusters.rows, {"repeats": 1, "cells": 50} | _ROUND),
     "builds": Benchmark(builds.rows, {"empty": False}),
 }

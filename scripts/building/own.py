@@ -135,10 +135,14 @@ def place_of(text: str) -> Path:
     return path
 
 
+def version_in(header: bytes) -> str:
+    """Return the version in the text of H5public.h."""
+    return b".".join(_VERSION.findall(header)[:3]).decode() or "none"
+
+
 def _expect_version(header: bytes, version: str, where: object) -> None:
     """Compare the version in the text of H5public.h with a label; that they differ is a Problem."""
-    has_version = b".".join(_VERSION.findall(header)[:3]).decode() or "none"
-    if has_version != version:
+    if (has_version := version_in(header)) != version:
         raise Problem(f'the label says HDF5 {version}, {where} says {has_version}; write hdf5: "{has_version}"')
 
 
@@ -151,24 +155,22 @@ def _tree(path: Path, version: str) -> Tree:
 
 
 def _commit(path: Path, reference: str, version: str) -> Commit:
-    repository = Path(_git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
+    repository = Path(git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
     lacks = f"{path} has no branch, tag or commit {reference}"
     of = f"--git-dir={repository}"
-    commit = _git(of, "rev-parse", "--verify", "--end-of-options", f"{reference}^{{commit}}", amiss=lacks).decode()
+    commit = git(of, "rev-parse", "--verify", "--end-of-options", f"{reference}^{{commit}}", amiss=lacks).decode()
     lacks = f"{reference} of {path} is not a source tree of HDF5"
-    _expect_version(_git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}")
+    _expect_version(git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}")
     return Commit(name("git", commit), commit, repository)
 
 
-def _git(*arguments: object, amiss: str) -> bytes:
+def git(*arguments: object, amiss: str) -> bytes:
     """Return what git says; where it fails, `amiss` with its reason is the Problem."""
     try:
         command = ["git", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, env=clean_environment(), check=False)
     except OSError as error:
-        raise Problem(
-            "git is missing, and a library names a commit (ref:): apt install git, or dnf install git"
-        ) from error
+        raise Problem("git is missing, and a commit is named: apt install git, or dnf install git") from error
     if done.returncode:
         reason = (done.stderr.decode(errors="replace").strip() or f"status {done.returncode}").splitlines()[-1]
         raise Problem(f"{amiss} ({reason})")

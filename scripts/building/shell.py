@@ -18,6 +18,8 @@ _UNWANTED = re.compile(
     r"PYTHON|HDF5_|H5PY_|CMAKE_|(C|CXX|CPP|LD)FLAGS$|CPATH$|C_INCLUDE_PATH$|(LD_)?LIBRARY_PATH$|LD_PRELOAD$|VIRTUAL_ENV$"
     r"|GIT_(DIR|WORK_TREE|INDEX_FILE)$"
 )
+# A pin of a lock, with its hashes.
+_PIN = re.compile(r"^(([\w.-]+)==\S+).*(?:\n[ \t]+.*)*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,21 @@ def uv() -> Path:
 
 
 def make_environment(workshop: Workshop, folder: Path, *locks: Path) -> Path:
-    """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter."""
+    """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter.
+
+    What a later lock pins otherwise than the first is as the later one has it.
+    """
     workshop.run("make the Python environment", uv(), "venv", "--no-project", "--python", base_python(), folder)
-    python = folder / "bin" / "python"
+    python, first = folder / "bin" / "python", workshop.work / "first.lock"
+    first.write_text(_but_for(*locks), encoding="utf-8")
     exact = ("--require-hashes", "--no-build", "--compile-bytecode")
-    workshop.run("install the locked packages", uv(), "pip", "sync", "--python", python, *exact, *locks)
+    workshop.run("install the locked packages", uv(), "pip", "sync", "--python", python, *exact, first, *locks[1:])
     return python
+
+
+def _but_for(first: Path, *later: Path) -> str:
+    """Return the text of a lock without what later ones pin otherwise."""
+    pins = [pin for lock in later for pin in _PIN.finditer(lock.read_text(encoding="utf-8"))]
+    names, same = {pin[2] for pin in pins}, {pin[1] for pin in pins}
+    text = first.read_text(encoding="utf-8")
+    return _PIN.sub(lambda pin: "" if pin[2] in names and pin[1] not in same else pin[0], text)
