@@ -82,6 +82,8 @@ def large(file: h5py.File) -> None:
         file[f"part{number}"] = values[number]
 
 
+# A key of which a URL quotes nearly all.
+ODD_KEY = "a b/c#d%20e$ü'.h5"
 FILES = {"plain": plain, "odd": odd, "large": large}
 
 
@@ -104,16 +106,20 @@ class Library:
             with h5py.File(folder / name, "w") as file:
                 write(file)
             s3.upload_file(str(folder / name), "drivers", name)
+        s3.upload_file(str(folder / "plain"), "drivers", ODD_KEY)
 
-    def case(self, driver: str, store: dict, file: str, read_cache: str = "default", make_index: bool = True) -> dict:
+    def case(
+        self, driver: str, store: dict, file: str, read_cache: str = "default", make_index: bool = True, key: str = ""
+    ) -> dict:
         """Return what tests/read_drivers.py reads."""
+        location = {"url": self._url} if store["kind"] == "s3" else {"folder": str(self._folder)}
         shapes: dict = {}
         with h5py.File(self._folder / file) as opened:
             opened.visititems(lambda path, item: shapes.update(_shape(path, item)))
         return {
             **{"driver": driver, "store": store, "read_cache": read_cache, "shapes": shapes},
-            "address": f"{self._url}/{file}" if store["kind"] == "s3" else str(self._folder / file),
-            "index": str(self._folder / f"{driver}-{store['kind']}-{file}") if driver in INDEXED else "",
+            "address": drivers.address_of(location, key or file),
+            "index": str(self._folder / f"{driver}-{store['kind']}-{file}{len(key)}") if driver in INDEXED else "",
             "make_index": make_index and driver in INDEXED,
         }
 
@@ -162,6 +168,8 @@ def said(once: Callable, with_readers: Path) -> dict:
             cases = [library.case(name, S3 | {"anonymous": True}, "plain", make_index=False) for name in public]
             answers += library.read(*cases, signed=False)
             names += [f"anonymous {name}" for name in public]
+            answers += library.read(*(library.case(name, S3, "plain", key=ODD_KEY) for name in public))
+            names += [f"odd key {name}" for name in public]
         (folder / "said.json").write_text(json.dumps(dict(zip(names, answers, strict=True))), encoding="utf-8")
 
     return artefact(once("drivers", ask) / "said.json")
@@ -205,6 +213,16 @@ def test_what_a_driver_cannot_read_it_says_in_one_line(said, name, store):
     if found["tree"] != expected["tree"]:
         assert found["tree"].startswith(f"Unable: {name} cannot read the tree: ")
         assert "\n" not in found["tree"]
+
+
+def test_a_key_that_a_url_has_to_quote_is_read_by_each(said):
+    answers = {key.removeprefix("odd key "): answer for key, answer in said.items() if key.startswith("odd key ")}
+    assert len(answers) == 9
+    # It takes what is behind # for no part of the key.
+    assert answers.pop("virtualizarr").startswith("Unable: virtualizarr cannot read s3://drivers/a b/c#d")
+    for name, answer in answers.items():
+        assert "values" in answer, f"{name}: {answer}"
+        assert answer["values"] == said[f"{name} s3 plain"]["values"]
 
 
 def test_public_objects_are_read_without_keys(said):

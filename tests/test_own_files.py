@@ -15,7 +15,7 @@ from small_runs import records, snakemake, write
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.studies.shots import look, manifest, selection
+from scripts.studies.shots import files, look, manifest, selection
 from scripts.studies.shots.report import indexes
 from scripts.studies.shots.sets import bucket_of
 
@@ -76,9 +76,27 @@ def test_patterns_choose_datasets_and_references_are_left_out_and_counted(sets):
         "/gt*/land_ice_segments/**": ["/gt1l/land_ice_segments/h_li", "/gt1l/land_ice_segments/latitude"],
         "/*": ["/name", "/nothing", "/texts"],
     }
-    assert made["layout"]["references_left_out"] == 3
+    assert made["layout"]["datasets_left_out"] == 3
     assert [file["name"] for file in made["files"]] == ["g1.h5", "g2.h5", "g3.h5"]
     assert all(Path(file["path"]).stat().st_mtime_ns == file["mtime_ns"] for file in made["files"])
+
+
+def test_values_that_lie_in_other_files_are_left_out_and_counted(tmp_path, capsys):
+    path = granule(tmp_path / "some.h5", 1)
+    with h5py.File(path, "a") as file:
+        layout = h5py.VirtualLayout((3,), "i4")
+        layout[:] = h5py.VirtualSource("elsewhere.h5", "values", (3,))
+        file.create_virtual_dataset("virtual", layout)
+        file.create_dataset("outside", (3,), "i4", external=[("raw.bin", 0, 12)])
+    # Those of references are left out, too.
+    assert described(str(path))["layout"]["datasets_left_out"] == 2 + 1
+    assert look.main(["--files", str(path)]) == 0
+    assert "2 datasets with values in other files (virtual or external)" in capsys.readouterr().out
+
+
+def test_a_pattern_that_means_nothing_anywhere_is_one_line(sets):
+    with pytest.raises(Problem, match="no file of mine has a dataset that /absent/\\* means"):
+        described(sets["original"], ("/gt1l/**", "/absent/*"))
 
 
 def test_files_in_several_folders_have_names_within_what_they_share(sets):
@@ -227,6 +245,41 @@ def test_a_page_buffer_for_files_without_pages_is_said_before_anything_is_measur
     assert amiss.startswith("AMISS")
     assert "a page buffer of 64KiB has no effect on it" in amiss
     assert lines["data.files.repacked:"].startswith("ok")
+
+
+def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_anything_is_measured(tmp_path, sets):
+    def said(**change: object) -> str:
+        config = run_of({"original": sets["original"]}, selection=["[5:9, ...]"])
+        config["studies"]["shots"]["data"] |= change
+        if "level" in change:
+            config["studies"]["shots"]["matrix"][0]["selection"] = [config["studies"]["shots"]["data"].pop("level")]
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+        done = program("preflight", "--configfile", tmp_path / "run.yaml")
+        (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
+        return line
+
+    assert "7 datasets of it read, 6 by [5:9, ...], 3 files" in said()
+    assert said(level="[99999]", datasets=["/gt*/**"]).startswith("AMISS")
+    packed = with_a_filter(tmp_path / "packed.h5")
+    assert "/packed cannot be read: it needs blosc" in said(files={"original": str(packed)})
+
+
+def test_bad_files_are_named_and_the_others_looked_at(tmp_path, sets):
+    (Path(sets["original"]).parent / "bad.h5").write_bytes(b"no")
+    done = program("studies.shots.look", "--files", sets["original"])
+    assert done.returncode == 2
+    assert done.stdout.startswith("3 files, ")
+    assert done.stderr.splitlines()[-1].endswith("bad.h5 is not an HDF5 file")
+
+
+def test_a_name_that_is_none_of_the_sets_and_the_home_folder(tmp_path, sets, monkeypatch):
+    config = run_of(sets)
+    config["studies"]["shots"]["data"]["datasets"] = {"original": ["/**"], "repacked": ["/**"], "orignal": ["/**"]}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(Problem, match=r"datasets: orignal is none of the sets original, repacked"):
+        configuration.load(tmp_path / "run.yaml")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(files.sources("~/own/*.h5")) == 3
 
 
 # What is measured.

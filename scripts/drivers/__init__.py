@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
 
 from scripts.lib import sizes
 from scripts.lib.program import Unable
@@ -192,7 +193,8 @@ def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
     try:
         yield
     except failures as error:
-        kind, words = type(error).__name__, " ".join(str(error).split())
+        # A library of Rust says the same again, in many lines.
+        kind, words = type(error).__name__, " ".join(str(error).partition("\n\n")[0].split())
         if isinstance(error, (TypeError, AttributeError, AssertionError)):
             # Whose words are not meant for users: it has stumbled.
             words = f"it fails with {kind}" + (f" ({words})" if words else "")
@@ -200,8 +202,8 @@ def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
 
 
 def address_of(location: dict, name: str) -> str:
-    """Return the path or URL of the file `name` at a location: {"folder"} or {"url"}."""
-    return f"{location['url']}/{name}" if "url" in location else str(Path(location["folder"]) / name)
+    """Return the path of the file `name` at a location, {"folder"} or {"url"}, or its URL, in which it is quoted."""
+    return f"{location['url']}/{quote(name)}" if "url" in location else str(Path(location["folder"]) / name)
 
 
 def page_buffer_bytes(level: str) -> int:

@@ -2,6 +2,7 @@
 
 import os
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from scripts.drivers import DEFAULT, Access, Driver, hdf5, read_cache_level
 from scripts.lib import sizes
@@ -136,8 +137,8 @@ def settings_of(access: Access) -> dict:
 def place_of(address: str, access: Access) -> str:
     """Return bucket and key of an object's URL, "bucket/key"."""
     if endpoint := os.environ.get(ENDPOINT):
-        return address.removeprefix(f"{endpoint}/")
-    return f"{access.store['bucket']}/{address.partition('://')[2].partition('/')[2]}"
+        return unquote(address.removeprefix(f"{endpoint}/"))
+    return f"{access.store['bucket']}/{unquote(address.partition('://')[2].partition('/')[2])}"
 
 
 def versions_of(*names: str) -> dict:

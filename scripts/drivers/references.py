@@ -102,7 +102,7 @@ class VirtualiZarr(Zarr):
         from virtualizarr.parsers import HDFParser
 
         registry = ObjectStoreRegistry({_prefix(place).rstrip("/"): _object_store(place, access)})
-        with able("virtualizarr", place, *_WORDS, AttributeError), warnings.catch_warnings():
+        with able("virtualizarr", place, *_WORDS, AttributeError, FileNotFoundError), warnings.catch_warnings():
             # Codecs of HDF5 are none of Zarr's own, of which it warns.
             warnings.simplefilter("ignore")
             parsed = HDFParser()(url=place, registry=registry)._group

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -353,6 +354,8 @@ def ending(name: str, status: int, log: Path) -> str:
     if status == -signal.SIGKILL:
         return f"{name} was ended by a signal from outside (SIGKILL): by somebody, or by the kernel for lack of memory"
     how = f"by a signal ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    # A bracket that ends an error of many lines says nothing.
+    lines = [line for line in lines if re.search(r"\w", line)]
     problems = [line.removeprefix("problem: ") for line in lines if line.startswith("problem: ")]
     return f"{name} ended {how}: {(problems or lines or ['it said nothing'])[-1]}"

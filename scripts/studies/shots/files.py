@@ -110,14 +110,15 @@ def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source
 
 def _here(wanted: Iterable[str]) -> list[Source]:
     paths: list[str] = []
-    for one in wanted:
+    for one in map(os.path.expanduser, wanted):
         there = [one] if os.path.isfile(one) else []
         if os.path.isdir(one):
             there = sorted(str(path) for path in Path(one).glob("*") if path.suffix in SUFFIXES and not path.is_dir())
         there = there or sorted(path for path in glob.glob(one, recursive=True) if not os.path.isdir(path))
         if not there:
             raise Problem(
-                f"{one}: no file is there (of a folder, {', '.join(SUFFIXES)}); correct the path or the pattern"
+                f"{one}: no file is there; correct the path or the pattern (of a folder, those directly in it count"
+                f" that end in {', '.join(SUFFIXES)}; folder/**/*.h5 means those below it, too)"
             )
         paths += [os.path.abspath(path) for path in there]
     paths = sorted(set(paths))
@@ -181,6 +182,11 @@ def datasets_of(file: h5py.File) -> Iterator[h5py.Dataset]:
     items: list[h5py.Dataset] = []
     file.visititems(lambda _, item: items.append(item) if isinstance(item, h5py.Dataset) else None)
     yield from items
+
+
+def is_elsewhere(dataset: h5py.Dataset) -> bool:
+    """Return whether the values of a dataset lie in other files: it is virtual, or has external storage."""
+    return dataset.is_virtual or bool(dataset.external)
 
 
 def filters_of(dataset: h5py.Dataset) -> list[str]:

@@ -1,6 +1,7 @@
 """Looks at HDF5 files of any tree, in seconds, and says what they are and what that means for who reads them."""
 
 import argparse
+import functools
 import os
 import shlex
 import statistics
@@ -14,13 +15,15 @@ import h5py
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem, run
-from scripts.studies.shots.files import BUILT_IN, Source, creation, datasets_of, filters_of, sources
-from scripts.studies.shots.manifest import chosen
+from scripts.studies.shots import selection
+from scripts.studies.shots.files import BUILT_IN, Source, creation, datasets_of, filters_of, is_elsewhere, sources
+from scripts.studies.shots.manifest import chosen, expect_filters
 from scripts.studies.shots.sets import bucket_of
 
 # Of many files the datasets of some are looked at, evenly spaced, until this time is over.
 _DEEP_FILES, _DEEP_S = 20, 4.0
 _SMALL = 64 * 2**10
+_NAMED = 5
 # What ROS3 fetches at an open and keeps.
 _KEPT = 16 * 2**20
 
@@ -38,9 +41,10 @@ class Looked:
         filters: how many datasets have which.
         spread: of each file, which share of it lies between its first and its last object header.
         beyond: of each file, which share of its object headers lies behind the first 16 MiB.
+        elsewhere: how many datasets have their values in other files.
+        bad: why files could not be looked at.
     """
 
-    files: int = 0
     bytes: list[int] = field(default_factory=list)
     paged: Counter = field(default_factory=Counter)
     superblocks: Counter = field(default_factory=Counter)
@@ -51,6 +55,8 @@ class Looked:
     filters: Counter = field(default_factory=Counter)
     spread: list[float] = field(default_factory=list)
     beyond: list[float] = field(default_factory=list)
+    elsewhere: int = 0
+    bad: list[str] = field(default_factory=list)
 
     @property
     def all_paged(self) -> bool:
@@ -60,19 +66,19 @@ class Looked:
     def lines(self) -> list[str]:
         """Return what was seen, a line for each thing."""
         each = sizes.text(statistics.median(self.bytes))
-        lines = [f"{_count(self.files, 'file')}, {sizes.text(sum(self.bytes))}, {each} each in the median"]
+        lines = [f"{_count(len(self.bytes), 'file')}, {sizes.text(sum(self.bytes))}, {each} each in the median"]
         lines.append("; ".join(_paged(size, count) for size, count in self.paged.most_common()))
         lines.append(
             "superblock " + ", ".join(f"{version} ({count})" for version, count in sorted(self.superblocks.items()))
         )
-        if not self.datasets:
+        if not self.stored:
             return lines
         small = sum(size < _SMALL for size in self.stored)
-        of = "" if self.deep == self.files else f", in {self.deep} of the files"
-        lines.append(
-            f"{statistics.median(self.datasets):g} datasets per file{of}; {small} of {len(self.stored)} take less than"
-            f" {sizes.text(_SMALL)} in the file"
-        )
+        of = "" if self.deep == len(self.bytes) else f", in {self.deep} of the files"
+        many = f"{_count(statistics.median(self.datasets), 'dataset')} per file{of}"
+        lines.append(f"{many}; {small} of {len(self.stored)} take less than {sizes.text(_SMALL)} in the file")
+        if self.elsewhere:
+            lines.append(f"{_count(self.elsewhere, 'dataset')} with values in other files (virtual or external)")
         if self.chunks:
             size, count = (statistics.median(values) for values in zip(*self.chunks, strict=True))
             many = _count(len(self.chunks), "dataset")
@@ -88,13 +94,18 @@ class Looked:
     def meaning(self) -> list[str]:
         """Return what that means for somebody who reads the files over a network."""
         lines = []
-        scattered = self.spread and statistics.median(self.spread) > 0.1 and statistics.median(self.bytes) > 2**20
+        scattered = self.spread and statistics.median(self.spread) > 0.1 and statistics.median(self.bytes) > _KEPT
         if None in self.paged:
             lines.append('Without pages HDF5\'s page buffer has no effect: leave page_buffer at unset or "0".')
         if None in self.paged and scattered:
             lines.append(
                 "Metadata lie among the data, so opening and finding datasets takes many small requests; a copy with"
-                " pages brings them together: h5repack -S PAGE -G 4194304 original.h5 copy.h5"
+                " pages brings them together: h5repack -S PAGE -G 1048576 original.h5 copy.h5"
+            )
+        if self.bytes and max(self.bytes) <= _KEPT:
+            lines.append(
+                "ROS3 fetches the first 16 MiB of a file when it opens it, so all of these files come whole with that,"
+                " however they are laid out and whatever is read."
             )
         if self.all_paged:
             largest = max(self.paged)
@@ -109,6 +120,7 @@ class Looked:
             )
         if lacking := sorted(name for name in self.filters if name not in BUILT_IN):
             lines.append(f"HDF5 has {', '.join(lacking)} only as a plugin; leave such datasets out of data.datasets.")
+        lines.append("What is worth it for what you read is tried by make advise.")
         return lines
 
 
@@ -135,6 +147,10 @@ def main(argv: list[str] | None = None) -> int:
     print("\n".join(looked.lines()))
     print("\n".join(["", "What that means", *(f"  {line}" for line in looked.meaning())]))
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
+    if looked.bad:
+        raise Problem(
+            "; ".join([*looked.bad[:_NAMED], *([f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED))])
+        )
     return 0
 
 
@@ -142,35 +158,54 @@ def look(of_set: Sequence[Source]) -> Looked:
     """Look at files: at how each was made, and at the datasets of some.
 
     Raises:
-        Problem: one cannot be read.
+        Problem: none can be read.
     """
-    looked, begin = Looked(len(of_set), [source.bytes for source in of_set]), time.monotonic()
+    looked, begin = Looked(), time.monotonic()
     step = max(1, len(of_set) // _DEEP_FILES)
     for number, source in enumerate(of_set):
-        with source.opened() as file:
-            facts = creation(file)
-            looked.paged[facts["page_size"]] += 1
-            looked.superblocks[facts["superblock"]] += 1
-            if number == 0 or (number % step == 0 and time.monotonic() - begin < _DEEP_S):
-                _deep(file, source.bytes, looked)
+        try:
+            with source.opened() as file:
+                facts = creation(file)
+                if not looked.deep or (number % step == 0 and time.monotonic() - begin < _DEEP_S):
+                    _deep(file, source.bytes, looked)
+        except Problem as problem:
+            looked.bad.append(str(problem))
+            continue
+        looked.bytes.append(source.bytes)
+        looked.paged[facts["page_size"]] += 1
+        looked.superblocks[facts["superblock"]] += 1
+    if not looked.bytes:
+        raise Problem(looked.bad[0])
     return looked
 
 
-def at_first(data: dict) -> First:
-    """Say what the first file of a set is, and that the others are there.
+def at_first(data: dict, levels: Iterable[str]) -> First:
+    """Say what the first file of a set is, what some selections leave of it, and that the others are there.
 
     Raises:
-        Problem: it cannot be read, or has no dataset that is named.
+        Problem: it cannot be read, has no dataset that is named, none that a selection leaves, or one whose filter
+            HDF5 lacks.
     """
     of_set = sources(data["files"], data.get("at"))
     with of_set[0].opened() as file:
-        facts = creation(file)
-        count = sum(map(len, chosen(file, data["datasets"], of_set[0].where)[0].values()))
+        facts, where = creation(file), of_set[0].where
+        meant = [one for of in chosen(file, data["datasets"], where)[0].values() for one in of]
+        for dataset in meant:
+            expect_filters(dataset, where)
+        left = {level: sum(map(functools.partial(_leaves, level), meant)) for level in levels if level.startswith("[")}
+        if none := [level for level, count in left.items() if not count]:
+            raise Problem(f"the selection {none[0]} leaves nothing to read of {where}; choose a larger one")
+        fewer = [f"{count} by {level}" for level, count in left.items() if count < len(meant)]
     paged = f"paged ({facts['page_size']} bytes)" if facts["paged"] else "not paged"
     return First(
         facts["paged"],
-        f"{of_set[0].where} is {paged}, {_count(count, 'dataset')} of it read, {_count(len(of_set), 'file')}",
+        f"{where} is {paged}, {_count(len(meant), 'dataset')} of it read"
+        f"{''.join(f', {one}' for one in fewer)}, {_count(len(of_set), 'file')}",
     )
+
+
+def _leaves(level: str, dataset: h5py.Dataset) -> bool:
+    return any(True for _ in selection.places(level, dataset.shape or (), dataset.chunks))
 
 
 def _deep(file: h5py.File, size: int, looked: Looked) -> None:
@@ -178,6 +213,9 @@ def _deep(file: h5py.File, size: int, looked: Looked) -> None:
     for dataset in datasets_of(file):
         count += 1
         addresses.append(h5py.h5o.get_info(dataset.id).addr)
+        if is_elsewhere(dataset):
+            looked.elsewhere += 1
+            continue
         looked.stored.append(dataset.id.get_storage_size())
         looked.filters.update(filters_of(dataset))
         if dataset.chunks and dataset.size:
@@ -214,8 +252,8 @@ def _paged(page_size: int | None, count: int) -> str:
     return f"{files} not paged" if page_size is None else f"{files} in pages of {sizes.text(page_size)}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
+def _count(number: float, what: str) -> str:
+    return f"{number:,.10g} {what}{'s' * (number != 1)}"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from scripts.studies.shots.files import (
     expression,
     extents,
     filters_of,
+    is_elsewhere,
     reason,
     sources,
 )
@@ -40,7 +41,7 @@ def of_set(settings: dict) -> dict:
     """
     level, patterns = settings.get("selection", selection.ALL), settings["datasets"]
     files, objects, groups, facts = [], {}, {}, []
-    reads, skipped = 0, 0
+    reads, skipped, without = 0, 0, 0
     for source in (files_of := sources(settings["files"], settings.get("at"))):
         with source.opened() as file:
             facts.append(creation(file))
@@ -48,12 +49,13 @@ def of_set(settings: dict) -> dict:
                 held = {"/": _entry(source, [["/", *fingerprint(list(_walk(file))), selection.WALK]])}
                 groups.setdefault(level, {})["/"] = None
             else:
-                by_pattern, references = chosen(file, patterns, source.where)
-                skipped += references
+                by_pattern, left_out = chosen(file, patterns, source.where)
+                skipped += left_out
                 held = {}
                 for pattern, datasets in by_pattern.items():
                     for dataset in datasets:
                         held[dataset.name] = _lines(source, dataset, level)
+                        without += not held[dataset.name]["datasets"]
                         reads += len(held[dataset.name]["datasets"])
                         groups.setdefault(pattern, {})[dataset.name] = None
         if reads > _MOST_READS:
@@ -63,6 +65,10 @@ def of_set(settings: dict) -> dict:
         objects[source.name] = {path: entry for path, entry in held.items() if entry["datasets"]}
         path = {} if source.reader else {"path": source.where}
         files.append({"name": source.name, "bytes": source.bytes, **source.version, **path})
+    if idle := [
+        one for one in patterns if not one.startswith("!") and one not in groups and level != selection.METADATA
+    ]:
+        raise Problem(f"no file of {settings['layout']} has a dataset that {idle[0]} means; correct data.datasets")
     if not any(objects.values()):
         raise Problem(f"the selection {level} leaves nothing to read of these datasets; choose a larger one")
     return {
@@ -75,7 +81,8 @@ def of_set(settings: dict) -> dict:
             **{key: common({fact[key] for fact in facts}) for key in ("paged", "page_size")},
             "files": len(files),
             "dataset_reads": sum(len(entry["datasets"]) for held in objects.values() for entry in held.values()),
-            "references_left_out": skipped,
+            "datasets_left_out": skipped,
+            "datasets_without_selection": without,
         },
         "datasets": {pattern: list(paths) for pattern, paths in groups.items()},
         "objects": objects,
@@ -103,7 +110,10 @@ def _walk(file: h5py.File) -> Iterator[tuple]:
 
 
 def chosen(file: h5py.File, patterns: Sequence[str], where: str) -> tuple[dict[str, list[h5py.Dataset]], int]:
-    """Return the datasets that each pattern means, and how many were left out: references mean nothing elsewhere."""
+    """Return the datasets that each pattern means, and how many were left out.
+
+    References mean nothing to another reader, and what lies in other files is not there in a store.
+    """
     wanted = [(pattern, re.compile(expression(pattern))) for pattern in patterns if not pattern.startswith("!")]
     unwanted = [re.compile(expression(pattern[1:])) for pattern in patterns if pattern.startswith("!")]
     meant: dict[str, list[h5py.Dataset]] = {}
@@ -116,7 +126,7 @@ def chosen(file: h5py.File, patterns: Sequence[str], where: str) -> tuple[dict[s
             raise Problem(
                 f"{where}: {dataset.name} is meant by {matching[0]} and by {matching[1]}; leave one of them out"
             )
-        if _of_references(dataset):
+        if is_elsewhere(dataset) or _of_references(dataset):
             skipped += 1
             continue
         meant.setdefault(matching[0], []).append(dataset)
@@ -141,13 +151,28 @@ def _lines(source: Source, dataset: h5py.Dataset, level: str) -> dict:
         try:
             values = dataset[selection.slices(place)]
         except (OSError, RuntimeError) as error:
-            lacking = ", ".join(name for name in filters_of(dataset) if name not in BUILT_IN)
-            why = f"it needs {lacking}, which HDF5 has only as a plugin" if lacking else reason(error)
-            remedy = f'leave it out ("!{dataset.name}" in data.datasets)'
-            raise Problem(f"{source.where}: {dataset.name} cannot be read: {why}; {remedy}") from error
+            expect_filters(dataset, source.where)
+            raise Problem(
+                f"{source.where}: {dataset.name} cannot be read: {reason(error)}; {_leave(dataset)}"
+            ) from error
         lines.append([dataset.name, *fingerprint(values), *([place] if place else [])])
         stored.append(stored_of(place))
     return _entry(source, lines, stored)
+
+
+def expect_filters(dataset: h5py.Dataset, where: str) -> None:
+    """See that HDF5 has the filters of a dataset itself.
+
+    Raises:
+        Problem: it has one as a plugin only.
+    """
+    if lacking := ", ".join(name for name in filters_of(dataset) if name not in BUILT_IN):
+        why = f"it needs {lacking}, which HDF5 has only as a plugin"
+        raise Problem(f"{where}: {dataset.name} cannot be read: {why}; {_leave(dataset)}")
+
+
+def _leave(dataset: h5py.Dataset) -> str:
+    return f'leave it out ("!{dataset.name}" in data.datasets)'
 
 
 def _stored(dataset: h5py.Dataset) -> Callable[[selection.Place], int]:

@@ -26,6 +26,8 @@ def mistakes(data: dict, config: dict, where: str) -> Iterator[str]:
             )
         if isinstance(patterns := data.get("datasets"), dict) and name not in patterns:
             yield f"{where}.datasets: {name} is missing"
+    if isinstance(patterns := data.get("datasets"), dict) and (strange := patterns.keys() - data["files"].keys()):
+        yield f"{where}.datasets: {min(strange)} is none of the sets {', '.join(data['files'])}"
 
 
 def data(section: dict, config: dict, levels: dict[str, str]) -> dict:

@@ -199,8 +199,8 @@ def _own_set(study: Shots, config: dict, name: str) -> str:
     from scripts.studies.shots import look
 
     data = study.data(config, {"layout": name})
-    looked = look.at_first(data)
     levels = [mapping for mapping in mappings(study.section(config)) if name in mapping["layout"]]
+    looked = look.at_first(data, dict.fromkeys(level for mapping in levels for level in mapping["selection"]))
     buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not looked.paged:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
