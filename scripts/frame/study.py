@@ -11,6 +11,7 @@ from scripts.frame.records import Kept
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
+from scripts.stores import trust
 
 if TYPE_CHECKING:
     # Measuring a cell asks its study, too, and makes no tables.
@@ -184,6 +185,8 @@ def of(name: str) -> Study:
 
 def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a library cannot read HDF5 files of a store through a driver."""
+    if config["stores"][levels["store"]].get("tls") and (why := trust.obstacle()):
+        yield f"store {levels['store']}: no reader can be made to trust its authority here ({why}); run as root"
     # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
     from scripts.building.sources import pinned, pins
 

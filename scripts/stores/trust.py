@@ -1,0 +1,52 @@
+"""How clients come to trust the throw-away authority of an embedded server whose connections are encrypted (`tls`).
+
+Python's clients take its certificate from variables of the environment. libcurl and s2n, on which HDF5's ROS3 stands,
+read the bundle of the system: in the measuring program's own mount namespace the certificate is mounted over it.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+# Of OpenSSL (urllib, aiohttp), botocore, requests.
+VARIABLES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+# Where libcurl and s2n look, on Debian, on Red Hat and on SUSE.
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
+_MOUNT = 'bundle=$1; shift; while [ "$1" != -- ]; do mount --bind "$bundle" "$1" || exit; shift; done; shift; exec "$@"'
+
+
+def variables(certificate: str) -> dict[str, str]:
+    """Keep a certificate (PEM) in the step's temporary folder; return what lets clients trust it, and no other.
+
+    It holds for this process, too.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".pem", delete=False, encoding="utf-8") as file:
+        file.write(certificate)
+    named = dict.fromkeys(VARIABLES, file.name)
+    os.environ.update(named)
+    return named
+
+
+def wrapper(env: Mapping[str, str]) -> list[str]:
+    """Return what comes before a command so that it sees the certificate in `env` in place of the system's."""
+    there = [str(Path(bundle).resolve()) for bundle in _BUNDLES if Path(bundle).exists()]
+    return [*_namespace(), "sh", "-c", _MOUNT, "sh", env[VARIABLES[0]], *dict.fromkeys(there), "--"]
+
+
+@functools.cache
+def obstacle() -> str:
+    """Return why no process here can have mounts of its own; "" where it can."""
+    if not shutil.which("unshare"):
+        return "unshare (util-linux) is not there"
+    tried = subprocess.run([*_namespace(), "mount", "--bind", "/", "/"], capture_output=True, text=True, check=False)
+    words = " ".join(tried.stderr.split())
+    return "" if not tried.returncode else words or f"unshare ended with status {tried.returncode}"
+
+
+def _namespace() -> list[str]:
+    """Mounts of one's own: root has them, and others where the kernel gives them a user namespace."""
+    return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
