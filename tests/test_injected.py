@@ -5,6 +5,7 @@ import http.client
 import os
 import ssl
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from conftest import artefact
@@ -16,6 +17,7 @@ from scripts.stores import faults, trust
 from scripts.stores import store as stores
 from scripts.stores.s3 import client as s3
 from scripts.studies.shots import injected
+from scripts.studies.shots.report import recovery, results
 
 # Many small requests: what ROS3 keeps of a file holds no data.
 READ = {"store": "s3", "layout": "shot-major", "access": "signals", "read_signals": 2}
@@ -147,10 +149,30 @@ def test_who_does_not_trust_the_authority_is_refused_and_it_lives_as_long_as_its
     assert authorities[0] != authorities[1]
 
 
+@pytest.mark.rule(15)
+def test_the_page_says_who_recovers_with_figures(synthetic):
+    run = results.load(synthetic("shots"))
+    old, new = run.cells["cell"].iloc[:2]
+    cells = run.cells.assign(fault="none")
+    cells.loc[:1, "fault"] = "cut-every-4"
+    counts = {"attempts": 6, "missed": 0}
+    outcomes = [
+        counts | {"cell": old, "failed": 6, "injected": 0, "extra_gets": None, "extra_s": None},
+        counts | {"cell": new, "failed": 0, "injected": 32, "extra_gets": 1.0, "extra_s": 0.25},
+    ]
+    run = replace(run, cells=cells, facts=run.facts | {"injected": outcomes})
+    said = " ".join(recovery.answers(run))
+    assert "does not recover from" in said
+    assert "an answer cut at its half in every 4th GET (6 of 6 reads failed [54, 100 %])" in said
+    assert "(0 of 6 reads failed [0, 46 %]; 32 faults survived, at 1 more GET and 0.25 s each)" in said
+    assert list(recovery.table(run).frame["failed"]) == [6, 0]
+    assert recovery.answers(replace(run, facts={})) == []
+
+
 def config(**levels):
     values = {
         "run": "x",
-        "libraries": {"new": {"kind": "source", "hdf5": "2.0.0"}},
+        "libraries": {"old": {"kind": "source", "hdf5": "1.14.6"}, "new": {"kind": "source", "hdf5": "2.0.0"}},
         "stores": {
             "disk": {"kind": "posix"},
             "bare": {"kind": "s3", "bucket": "bbb", "server": "embedded"},
@@ -181,9 +203,14 @@ def test_faults_need_a_proxy(store, driver):
 
 def test_tls_where_nobody_can_be_made_to_trust_is_left_out_with_the_reason(monkeypatch):
     monkeypatch.setattr(trust, "obstacle", lambda: "unshare: Operation not permitted")
-    cells, omitted = matrix.expand(config(store=["s3", "s3-tls"]), "shots")
-    assert [cell.levels["store"] for cell in cells] == ["s3"]
-    assert "authority here (unshare: Operation not permitted)" in omitted[0].reason
+    cells, omitted = matrix.expand(config(library=["old", "new"], store=["s3", "s3-tls"]), "shots")
+    assert [(cell.levels["library"], cell.levels["store"]) for cell in cells] == [
+        ("old", "s3"),
+        ("new", "s3"),
+        ("new", "s3-tls"),
+    ]
+    refused = "old cannot be made to trust store s3-tls here (unshare: Operation not permitted); run as root"
+    assert [one.reason for one in omitted] == [refused]
 
 
 def test_what_the_schema_refuses():

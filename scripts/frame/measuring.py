@@ -113,7 +113,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         job |= {"far": store.far, **{key: provision[key] for key in ("manifest", "local_files")}}
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         job |= {"served_folder": str(served.folder) if served else None}
-        prefix = trust.wrapper(env) if settings["store"].get("tls") else []
+        prefix = trust.wrapper(env) if settings["store"].get("tls") and not trust.obstacle() else []
         child = _Child(stack, [*prefix, environment["python"]], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
         network = _network(arguments, store, settings, manifest, location, env) if store.far and manifest else None

@@ -185,8 +185,6 @@ def of(name: str) -> Study:
 
 def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a library cannot read HDF5 files of a store through a driver."""
-    if config["stores"][levels["store"]].get("tls") and (why := trust.obstacle()):
-        yield f"store {levels['store']}: no reader can be made to trust its authority here ({why}); run as root"
     # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
     from scripts.building.sources import pinned, pins
 
@@ -194,6 +192,8 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     library = config["libraries"][levels["library"]]
     if not driver.reads(stores.of(store)):
         yield f"driver {levels['driver']} does not read a {store['kind']} store"
+    if store.get("tls") and driver.trusts_system(library["hdf5"]) and (why := trust.obstacle()):
+        yield f"{levels['library']} cannot be made to trust store {levels['store']} here ({why}); run as root"
     if "device" in store:
         yield "files cannot be read from a raw device"
     # What a wheel of the user's own, or a lock of theirs, brings instead of h5py's own wheel is seen when it is built.

@@ -1,7 +1,8 @@
 """How clients come to trust the throw-away authority of an embedded server whose connections are encrypted (`tls`).
 
-Python's clients take its certificate from variables of the environment. libcurl and s2n, on which HDF5's ROS3 stands,
-read the bundle of the system: in the measuring program's own mount namespace the certificate is mounted over it.
+Python's clients and s2n, on which ROS3 of HDF5 2 stands, take its certificate from variables of the environment.
+libcurl, on which that of 1.14 stands, reads the system's bundle alone: where the kernel allows it, the certificate is
+mounted over that, in a mount namespace that only the measuring program has.
 """
 
 import functools
@@ -12,9 +13,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-# Of OpenSSL (urllib, aiohttp), botocore, requests.
+# Of OpenSSL (s2n, urllib), botocore, requests.
 VARIABLES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
-# Where libcurl and s2n look, on Debian, on Red Hat and on SUSE.
+# Where libcurl looks, on Debian, on Red Hat and on SUSE.
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem")
 _MOUNT = 'bundle=$1; shift; while [ "$1" != -- ]; do mount --bind "$bundle" "$1" || exit; shift; done; shift; exec "$@"'
 

@@ -93,12 +93,12 @@ class Shots(Study):
             for one in kept
             if one.record and "handshakes" in (network := one.record.get("network") or {})
         }
-        found = {
+        facts = {
             "indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()],
             "injected": injected.outcomes(kept),
             "handshakes": shaken,
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in facts.items() if value}
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.

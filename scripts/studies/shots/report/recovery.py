@@ -69,8 +69,11 @@ def _figures(row: dict) -> str:
     words = f"{failed} {_interval(row)} %]"
     if not row["injected"]:
         return words
-    each = f", at {_amount(row['extra_gets'])} GETs and {_amount(row['extra_s'])} s each"
-    return f"{words}; {prose.count(row['injected'], 'fault')} survived{each if row['extra_s'] is not None else ''}"
+    words = f"{words}; {prose.count(row['injected'], 'fault')} survived"
+    if row["extra_s"] is None:
+        return words
+    gets = f"{_amount(row['extra_gets'])} more GET{'s' * (row['extra_gets'] != 1)}"
+    return f"{words}, at {gets} and {_amount(row['extra_s'])} s each"
 
 
 def _interval(row: dict) -> str:
