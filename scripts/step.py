@@ -110,7 +110,7 @@ def _fail(arguments: argparse.Namespace, reason: str, also: dict | None = None) 
     base = measuring.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
     base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})
-    if not {"cause", "unable"} & base.keys():
+    if not {"cause", "unable", "injected"} & base.keys():
         print(f"failed: {reason} (log: {arguments.log})", file=sys.stderr)
 
 

@@ -211,7 +211,7 @@ def test_a_server_that_hangs_does_not_keep_a_cell_beyond_its_time_limit(tmp_path
     binaries = artefact(environments / "servers.json")
     with open(tmp_path / "log", "w", encoding="utf-8") as log, contextlib.ExitStack() as stack:
         served = stack.enter_context(stores.of(BLOB).serve(binaries, tmp_path / "store", None, log))
-        child = measuring._Child(stack, str(program), "blobs", {}, dict(os.environ), log)
+        child = measuring._Child(stack, [str(program)], "blobs", {}, dict(os.environ), log)
         served.processes["azurite"].send_signal(signal.SIGSTOP)
         with pytest.raises(Problem, match=r"studies\.blobs\.measure was ended after its time limit of 2 s"):
             child.converse(measuring.Window("any", [], served), served, 2)

@@ -112,6 +112,10 @@ class Driver(ABC):
             Problem: the library or the environment lacks what it needs.
         """
 
+    def trusts_system(self, hdf5: str) -> bool:
+        """Return whether with this HDF5 it takes whom to trust from the system's files alone, not from variables."""
+        return False
+
     def versions(self) -> dict:
         """Return what this process reads with: {"hdf5", "h5py", "numpy", "python"}, and whether it has the driver.
 

@@ -83,7 +83,7 @@ def measured(config: dict, cells: Iterable[Cell]) -> Measured:
                 if "cause" in record:
                     continue
                 # One that was ended by its time limit has a time, of at least that.
-                usable = record.get("timed_out_s") or not records.faults(record)
+                usable = record.get("timed_out_s") or records.gave_in(record) or not records.faults(record)
                 session = record.get("session", "") if usable else None
             sessions.setdefault(cell.name, {})[block] = session
     return sessions

@@ -22,7 +22,7 @@ from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance, resources, slowed
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json, replacing, write_json
-from scripts.stores import bare
+from scripts.stores import bare, faults, trust
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.stores.servers import EXCHANGE, Served
@@ -46,7 +46,8 @@ class Ended(Problem):
     Attributes:
         also: what it says: `cause`, the artefact that failed first, of a step that was skipped, as what it needs has
             failed; `timed_out_s`, the time limit that ended it, in seconds: it would have taken at least as long;
-            `unable`: what is there cannot be read as the cell asks, so that it is left out.
+            `unable`: what is there cannot be read as the cell asks, so that it is left out; `injected`: the faults that
+            were injected into what was read, of which the failure is the result (`faults.counted`).
     """
 
     def __init__(self, words: str, **also: object) -> None:
@@ -105,19 +106,22 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     started, store = session_now(), stores.of(settings["store"])
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
+        fault = faults.of(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
         served, location, env = stores.serve(
-            stack, settings["store"], provision, inherited(), arguments.servers, servers_log
+            stack, settings["store"], provision, inherited(), arguments.servers, servers_log, fault
         )
         job = {"settings": settings, "run": plan["run"], "repeat": arguments.repeat, "location": location}
         job |= {"far": store.far, **{key: provision[key] for key in ("manifest", "local_files")}}
         job |= {"time_limit_s": cell["time_limit_s"], "scratch": str(_scratch(stack, arguments.out))}
         job |= {"served_folder": str(served.folder) if served else None}
-        child = _Child(stack, environment["python"], settings["study"], job, env, log)
+        prefix = trust.wrapper(env) if settings["store"].get("tls") and not trust.obstacle() else []
+        child = _Child(stack, [*prefix, environment["python"]], settings["study"], job, env, log)
         unknown = "elsewhere" if store.elsewhere else "unverified"
         network = _network(arguments, store, settings, manifest, location, env) if store.far and manifest else None
         meter = resources.Meter({"reader": child.pid, **(served.pids() if served else {})})
         window = Window(settings["cell"].get("cache", "any"), files, served, unknown, meter)
-        record = child.converse(window, served, cell["time_limit_s"])
+        with _faulty(served, fault):
+            record = child.converse(window, served, cell["time_limit_s"])
     record |= {"cache": window.cache | record.get("cache", {}), "requests": window.requests}
     window.resources["reader"]["peak_bytes"] = record.pop("peak_bytes")
     record["resources"] = window.resources
@@ -125,6 +129,8 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         # What was taken here is not all of it.
         record["resources"]["reader"] |= {"user_s": None, "system_s": None}
     record["network"] = network and {**network, **networks.under_way(window.passed)}
+    if fault:
+        record["injected"] = faults.counted(fault, window.passed)
     facts["load_after"] = list(os.getloadavg())
     # Where it measured on another host, the program has read that host's facts.
     facts = record.pop("host", facts)
@@ -135,12 +141,12 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         )
     if failed := study.failures(record, settings, manifest):
         raise Problem("; ".join(failed))
-    faults = study.faults(record, settings)
+    amiss = study.faults(record, settings)
     if window.passed:
         # What passed an emulated network is held against its hard bound (METHOD 20).
-        faults += networks.too_fast(settings["store"].get("network"), window.passed["sent"], window.seconds)
+        amiss += networks.too_fast(settings["store"].get("network"), window.passed["sent"], window.seconds)
         _keep_exchanges(arguments, window.passed)
-    faults += slowed.fault(settings["cell"].get("control", ""), record["work"])
+    amiss += slowed.fault(settings["cell"].get("control", ""), record["work"])
     modules, seen = record.pop("modules"), record.pop("software")
     servers = served.processes if served else {}
     records.write(
@@ -161,10 +167,28 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
                 **{key: environment[key] for key in ("lock_sha256", "build")},
                 "software": software.keep(arguments.plan.with_name("software"), seen, servers, environment),
             },
-            "valid": not faults,
-            "reasons": faults,
+            "valid": not amiss,
+            "reasons": amiss,
         },
     )
+
+
+@contextlib.contextmanager
+def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
+    """Let what fails in a `with` block say how many faults were injected, if any were: it is what came of them.
+
+    Not where a server ended, or where the cell is left out.
+    """
+    try:
+        yield
+    except Problem as problem:
+        also = getattr(problem, "also", {})
+        if not fault or served.dead() or "unable" in also:
+            raise
+        injected = faults.counted(fault, served.proxy.passed())
+        if not injected["count"]:
+            raise
+        raise Ended(str(problem), **also, injected=injected) from problem
 
 
 def _position(plan: dict, arguments: argparse.Namespace) -> int:
@@ -282,16 +306,16 @@ class _Child:
     """The measuring program and the conversation with it (see scripts.lib.window)."""
 
     def __init__(
-        self, stack: contextlib.ExitStack, python: str, study: str, job: dict, env: dict, log: IO[str]
+        self, stack: contextlib.ExitStack, python: list[str], study: str, job: dict, env: dict, log: IO[str]
     ) -> None:
         self._name, self._log = f"studies.{study}.measure", log
-        command = [python, "-sE", "-m", f"scripts.{self._name}"]
+        command = [*python, "-sE", "-m", f"scripts.{self._name}"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         try:
             self._process = stack.enter_context(owned(command, log, env, **pipes))
         except OSError as error:
             raise Problem(
-                f"{python} does not start ({error.strerror}); remove the library's artefact and run again"
+                f"{python[-1]} does not start ({error.strerror}); remove the library's artefact and run again"
             ) from error
         self.pid = self._process.pid
         self._say(job)

@@ -105,7 +105,7 @@ def reasons(path: Path, folder: Path, run: str) -> list[str]:
         artefact = read(path, run, study) if kind == "records" else read_json(path)
     except Problem as problem:
         return [str(problem)]
-    failed = artefact.get("status") == "failed" and not artefact.get("unable")
+    failed = artefact.get("status") == "failed" and not (artefact.get("unable") or gave_in(artefact))
     return [*map(str, artefact.get("reasons") or ["no reason given"])] if failed else []
 
 
@@ -115,6 +115,11 @@ def unable(kept: Iterable[Kept]) -> dict[str, str]:
     for one in kept:
         of_cells.setdefault(one.cell, []).append(one.record or {})
     return {cell: "; ".join(of[0]["reasons"]) for cell, of in of_cells.items() if all(one.get("unable") for one in of)}
+
+
+def gave_in(record: dict) -> bool:
+    """Return whether a read failed since a fault was injected: a result of its cell, and no broken run."""
+    return record.get("status") == "failed" and bool(record.get("injected"))
 
 
 def skipped(path: Path) -> bool:

@@ -11,6 +11,7 @@ from scripts.frame.records import Kept
 from scripts.lib import cache
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
+from scripts.stores import trust
 
 if TYPE_CHECKING:
     # Measuring a cell asks its study, too, and makes no tables.
@@ -200,6 +201,8 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     library = config["libraries"][levels["library"]]
     if not driver.reads(stores.of(store)):
         yield f"driver {levels['driver']} does not read a {store['kind']} store"
+    if store.get("tls") and driver.trusts_system(library["hdf5"]) and (why := trust.obstacle()):
+        yield f"{levels['library']} cannot be made to trust store {levels['store']} here ({why}); run as root"
     if "device" in store:
         yield "files cannot be read from a raw device"
     # What a wheel of the user's own, or a lock of theirs, brings instead of h5py's own wheel is seen when it is built.

@@ -21,6 +21,7 @@ from scripts.frame import records, software
 from scripts.lib.program import Problem, write_text
 from scripts.lib.slowed import SHARES
 from scripts.statistics import stats
+from scripts.stores import faults
 from scripts.stores import network as networks
 from scripts.stores.servers import EXCHANGE
 
@@ -145,13 +146,19 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         cell |= {"n": len(good), "failed": failed, "invalid": len(wrong) - failed, "edited": int(wrong["edited"].sum())}
         rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
-    # What waits on purpose says nothing of the cost of an open.
-    modelled = modelled_s(cells[~cells["control"].isin(SHARES)] if "control" in cells else cells)
+    # What waits, on purpose or before it tries again, says nothing of the cost of an open.
+    modelled = modelled_s(cells[~_waits(cells)])
     cells.insert(cells.columns.get_loc("amplification"), "modelled_s", modelled)
     good = runs[runs["ok"].astype(bool)]
     for name, flagged in (("outlying_repeats", _outlying(good)), ("disturbed_repeats", _disturbed(good))):
         cells.insert(cells.columns.get_loc("cache_state"), name, cells["cell"].map(_repeats(good[flagged])).fillna(""))
     return cells
+
+
+def _waits(cells: pd.DataFrame) -> pd.Series:
+    """Return which cells are slowed controls, or have faults injected into what they read."""
+    levels = cells.reindex(columns=["control", "fault"])
+    return levels["control"].isin(SHARES) | ~levels["fault"].fillna(faults.NONE).isin([faults.NONE])
 
 
 def exchanges(kept: Iterable[records.Kept]) -> pd.DataFrame:

@@ -95,7 +95,8 @@ def measure(getter: Http, name: str, nbytes: int) -> dict:
 def under_way(passed: dict | None) -> dict:
     """Return {"connections", "in_flight"} of what passed an emulated network (`servers.Proxy.passed`); {} without one.
 
-    `connections` were opened; `in_flight` is the mean number of requests under way while there was any, None if none.
+    `connections` were opened, with "handshakes" where they are encrypted; `in_flight` is the mean number of requests
+    under way while there was any, None if none.
     """
     if passed is None:
         return {}
@@ -104,7 +105,8 @@ def under_way(passed: dict | None) -> dict:
     for begin, end in spans:
         busy, until = busy + max(0.0, end - max(begin, until)), max(until, end)
     waited = sum(end - begin for begin, end in spans)
-    return {"connections": passed["connections"], "in_flight": waited / busy if busy else None}
+    shaken = {"handshakes": passed["handshakes"]} if passed.get("handshakes") else {}
+    return {"connections": passed["connections"], "in_flight": waited / busy if busy else None, **shaken}
 
 
 def too_fast(network: dict | None, sent: int, seconds: float) -> list[str]:

@@ -217,10 +217,19 @@ class Server:
 class Proxy:
     """The emulated network before a server on the loopback (envs/servers/toxiproxy); `process` is its own."""
 
-    def __init__(self, stack: contextlib.ExitStack, program: str, endpoint: str, network: dict, log: IO[str]) -> None:
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        program: str,
+        endpoint: str,
+        network: dict,
+        log: IO[str],
+        encrypted: bool = False,
+    ) -> None:
         """Start it, owned by `stack`, with the keys of `network` in the schema of stores, no delay or limit by default.
 
-        It records what passes unless `network` says `recorded: False`, which a configuration cannot.
+        It records what passes unless `network` says `recorded: False`, and injects the `fault` (`faults.of`) that
+        `network` may have, too; a configuration says neither there. Clients' connections may be `encrypted`.
         """
         # 0 is no limit.
         shared, each = (network.get(key, 0) * networks.MIB for key in ("shared_mib_s", "per_connection_mib_s"))
@@ -231,21 +240,29 @@ class Proxy:
                 *(f"-latency-ms={network.get('latency_ms', 0)}", f"-jitter-ms={network.get('jitter_ms', 0)}"),
                 *(f"-shared={shared}", f"-per-connection={each}"),
                 f"-record={str(network.get('recorded', True)).lower()}",
+                f"-tls={str(encrypted).lower()}",
+                *(f"-{name}={value}" for name, value in network.get("fault", {}).items()),
             ]
 
         self.process, control = started(stack, "toxiproxy", log, command, {})
         self._control = f"http://127.0.0.1:{control}"
-        self.endpoint = f"http://{self._ask('listen')}"
+        self.endpoint = f"http{'s' * encrypted}://{self._ask('listen')}"
+
+    def authority(self) -> str:
+        """Return the certificate of the authority that clients of encrypted connections have to trust, as PEM."""
+        return self._ask("authority")
 
     def reset(self) -> None:
-        """Forget what passed."""
+        """Forget what passed; from here on faults are injected."""
         self._ask("reset")
 
     def passed(self) -> dict:
-        """Return what passed since the last reset.
+        """Return what passed since the last reset; from here on no faults are injected.
 
         Returns:
             connections: how many were opened.
+            handshakes, refused: those of encrypted connections, and how many of them failed.
+            injected: how many faults.
             sent: bytes sent to clients, headers included.
             unread: parts of requests that could not be read; 0 unless clients pipeline.
             exchanges: `EXCHANGE` of each request, in the order in which they began; `bytes` without headers, the times

@@ -17,7 +17,7 @@ from typing import IO
 from scripts.lib.processes import PATIENCE_S, started
 from scripts.lib.program import Problem, read_json
 from scripts.stores import network as networks
-from scripts.stores import transfer
+from scripts.stores import transfer, trust
 from scripts.stores.bare import Address
 from scripts.stores.reading import Access, Reader
 from scripts.stores.servers import Proxy, Served, Server
@@ -116,7 +116,8 @@ class Store(ABC):
             server.counter.listen(process, endpoint, log)
             served = Served(endpoint, server.credentials, folder, server.counter, {server.name: process})
             if network is not None:
-                served.proxy = Proxy(stack, binaries["toxiproxy"], endpoint, network, log)
+                encrypted = self.spec.get("tls", False)
+                served.proxy = Proxy(stack, binaries["toxiproxy"], endpoint, network, log, encrypted)
                 served.endpoint, served.processes["toxiproxy"] = served.proxy.endpoint, served.proxy.process
             yield served
 
@@ -271,7 +272,7 @@ class ObjectStore(Store):
             emulated = f"an emulated network: {', '.join(networks.words(spec)) or 'a proxy without limits'}"
         return (
             f"{server} on the loopback of the same machine, whose cores it shares with what reads, "
-            f"{emulated}, no TLS; not a verdict on {others}"
+            f"{emulated}, {'' if self.spec.get('tls') else 'no '}TLS; not a verdict on {others}"
         )
 
 
@@ -291,18 +292,28 @@ def with_own(env: dict[str, str], cloud: str) -> dict[str, str]:
 
 
 def serve(
-    stack: contextlib.ExitStack, spec: dict, provision: dict, env: dict[str, str], binaries: Path | None, log: IO[str]
+    stack: contextlib.ExitStack,
+    spec: dict,
+    provision: dict,
+    env: dict[str, str],
+    binaries: Path | None,
+    log: IO[str],
+    fault: dict | None = None,
 ) -> tuple[Served | None, dict, dict[str, str]]:
     """Return a cell's embedded server if there is one, the place of the data, and the reader's environment.
 
     `spec` is the store's entry in the configuration, `provision` the artefact of the data in it, `env` the environment
-    to begin with; the stack ends the server. For the others, and for errors, see `Store.serve` and `Store.locate`.
+    to begin with, `fault` (`faults.of`) what the emulated network injects; the stack ends the server. For the others,
+    and for errors, see `Store.serve` and `Store.locate`.
     """
     store, served = of(spec), None
     if store.embedded:
         folder, network = Path(provision["folder"]), spec.get("network")
+        network = network | {"fault": fault} if fault else network
         served = stack.enter_context(store.serve(read_json(binaries), folder, network, log))
         env = {name: value for name, value in env.items() if not name.lower().endswith("_proxy")}
+        if spec.get("tls"):
+            env |= trust.variables(served.proxy.authority())
     return served, *store.locate(provision, served, env)
 
 

@@ -1,16 +1,20 @@
 // Toxiproxy before a server on the loopback, with toxics of its own: a connection costs a round trip, connections share
-// a rate, and the requests that pass are recorded. On its control address, /listen says where clients connect, /passed
-// what passed, and /reset forgets that.
+// a rate, and the requests that pass are recorded; faults are injected and connections encrypted where that is asked. On
+// its control address, /listen says where clients connect, /authority whom they trust, /passed what passed, after which
+// no faults are injected, and /reset forgets that.
 package main
 
 import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +30,10 @@ func main() {
 	shared := flag.Float64("shared", 0, "bytes per second of all connections together; 0: unlimited")
 	each := flag.Float64("per-connection", 0, "bytes per second of one connection; 0: unlimited")
 	record := flag.Bool("record", true, "record what passes")
+	fault := flag.String("fault", "", "what is injected: reset, 503 or cut; empty: nothing")
+	every := flag.Int("every", 1, "it is injected into every n-th GET,")
+	first := flag.Int("first", 1, "from this one on, counted from the last reset")
+	encrypted := flag.Bool("tls", false, "encrypt connections, with a certificate of a throw-away authority")
 	flag.Parse()
 	if *version {
 		fmt.Println("toxiproxy", toxiproxy.Version)
@@ -33,9 +41,18 @@ func main() {
 	}
 	// Errors alone: at level info each connection is a line.
 	logger := zerolog.New(os.Stdout).Level(zerolog.ErrorLevel)
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), logger)
+	toxic := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), logger)
+	faults := &Faults{kind: *fault, every: *every, first: *first}
+	server := *upstream
+	if *fault != "" {
+		listener := listen()
+		server = listener.Addr().String()
+		// What is aborted on purpose is no line of the log.
+		between := http.Server{Handler: faults.handler(*upstream), ErrorLog: log.New(io.Discard, "", 0)}
+		go between.Serve(listener)
+	}
 	// Port 0: the kernel gives it one that nobody else can have taken.
-	proxy := toxiproxy.NewProxy(server, "store", "127.0.0.1:0", *upstream)
+	proxy := toxiproxy.NewProxy(toxic, "store", "127.0.0.1:0", server)
 	add(proxy, "requests", "upstream", map[string]any{"milliseconds": *latency, "record": *record})
 	// The latency counts from when the proxy had a chunk, so it is before the rate.
 	if *latency > 0 || *jitter > 0 {
@@ -45,11 +62,26 @@ func main() {
 	if err := proxy.Start(); err != nil {
 		log.Fatal(err)
 	}
+	address := proxy.Listen
+	var trusted []byte
+	if *encrypted || *fault == "reset" {
+		front := clients{resets: *fault == "reset", trip: time.Duration(*latency) * time.Millisecond, inner: address}
+		if *encrypted {
+			front.secret, trusted = authority()
+		}
+		listener := listen()
+		address = listener.Addr().String()
+		go front.serve(listener)
+	}
 	traffic.reset()
-	http.HandleFunc("/listen", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, proxy.Listen) })
-	http.HandleFunc("/reset", func(w http.ResponseWriter, r *http.Request) { traffic.reset() })
+	http.HandleFunc("/listen", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, address) })
+	http.HandleFunc("/authority", func(w http.ResponseWriter, r *http.Request) { w.Write(trusted) })
+	http.HandleFunc("/reset", func(w http.ResponseWriter, r *http.Request) {
+		traffic.reset()
+		faults.reset()
+	})
 	http.HandleFunc("/passed", func(w http.ResponseWriter, r *http.Request) {
-		passed, err := traffic.state()
+		passed, err := traffic.state(faults.end())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -57,6 +89,15 @@ func main() {
 		w.Write(passed)
 	})
 	log.Fatal(http.ListenAndServe(*control, nil))
+}
+
+// listen takes a port that the kernel gives, which nobody else can have taken.
+func listen() net.Listener {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return listener
 }
 
 func add(proxy *toxiproxy.Proxy, kind, stream string, attributes map[string]any) {

@@ -36,9 +36,13 @@ type connection struct {
 	inBody bool
 }
 
-// A passage is what passed since the last reset; `unread` chunks of clients began no request that could be read.
+// A passage is what passed since the last reset; `unread` chunks of clients began no request that could be read. Of the
+// handshakes of encrypted connections some were refused, by a client that does not trust the server.
 type passage struct {
 	Connections int         `json:"connections"`
+	Handshakes  int         `json:"handshakes"`
+	Refused     int         `json:"refused"`
+	Injected    int         `json:"injected"`
 	Sent        int         `json:"sent"`
 	Unread      int         `json:"unread"`
 	Exchanges   []*exchange `json:"exchanges"`
@@ -61,10 +65,21 @@ func (r *recorder) reset() {
 	r.since, r.passage = time.Now(), passage{Exchanges: []*exchange{}}
 }
 
-func (r *recorder) state() ([]byte, error) {
+// state returns what passed as JSON, with how many faults were injected.
+func (r *recorder) state(injected int) ([]byte, error) {
 	r.Lock()
 	defer r.Unlock()
+	r.Injected = injected
 	return json.Marshal(r.passage)
+}
+
+func (r *recorder) handshake(done bool) {
+	r.Lock()
+	defer r.Unlock()
+	r.Handshakes++
+	if !done {
+		r.Refused++
+	}
 }
 
 func (r *recorder) connect() *connection {

@@ -19,9 +19,10 @@ from scripts.frame.study import (
 )
 from scripts.lib import cache
 from scripts.lib.program import Problem
+from scripts.stores import faults
 from scripts.stores import network as networks
 from scripts.stores import store as stores
-from scripts.studies.shots import runtimes, selection
+from scripts.studies.shots import injected, runtimes, selection
 from scripts.studies.shots import sets as own_sets
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
@@ -59,6 +60,9 @@ class Shots(Study):
         yield from own_sets.misread(levels, config, data.get("files"))
         yield from unreadable(levels, config)
         yield from drivers.unsuited(levels)
+        yield from faults.impossible(
+            levels.get("fault", faults.NONE), levels["store"], config["stores"][levels["store"]]
+        )
         yield from apart(levels, config, None if levels["workers"].endswith("x") else int(levels["workers"]))
         if levels["layout"] != "single-shot" and "files" not in data and min(data["shots"], data["signals"]) == 1:
             yield f"a file of one shot or one signal has no order; {levels['layout']} needs two of each"
@@ -84,9 +88,19 @@ class Shots(Study):
         return _READ | settings if "datasets" in settings["data"] else settings
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what the indexes cost that drivers need: a cell's is made anew by each record."""
+        """Return what indexes cost (each record makes its own), what came of injected faults, and TLS handshakes."""
         indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
-        return {"indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()]} if indexes else {}
+        shaken = {
+            one.cell: network["handshakes"]
+            for one in kept
+            if one.record and "handshakes" in (network := one.record.get("network") or {})
+        }
+        facts = {
+            "indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()],
+            "injected": injected.outcomes(kept),
+            "handshakes": shaken,
+        }
+        return {name: value for name, value in facts.items() if value}
 
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
         """Return what ways to read have in common that advice was asked on: each is compared with each."""
@@ -167,6 +181,7 @@ class Shots(Study):
             *([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])),
             *drivers.faults(record["effective"], cell["page_buffer"], cell.get("read_cache", drivers.DEFAULT)),
             *idle(record["effective"]),
+            *faults.missed(record),
         ]
 
 

@@ -51,6 +51,16 @@ def _moved(_, cells: pd.DataFrame) -> pd.Series:
     return numbers(cells, "bytes_delivered").fillna(numbers(cells, "bytes_offered")) / 2**20 / cells["total_s"]
 
 
+def _handshakes(run, cells: pd.DataFrame) -> pd.Series:
+    """TLS handshakes of a record; NaN where connections are not encrypted."""
+    return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
+
+
+def _fault(level: str, _: dict) -> str:
+    kind, _, every = level.partition("-every-")
+    return f"{kind} in every {every}th GET" if every else "no faults"
+
+
 REPORT = Report(
     study="shots",
     title="Reading shot files",
@@ -81,6 +91,7 @@ REPORT = Report(
         Factor("selection", known_as=_selected, within="{}", given=True, added="all"),
         PAGE_BUFFER,
         Factor("read_cache", subject="the {} read cache", names={"none": "no read cache"}, added="default"),
+        Factor("fault", known_as=_fault, within="with {}", given=True, added="none"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
         NODES,
     ),
@@ -116,6 +127,7 @@ REPORT = Report(
         Column("throughput / MiB/s", "throughput_mib_s", number),
         Column("moved / MiB/s", _moved, number),
         Column("bound / MiB/s", _bound, number),
+        Column("TLS handshakes", _handshakes, "{:.0f}".format),
     ),
 )
 METHOD = (

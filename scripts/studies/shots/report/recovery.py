@@ -1,0 +1,85 @@
+"""Whether reads recover from the faults that were injected, with figures."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from scripts.report import prose
+from scripts.report.markup import bold
+from scripts.report.page import Table
+from scripts.report.results import Results
+from scripts.statistics import stats
+
+_KINDS = {"reset": "a connection reset", "503": "a 503 SlowDown", "cut": "an answer cut at its half"}
+
+
+def answers(run: Results) -> list[str]:
+    """Return a sentence for each reader: from which faults it recovered, how often, and what a fault cost."""
+    by_reader: dict[str, list[str]] = {}
+    for who, fault, row in _rows(run):
+        by_reader.setdefault(who, []).append(f"{_verb(row)} {fault} ({_figures(row)})")
+    return [f"{prose.capital(who)} {prose.listing(said)}." for who, said in by_reader.items()]
+
+
+def table(run: Results) -> Table:
+    """Return the same as a table: attempts and failures with the exact interval of their share, faults and cost."""
+    lines = []
+    for who, fault, row in _rows(run):
+        lines.append(
+            {
+                **{"reader": who, "fault": fault},
+                **{"reads": row["attempts"], "failed": row["failed"], "recovered": row["attempts"] - row["failed"]},
+                "failed / % [95 % CI]": f"{100 * row['failed'] / row['attempts']:.0f} {_interval(row)}]"
+                if row["attempts"]
+                else "",
+                **{"faults survived": row["injected"], "reads without a fault": row["missed"]},
+                **{"GETs more per fault": row["extra_gets"], "s more per fault": row["extra_s"]},
+            }
+        )
+    caption = (
+        "Reads that met a fault, and those that ended with an error or other values. Faults survived, and what each "
+        "cost beside the cell without faults, are of the reads that recovered."
+    )
+    formats = dict.fromkeys(("GETs more per fault", "s more per fault"), _amount)
+    return Table("recovery", caption, pd.DataFrame(lines, dtype=object), formats)
+
+
+def _rows(run: Results) -> Iterator[tuple[str, str, dict]]:
+    """Yield reader, fault and outcome of each cell with faults, reader by reader."""
+    outcomes = {row["cell"]: row for row in run.facts.get("injected") or []}
+    cells = run.cells[run.cells["cell"].isin(outcomes)]
+    names = [name for name in run.report.names if name != "fault"]
+    names = [name for name in names if name in {"library", "driver", *run.telling(cells, names)}]
+    for cell in run.names.sort(cells, [*names, "fault"]).to_dict("records"):
+        kind, _, every = cell["fault"].partition("-every-")
+        yield run.names.row(cell, names), f"{_KINDS[kind]} in every {every}th GET", outcomes[cell["cell"]]
+
+
+def _verb(row: dict) -> str:
+    if not row["attempts"]:
+        return "has not met"
+    verbs = {0: "recovers from", row["attempts"]: "does not recover from"}
+    return bold(verbs.get(row["failed"], "does not always recover from"))
+
+
+def _figures(row: dict) -> str:
+    if not row["attempts"]:
+        return f"in {prose.count(row['missed'], 'read')}"
+    failed = f"{row['failed']} of {prose.count(row['attempts'], 'read')} failed"
+    words = f"{failed} {_interval(row)} %]"
+    if not row["injected"]:
+        return words
+    words = f"{words}; {prose.count(row['injected'], 'fault')} survived"
+    if row["extra_s"] is None:
+        return words
+    gets = f"{_amount(row['extra_gets'])} more GET{'s' * (row['extra_gets'] != 1)}"
+    return f"{words}, at {gets} and {_amount(row['extra_s'])} s each"
+
+
+def _interval(row: dict) -> str:
+    share = stats.share(row["failed"], row["attempts"])
+    return f"[{100 * share.low:.0f}, {100 * share.high:.0f}"
+
+
+def _amount(value: float | None) -> str:
+    return "" if value is None or pd.isna(value) else f"{value:.2g}"
