@@ -215,8 +215,8 @@ def _data(path: Path) -> dict:
 
 
 def not_provided(datasets: set[str], folder: Path) -> list[str]:
-    """Return a line for each dataset that could not be made or put into a store: its cells were not measured."""
-    lines = []
+    """Return a line for each reason why datasets could not be made or put into a store: their cells are not measured."""
+    of_reasons: dict[tuple[str, str], list[str]] = {}
     for name in sorted(datasets):
         failed = {}
         for path in sorted(folder.glob(f"{name}/*.json")):
@@ -225,11 +225,11 @@ def not_provided(datasets: set[str], folder: Path) -> list[str]:
                 artefact = read_json(path)
                 if artefact.get("status") == "failed":
                     failed[path.stem] = "; ".join(artefact["reasons"])
-        if "manifest" in failed:
-            lines.append(f"{name} could not be made: {failed['manifest']}")
-        else:
-            lines += [f"{name} could not be put into {store}: {reasons}" for store, reasons in failed.items()]
-    return lines
+        # Without a manifest no store has got it.
+        for what, reasons in ({"manifest": failed["manifest"]} if "manifest" in failed else failed).items():
+            could_not = "made" if what == "manifest" else f"put into {what}"
+            of_reasons.setdefault((could_not, reasons), []).append(name)
+    return [f"{', '.join(names)} could not be {what}: {why}" for (what, why), names in of_reasons.items()]
 
 
 def _datasets(plan: dict) -> set[str]:

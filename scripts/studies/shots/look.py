@@ -179,7 +179,7 @@ def look(of_set: Sequence[Source]) -> Looked:
     return looked
 
 
-def at_first(data: dict, levels: Iterable[str]) -> First:
+def at_first(data: dict, levels: Iterable[str] = ()) -> First:
     """Say what the first file of a set is, what some selections leave of it, and that the others are there.
 
     Raises:
