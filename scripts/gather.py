@@ -215,7 +215,7 @@ def _data(path: Path) -> dict:
 
 
 def not_provided(datasets: set[str], folder: Path) -> list[str]:
-    """Return a line for each reason why datasets could not be made or put into a store: their cells are not measured."""
+    """Return a line for each reason why datasets could not be made or put into a store, and were not measured."""
     of_reasons: dict[tuple[str, str], list[str]] = {}
     for name in sorted(datasets):
         failed = {}

@@ -273,6 +273,24 @@ def test_a_disk_without_room_for_copies_is_said_before_anything_is_made(tmp_path
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@needs_h5repack
+def test_a_file_that_changes_while_it_is_copied_is_one_line(tmp_path, clone, with_readers, monkeypatch):
+    path = tmp_path / "own.h5"
+    with h5py.File(path, "w") as file:
+        file["values"] = np.arange(5)
+
+    def copied(*arguments: object) -> copies.Made:
+        with h5py.File(path, "a") as file:
+            file.attrs["changed"] = True
+        return make(*arguments)
+
+    make = copies.make
+    monkeypatch.setattr(copies, "make", copied)
+    monkeypatch.chdir(clone)
+    with pytest.raises(Problem, match=r"own\.h5 changed while it was copied; try again when nobody writes to it"):
+        main([f"--files={path}"])
+
+
 def test_without_h5repack_one_line_says_where_it_is(tmp_path, scattered, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(Problem, match="h5repack is not here; apt install hdf5-tools"):
