@@ -231,11 +231,10 @@ def _to_judge(results: Results) -> list[str]:
     """What gives comparisons of measured cells the blocks that they lack: the next call appends those of `repeats`."""
     rows = results.comparisons()
     few = rows[rows["verdict"] == "too few repeats"]
-    for side in ("baseline_cell", "contender_cell") if len(few) else ():
-        few = few[few[side].isin(results.measured["cell"])]
     # Reads that failed at a fault are a result: no block is appended for them.
     gave_in = [row["cell"] for row in results.facts.get("injected") or [] if row["failed"]]
-    few = few[~few["contender_cell"].isin(gave_in) & ~few["baseline_cell"].isin(gave_in)]
+    for side in ("baseline_cell", "contender_cell") if len(few) else ():
+        few = few[few[side].isin(results.measured["cell"]) & ~few[side].isin(gave_in)]
     if few.empty or not results.facts.get("repeats"):
         return []
     lacking = MIN_BLOCKS - int(few["blocks"].min())

@@ -115,11 +115,11 @@ def _here(wanted: Iterable[str]) -> list[Source]:
         if os.path.isdir(one):
             there = sorted(str(path) for path in Path(one).glob("*") if path.suffix in SUFFIXES and not path.is_dir())
         there = there or sorted(path for path in glob.glob(one, recursive=True) if not os.path.isdir(path))
+        if not there and os.path.isdir(one):
+            kinds = ", ".join(SUFFIXES)
+            raise Problem(f"{one} has no file of its own that ends in {kinds}; {one}/**/*.h5 means those below it, too")
         if not there:
-            raise Problem(
-                f"{one}: no file is there; correct the path or the pattern (of a folder, those directly in it count"
-                f" that end in {', '.join(SUFFIXES)}; folder/**/*.h5 means those below it, too)"
-            )
+            raise Problem(f"{one}: no file is there; correct the path or the pattern")
         paths += [os.path.abspath(path) for path in there]
     paths = sorted(set(paths))
     root = (
