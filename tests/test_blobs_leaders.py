@@ -1,10 +1,10 @@
 """Who is called the fastest, and who is not: each pair of arms has a verdict in the tables, and nothing else counts."""
 
-from pathlib import functools
+import functools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import Path
 import pytest
 
 from scripts.report import comparisons, curves, findings, judgement, leaders, listings
