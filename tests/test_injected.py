@@ -166,7 +166,11 @@ def test_the_page_says_who_recovers_with_figures(synthetic):
     assert "an answer cut at its half in every 4th GET (6 of 6 reads failed [54, 100 %])" in said
     assert "(0 of 6 reads failed [0, 46 %]; 32 faults survived, at 1 more GET and 0.25 s each)" in said
     assert list(recovery.table(run).frame["failed"]) == [6, 0]
-    assert recovery.answers(replace(run, facts={})) == []
+    first = recovery.headline(run)
+    assert "recovered in all 6 reads that met a fault; of the reads by " in first
+    assert "failed 6 of 6 with an answer cut at its half in every 4th GET" in first
+    run = replace(run, facts={})
+    assert (recovery.answers(run), recovery.headline(run)) == ([], "")
 
 
 def config(**levels):

@@ -28,10 +28,10 @@ class Answer:
     picture: Figure
 
 
-def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | None = None) -> None:
+def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | None = None, headline: str = "") -> None:
     """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
 
-    `why` are the study's own sentences about the reason, `own` is its own answer.
+    `why` are the study's own sentences about the reason, `headline` is its own sentence, and `own` all of its answer.
     """
     primary, secondary = of_run(run)
     reasons = [*answer.reasons(run, primary), *why]
@@ -39,7 +39,7 @@ def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | Non
         first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
         return
     leads = leaders.find(run) if run.report.contest else []
-    headline = leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary)
+    headline = headline or (leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary))
     advice = leaders.advice(leads, run) + answer.advice(run) + answer.more_repeats(run)
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     first_screen(page, run, headline, picture, {"Why": reasons, "What to do next": advice}, few)

@@ -21,6 +21,24 @@ def answers(run: Results) -> list[str]:
     return [f"{prose.capital(who)} {prose.listing(said)}." for who, said in by_reader.items()]
 
 
+def headline(run: Results) -> str:
+    """Return who recovered from all faults and who failed how often, in one bold sentence; "" without faults."""
+    by_reader: dict[str, list[tuple[str, dict]]] = {}
+    for who, fault, row in _rows(run):
+        if row["attempts"]:
+            by_reader.setdefault(who, []).append((fault, row))
+    whole = {who: rows for who, rows in by_reader.items() if not any(row["failed"] for _, row in rows)}
+    parts = []
+    if whole:
+        reads = prose.count(sum(row["attempts"] for rows in whole.values() for _, row in rows), "read")
+        parts.append(f"{prose.listing(whole)} recovered in all {reads} that met a fault")
+    for who, rows in by_reader.items():
+        if who not in whole:
+            failed = (f"{row['failed']} of {row['attempts']} with {fault}" for fault, row in rows if row["failed"])
+            parts.append(f"of the reads by {who} failed {prose.listing(failed)}")
+    return bold(f"{prose.capital('; '.join(parts))}.") if parts else ""
+
+
 def table(run: Results) -> Table:
     """Return the same as a table: attempts and failures with the exact interval of their share, faults and cost."""
     lines = []
