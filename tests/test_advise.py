@@ -270,7 +270,7 @@ def test_a_disk_without_room_for_copies_is_said_before_anything_is_made(tmp_path
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10 * 2**20))
     with pytest.raises(Problem, match=r"has 10 MiB free, and copies take up to 1\d\d\.?\d* MiB; free some"):
         main([f"--files={scattered}", f"--scratch={tmp_path / 'scratch'}"])
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert list((tmp_path / "scratch").rglob("*.h5")) == []
 
 
 @needs_h5repack
@@ -299,19 +299,12 @@ def test_without_h5repack_one_line_says_where_it_is(tmp_path, scattered, monkeyp
 
 @needs_h5repack
 def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
-    words = (
-        "--files",
-        scattered,
-        "--access",
-        "files [0:100, ...]",
-        "--latency",
-        "10",
-        "--rate",
-        "100",
-        "--run",
-        "asked",
-    )
-    done = program("studies.shots.advise", *words, cwd=clone)
+    words = {"files": scattered, "access": "files [0:100, ...]", "latency": 10, "rate": 100, "run": "asked"}
+
+    def advise() -> subprocess.CompletedProcess:
+        return program("studies.shots.advise", *(f"--{name}={value}" for name, value in words.items()), cwd=clone)
+
+    done = advise()
     assert done.returncode == 0, done.stderr
     *_, repack, opened, gain = done.stdout.splitlines()
     assert re.match(r"repack: (no, leave|h5repack )", repack)
@@ -326,3 +319,11 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
         measured = [row for row in csv.DictReader(file) if row["requests, measured"]]
     assert len(measured) == 4
     assert [float(row["requests, measured"]) for row in measured] == [float(row["requests"]) for row in measured]
+    # The same again measures nothing, and another question is not mixed with it.
+    again = advise()
+    assert again.stdout.splitlines()[-3:] == [repack, opened, gain]
+    assert "7 cells, 0 left out, 0 records to measure" in again.stdout + again.stderr
+    words["access"] = "files all"
+    assert advise().stderr.endswith(
+        "results/asked is advice on another question, or on files that changed since; name another RUN\n"
+    )

@@ -41,24 +41,30 @@ def main(argv: list[str] | None = None) -> int:
     if not wanted:
         raise Problem("say which: make advise FILES='data/*.h5' ACCESS='files all'")
     datasets, bucket = shlex.split(arguments.datasets) or ["/**"], sets.bucket_of(wanted)
-    store = _store(arguments, bool(bucket))
-    name = arguments.run or permanent_name("advise", wanted, access, level, datasets, store)
-    results = Path("results", name)
-    at = look.store_of(bucket) if bucket else None
+    store, at = _store(arguments, bool(bucket)), look.store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
     some = _sample(of_set)
     size = sum(one.bytes for one in some)
     print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(size)}", flush=True)
-    scratch = Path(arguments.scratch or results / "scratch")
-    scratch.mkdir(parents=True, exist_ok=True)
-    copies.expect_room(scratch, size * (2 + 3 * _COPIES))
-    python = _python(results)
-    files = _here(some, scratch / _ORIGINAL)
-    trial = _Trial(files, access, level, datasets, store, scratch, python)
-    made, arms = trial.chosen()
-    _expect_unchanged(some, sources(wanted, at))
-    config = scratch / "advise.json"
-    write_json(config, trial.configuration(name, made, arms) | {"repeats": arguments.repeats})
+    versions = [(one.where, one.bytes, one.version) for one in some]
+    question = permanent_name("advise", wanted, access, level, datasets, store, versions)
+    name = arguments.run or question
+    results = Path("results", name)
+    scratch = Path(arguments.scratch, name) if arguments.scratch else results / "scratch"
+    config, asks = scratch / "advise.json", scratch / "question.json"
+    if not config.exists():
+        scratch.mkdir(parents=True, exist_ok=True)
+        copies.expect_room(scratch, size * (2 + 3 * _COPIES))
+        python = _python(results)
+        files = _here(some, scratch / _ORIGINAL)
+        trial = _Trial(files, access, level, datasets, store, scratch, python)
+        made, arms = trial.chosen()
+        _expect_unchanged(some, sources(wanted, at))
+        write_json(asks, question)
+        write_json(config, trial.configuration(name, made, arms))
+    elif json.loads(asks.read_text(encoding="utf-8")) != question:
+        raise Problem(f"{results} is advice on another question, or on files that changed since; name another RUN")
+    write_json(config, read_json(config) | {"repeats": arguments.repeats})
     command = [sys.executable, "-sE", "-m", "scripts.launch", f"--configfile={config}", "--yes"]
     if status := subprocess.run(command, check=False).returncode:
         return status
@@ -136,10 +142,11 @@ def _store(arguments: argparse.Namespace, in_bucket: bool) -> dict:
 
 def _sample(of_set: Sequence[Source]) -> list[Source]:
     """Return some files, evenly spaced among all, that stand for them."""
-    some = of_set[:: max(1, len(of_set) // _FILES)][:_FILES]
+    count = min(len(of_set), _FILES)
+    some = [of_set[number * len(of_set) // count] for number in range(count)]
     while len(some) > 1 and sum(one.bytes for one in some) > _BYTES:
         some = some[:-1]
-    return list(some)
+    return some
 
 
 def _python(results: Path) -> str:
