@@ -168,7 +168,7 @@ def test_the_page_says_who_recovers_with_figures(synthetic):
     assert list(recovery.table(run).frame["failed"]) == [6, 0]
     first = recovery.headline(run)
     assert "recovered in all 6 reads that met a fault; of the reads by " in first
-    assert "failed 6 of 6 with an answer cut at its half in every 4th GET" in first
+    assert "6 of 6 failed with an answer cut at its half in every 4th GET" in first
     run = replace(run, facts={})
     assert (recovery.answers(run), recovery.headline(run)) == ([], "")
 

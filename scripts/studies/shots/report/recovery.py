@@ -34,8 +34,10 @@ def headline(run: Results) -> str:
         parts.append(f"{prose.listing(whole)} recovered in all {reads} that met a fault")
     for who, rows in by_reader.items():
         if who not in whole:
-            failed = (f"{row['failed']} of {row['attempts']} with {fault}" for fault, row in rows if row["failed"])
-            parts.append(f"of the reads by {who} failed {prose.listing(failed)}")
+            failed = (
+                f"{row['failed']} of {row['attempts']} failed with {fault}" for fault, row in rows if row["failed"]
+            )
+            parts.append(f"of the reads by {who}, {prose.listing(failed)}")
     return bold(f"{prose.capital('; '.join(parts))}.") if parts else ""
 
 
