@@ -16,8 +16,7 @@ from conftest import artefact, program
 from test_drivers import KEYS, boto3, made
 
 from scripts.lib.program import Problem
-from scripts.studies.shots import arms, copies, manifest
-from scripts.studies.shots.advise import main
+from scripts.studies.shots import advise, arms, copies, files, manifest
 from scripts.studies.shots.copies import Layout
 from scripts.studies.shots.report import advised
 
@@ -248,6 +247,17 @@ def test_what_is_advised_opens_files(tmp_path, with_readers):
 # What is asked.
 
 
+def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.h5").write_text(folder)
+    some = files.sources(f"{tmp_path}/*/same.h5")
+    here = advise._here(some, tmp_path / "scratch")
+    assert [path.name for path in here] == ["a_same.h5", "b_same.h5"]
+    assert [path.read_text() for path in here] == ["a", "b"]
+    assert advise._here(some[:1], tmp_path / "scratch") == [tmp_path / "a" / "same.h5"]
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
@@ -262,14 +272,14 @@ def test_what_is_advised_opens_files(tmp_path, with_readers):
 def test_what_cannot_be_advised_on_is_one_line(change, words):
     options = {"files": "data/*.h5", "access": "all", **change}
     with pytest.raises(Problem) as problem:
-        main([f"--{name}={value}" for name, value in options.items()])
+        advise.main([f"--{name}={value}" for name, value in options.items()])
     assert words in str(problem.value)
 
 
 def test_a_disk_without_room_for_copies_is_said_before_anything_is_made(tmp_path, scattered, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10 * 2**20))
     with pytest.raises(Problem, match=r"has 10 MiB free, and copies take up to 1\d\d\.?\d* MiB; free some"):
-        main([f"--files={scattered}", f"--scratch={tmp_path / 'scratch'}"])
+        advise.main([f"--files={scattered}", f"--scratch={tmp_path / 'scratch'}"])
     assert list((tmp_path / "scratch").rglob("*.h5")) == []
 
 
@@ -288,7 +298,7 @@ def test_a_file_that_changes_while_it_is_copied_is_one_line(tmp_path, clone, wit
     monkeypatch.setattr(copies, "make", copied)
     monkeypatch.chdir(clone)
     with pytest.raises(Problem, match=r"own\.h5 changed while it was copied; try again when nobody writes to it"):
-        main([f"--files={path}"])
+        advise.main([f"--files={path}"])
 
 
 def test_without_h5repack_one_line_says_where_it_is(tmp_path, scattered, monkeypatch):
@@ -301,10 +311,10 @@ def test_without_h5repack_one_line_says_where_it_is(tmp_path, scattered, monkeyp
 def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     words = {"files": scattered, "access": "files [0:100, ...]", "latency": 10, "rate": 100, "run": "asked"}
 
-    def advise() -> subprocess.CompletedProcess:
+    def ask() -> subprocess.CompletedProcess:
         return program("studies.shots.advise", *(f"--{name}={value}" for name, value in words.items()), cwd=clone)
 
-    done = advise()
+    done = ask()
     assert done.returncode == 0, done.stderr
     *_, repack, opened, gain = done.stdout.splitlines()
     assert re.match(r"repack: (no, leave|h5repack )", repack)
@@ -320,10 +330,10 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     assert len(measured) == 4
     assert [float(row["requests, measured"]) for row in measured] == [float(row["requests"]) for row in measured]
     # The same again measures nothing, and another question is not mixed with it.
-    again = advise()
+    again = ask()
     assert again.stdout.splitlines()[-3:] == [repack, opened, gain]
     assert "7 cells, 0 left out, 0 records to measure" in again.stdout + again.stderr
     words["access"] = "files all"
-    assert advise().stderr.endswith(
+    assert ask().stderr.endswith(
         "results/asked is advice on another question, or on files that changed since; name another RUN\n"
     )

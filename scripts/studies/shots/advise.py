@@ -160,16 +160,20 @@ def _python(results: Path) -> str:
 
 
 def _here(some: Sequence[Source], folder: Path) -> list[Path]:
-    """Return where the files are on the scratch folder's disk: themselves, or copies of them."""
+    """Return where the files are on the scratch folder's disk, each under its own name, as it is, linked or copied."""
     folder.mkdir(parents=True, exist_ok=True)
     device, paths = folder.stat().st_dev, []
+    own_names = len({Path(one.name).name for one in some}) == len(some)
     for one in some:
-        if not one.reader and Path(one.where).stat().st_dev == device:
-            paths.append(Path(one.where))
-            continue
-        paths.append(folder / one.name.replace("/", "_"))
-        with one.raw() as source, open(paths[-1], "wb") as copy:
-            shutil.copyfileobj(source, copy, 2**22)
+        there = not one.reader and Path(one.where).stat().st_dev == device
+        path = Path(one.where) if there and own_names else folder / one.name.replace("/", "_")
+        paths.append(path)
+        if there and not own_names:
+            path.unlink(missing_ok=True)
+            path.symlink_to(one.where)
+        elif not there:
+            with one.raw() as source, open(path, "wb") as copy:
+                shutil.copyfileobj(source, copy, 2**22)
     return paths
 
 
