@@ -59,3 +59,4 @@ rule all:
         expand("reports/{run}/{study}.html", run=RUN, study=STUDIES),
         expand("results/{run}/{study}/facts.json", run=RUN, study=STUDIES),
         gathered_records,
+        ready_studies,

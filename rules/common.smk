@@ -148,40 +148,29 @@ def cell_priority(wildcards, attempt=None) -> int:
 
 def environments_of(wildcards) -> list[str]:
     """Return the artefacts of the libraries of a study; none where no library is under test."""
-    return libraries_of(CELLS[wildcards.study].values())
+    return due_or_there(wildcards.study, blocks.libraries_of)
 
 
 def provisions_of(wildcards) -> list[str]:
     """Return the artefacts of the data of a study in their stores; none where it has no data."""
-    return data_of(CELLS[wildcards.study].values())
+    return due_or_there(wildcards.study, blocks.data_of)
+
+
+def due_or_there(study: str, artefacts_of) -> list[str]:
+    """Return the artefacts that cells of a study need: those of the cells that are selected, and others that are there."""
+    due = artefacts_of(RUN, SELECTED[study])
+    return [name for name in artefacts_of(RUN, CELLS[study].values()) if name in due or Path(name).exists()]
 
 
 def needs_of(wildcards) -> dict[str, list[str]]:
-    """Return the artefacts of a cell's library and data, and those without which its block would be measured in vain.
+    """Return the artefacts of a cell's library and data.
 
     In one function, as Snakemake takes longer to call one than it takes to run.
     """
-    cells, opened = CELLS[wildcards.study], OPEN[wildcards.study]
-    own, fresh = [cells[wildcards.cell]], []
-    if int(wildcards.repeat) in opened.conditional:
-        fresh = [cells[name] for name in opened.fresh]
-    needs = {"environment": libraries_of(own), "provision": data_of(own)}
-    needs["wanted"] = libraries_of(fresh) + data_of(fresh)
+    own = [CELLS[wildcards.study][wildcards.cell]]
+    needs = {"environment": blocks.libraries_of(RUN, own), "provision": blocks.data_of(RUN, own)}
     # Snakemake keeps a kilobyte more of each that is a list.
     return {name: ancient(paths[0] if len(paths) == 1 else paths) for name, paths in needs.items()}
-
-
-def libraries_of(cells) -> list[str]:
-    """Return the artefacts of the libraries of cells."""
-    levels = [cell.levels for cell in cells]
-    names = {level["library"] for level in levels if "library" in level}
-    return [f"results/{RUN}/environments/{name}.json" for name in sorted(names)]
-
-
-def data_of(cells) -> list[str]:
-    """Return the artefacts of the data of cells in their stores."""
-    stored = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
-    return [f"results/{RUN}/data/{data}/{store}.json" for data, store in sorted(stored)]
 
 
 def records_of(wildcards) -> list[str]:
@@ -196,6 +185,17 @@ def gathered_records(wildcards) -> list[str]:
     """
     gathered = [study for study in STUDIES if (RESULTS / study / "facts.json").exists()]
     return [name for study in gathered for name in in_blocks(study, OPEN[study].blocks)]
+
+
+def ready_studies(wildcards) -> list[str]:
+    """Return what says that the data of a study were read once, where it is there.
+
+    What measures has only ancient inputs, and where one of those is made again, a library whose lock changed, Snakemake 9
+    overlooks what else is lacking unless something asks for it that is outdated with them (dag.py: a job that depends on
+    one that runs is not looked at by itself).
+    """
+    artefacts = [RESULTS / study / "ready.json" for study in STUDIES]
+    return [str(path) for path in artefacts if path.exists()]
 
 
 def all_records_of(wildcards) -> list[str]:

@@ -49,7 +49,7 @@ rule measure:
         "measure {wildcards.study}  {wildcards.cell}  repeat {wildcards.repeat}"
     shell:
         "program step measure --plan {input.plan} --cell {wildcards.cell} --repeat {wildcards.repeat}"
-        " --environment {input.environment} --provision {input.provision} --wanted {input.wanted} --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"
+        " --environment {input.environment} --provision {input.provision} --blocks results/{wildcards.run}/{wildcards.study}/blocks.json --servers results/{wildcards.run}/environments/servers.json --out {output} --log {log} --attempt {resources.attempt}"
 
 
 checkpoint append:

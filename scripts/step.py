@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     cell.add_argument("--repeat", required=True, type=int, help="number of the repeat, from 1")
     cell.add_argument("--environment", nargs="?", type=Path, help="artefact of the library under test, if there is one")
     cell.add_argument("--provision", nargs="?", type=Path, help="artefact of the data in their store, if there are any")
-    cell.add_argument("--wanted", nargs="*", type=Path, default=[], help="artefacts without which its block has no use")
+    cell.add_argument("--blocks", type=Path, help="which blocks this call measures, and what for")
     cell.add_argument("--servers", type=Path, help="artefact of the servers' build, read if the store is embedded")
     cell.set_defaults(step=measuring.measure)
     arguments = parser.parse_args(argv)

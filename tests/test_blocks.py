@@ -33,6 +33,10 @@ def opened(asked: list[Cell], found: blocks.Measured, repeats: int = 6, **change
     return blocks.decide(config, asked, found)
 
 
+def made(library: str) -> str:
+    return f"results/x/environments/{library}.json"
+
+
 def of(numbers: range | list[int], session: str | None = MONDAY) -> dict[int, str | None]:
     return dict.fromkeys(numbers, session)
 
@@ -60,7 +64,7 @@ def test_whichever_level_is_the_baseline_the_others_are_compared_with_it():
 
 @pytest.mark.rule(2, 5)
 def test_a_first_call_measures_all_blocks_and_a_second_none():
-    assert opened([OLD, NEW], {}) == ([1, 2, 3, 4, 5, 6], [], [OLD.name, NEW.name], {})
+    assert opened([OLD, NEW], {}) == ([1, 2, 3, 4, 5, 6], [], [OLD.name, NEW.name], [made("new"), made("old")], {})
     assert opened([OLD, NEW], {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}).blocks == []
     assert opened([], {}).blocks == [], "a study of results from elsewhere has no cell"
 
@@ -90,7 +94,8 @@ def test_a_block_counts_where_both_sides_are_of_one_session():
 @pytest.mark.rule(2, 5)
 def test_cells_that_were_never_measured_have_the_others_beside_them_if_they_can_be_measured_at_all():
     found = {OLD.name: of(range(1, 7)), NEW.name: of(range(1, 7))}
-    assert opened([OLD, NEW, NEWEST], found) == ([7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 12], [NEWEST.name], {})
+    appended = opened([OLD, NEW, NEWEST], found)
+    assert appended == ([7, 8, 9, 10, 11, 12], [7, 8, 9, 10, 11, 12], [NEWEST.name], [made("newest")], {})
     # So it is where the others have more blocks than they need.
     more = dict.fromkeys(found, of(range(1, 9)))
     assert opened([OLD, NEW, NEWEST], more)[:2] == ([9, 10, 11, 12, 13, 14], [9, 10, 11, 12, 13, 14])
@@ -110,7 +115,7 @@ def test_a_cell_that_failed_in_every_block_is_not_waited_for_unless_all_did():
 @pytest.mark.rule(2, 5)
 def test_cells_are_measured_anew_on_purpose_in_their_own_blocks_and_nothing_else_is():
     found = {OLD.name: of(range(1, 7)), NEW.name: of([1, 2, 4])}
-    assert opened([OLD, NEW, NEWEST], found, again=["new"]) == ([], [], [], {NEW.name: [1, 2, 4]})
+    assert opened([OLD, NEW, NEWEST], found, again=["new"]) == ([], [], [], [], {NEW.name: [1, 2, 4]})
     assert blocks.cut([OLD, NEW, NEWEST], {NEW.name}, COMPARE) == 1
     assert blocks.cut([OLD, NEW, NEWEST], {OLD.name, NEW.name}, COMPARE) == 1
     assert blocks.cut([OLD, NEW], {OLD.name, NEW.name}, COMPARE) == 0
@@ -187,6 +192,6 @@ def test_cells_that_failed_in_every_block_are_one_line(run):
 
 
 def test_the_last_block_of_a_call_is_that_of_new_blocks_and_of_cells_measured_again():
-    assert blocks.last(blocks.Open([7, 8], [], [], {})) == 8
-    assert blocks.last(blocks.Open([], [], [], {"a": [1, 12], "b": [3]})) == 12
-    assert blocks.last(blocks.Open([], [], [], {})) == 0
+    assert blocks.last(blocks.Open([7, 8], [], [], [], {})) == 8
+    assert blocks.last(blocks.Open([], [], [], [], {"a": [1, 12], "b": [3]})) == 12
+    assert blocks.last(blocks.Open([], [], [], [], {})) == 0

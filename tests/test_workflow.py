@@ -298,6 +298,26 @@ def test_what_is_gone_is_made_again_though_what_was_made_from_it_is_there(tiny_r
     assert planned(tiny_run)["measure"] > 0
 
 
+def test_a_library_is_built_for_its_own_cells_and_what_was_measured_beside_it_stays_done(tiny_run):
+    values = json.loads(json.dumps(TINY))
+    values["libraries"]["hdf5-1.14.6"] = {"kind": "wheel", "hdf5": "1.14.6"}
+    values["studies"]["shots"]["matrix"]["library"].append("hdf5-1.14.6")
+    write(tiny_run, values)
+    assert "environment" not in planned(tiny_run, "--config", 'only={"library": ["hdf5-2.0.0"]}')
+    assert planned(tiny_run)["environment"] == 1
+    done = launch(tiny_run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert planned(tiny_run) == {}
+
+
+def test_a_call_that_builds_a_library_anew_measures_what_is_lacking(tiny_run):
+    drop(tiny_run, "*/repeat=2.json")
+    with open(tiny_run / "envs/measure.lock", "a", encoding="utf-8") as lock:
+        lock.write("# the same packages, another file\n")
+    jobs = planned(tiny_run)
+    assert (jobs["environment"], jobs["measure"]) == (1, 2)
+
+
 def test_a_mistake_in_the_configuration_stops_at_once_in_one_line(tiny):
     write(tiny, TINY | {"repeets": 3})
     done = snakemake(tiny)

@@ -28,12 +28,14 @@ class Open(NamedTuple):
         conditional: those of them that are for the sake of `fresh` cells alone: where what these need cannot be made,
             the others need no more blocks.
         fresh: names of the cells that were never measured.
+        needs: the artefacts that those need; without them what is conditional is measured in vain.
         anew: on purpose, and only these: the closed blocks in which a cell is measured anew, by its name.
     """
 
     blocks: list[int]
     conditional: list[int]
     fresh: list[str]
+    needs: list[str]
     anew: dict[str, list[int]]
 
 
@@ -117,17 +119,30 @@ def decide(config: dict, selected: Sequence[Cell], sessions: Measured) -> Open:
     `sessions` says what was measured of all cells of the study.
     """
     if not selected:
-        return Open([], [], [], {})
+        return Open([], [], [], [], {})
     study = studies.of(selected[0].study)
     if words := tuple(config["again"]):
         named = (cell.name for cell in selected if cell.name.startswith(words) and cell.name in sessions)
-        return Open([], [], [], {name: sorted(sessions[name]) for name in named})
+        return Open([], [], [], [], {name: sorted(sessions[name]) for name in named})
     compare, repeats = study.section(config)["compare"], study.repeats(config)
-    fresh = [cell.name for cell in selected if cell.name not in sessions]
+    fresh = [cell for cell in selected if cell.name not in sessions]
+    needs = libraries_of(config["run"], fresh) + data_of(config["run"], fresh)
     measured_before = [cell for cell in selected if cell.name in sessions]
     blocks = after(begun(sessions), lacking(selected, compare, sessions, repeats))
     certain = lacking(measured_before, compare, sessions, repeats) if measured_before else len(blocks)
-    return Open(blocks, blocks[certain:], fresh, {})
+    return Open(blocks, blocks[certain:], [cell.name for cell in fresh], needs, {})
+
+
+def libraries_of(run: str, cells: Iterable[Cell]) -> list[str]:
+    """Return the artefacts of the libraries under test of cells; none where there is no library under test."""
+    names = {cell.levels["library"] for cell in cells if "library" in cell.levels}
+    return [f"results/{run}/environments/{name}.json" for name in sorted(names)]
+
+
+def data_of(run: str, cells: Iterable[Cell]) -> list[str]:
+    """Return the artefacts of the data of cells in their stores; none where they read none."""
+    stored = {(cell.dataset, cell.levels["store"]) for cell in cells if cell.dataset}
+    return [f"results/{run}/data/{data}/{store}.json" for data, store in sorted(stored)]
 
 
 def begun(sessions: Measured) -> set[int]:
@@ -149,6 +164,12 @@ def last(opened: Open) -> int:
 def read(run: str, study: str) -> Open:
     """Return what `write` wrote: what the call decided of which this process is a job."""
     return Open(**read_json(_path(run, study)))
+
+
+def needs(path: Path | None, block: int) -> list[Path]:
+    """Return the artefacts without which a block is measured in vain, by what `write` wrote; none without a file."""
+    opened = Open(**read_json(path)) if path else None
+    return list(map(Path, opened.needs)) if opened and block in opened.conditional else []
 
 
 def write(run: str, study: str, opened: Open) -> None:

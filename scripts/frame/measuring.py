@@ -91,7 +91,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
             print(f"{arguments.out} is there and stays; make again measures its cell again", file=log)
             return
     began = time.monotonic()
-    for needed in arguments.wanted:
+    for needed in blocks.needs(arguments.blocks, arguments.repeat):
         require(needed)
     plan = read_json(arguments.plan)
     cell = plan["cells"][arguments.cell]
