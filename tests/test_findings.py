@@ -255,6 +255,14 @@ def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: 
 
 
 @pytest.mark.rule(6)
+@pytest.mark.parametrize("drivers, place", [(["ros3", "s3fs"], "by ros3, cold cache"), (["ros3"], "cold cache")])
+def test_a_comparison_of_stores_names_the_driver_where_there_are_several(run: Results, drivers: list, place: str):
+    matrix = {"store": ["s3", "s3-tls"], "driver": drivers}
+    called = names.Names(run.report, {"settings": {"matrix": matrix}})
+    row = {"factor": "store", "baseline": "s3", "contender": "s3-tls", "store": "", "driver": "ros3", "cache": "cold"}
+    assert called.place(row) == place
+
+
 def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     def alarm(rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"

@@ -197,7 +197,8 @@ class Names:
         store = row.get("store") or "" if "store" in self.report.places else ""
         state = str(row.get("state") or row.get("cache") or "")
         driver = row.get("driver") if "driver" in self.report.places else ""
-        driver = f"by {driver}" if driver and self._drivers(store) > 1 else ""
+        compared = {row[side] for side in ("baseline", "contender")} if row.get("factor") == "store" else {store}
+        driver = f"by {driver}" if driver and max(map(self._drivers, compared)) > 1 else ""
         of_state = _STATES.get(state, f"cache states differ ({state})" if "|" in state else "")
         named = self.within("store", [store]) if store else ""
         if state == "warm" and (not store or _is_files((self.facts.get("stores") or {}).get(store) or {})):
@@ -250,5 +251,6 @@ def _usual_name(name: str, spec: dict) -> str:
     store, network = stores.of(spec), spec.get("network") or {}
     if not store.embedded:
         return store.service or name
+    server = store.server + " over TLS" * bool(spec.get("tls"))
     emulated = networks.name(network)
-    return f"{store.server} {f'at {emulated}' if emulated else 'on loopback'}"
+    return f"{server} {f'at {emulated}' if emulated else 'on loopback'}"
