@@ -246,6 +246,18 @@ def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Res
     assert {"shot-major", "signal-major"} <= set(table.numbers["layout"])
 
 
+@pytest.mark.rule(15)
+def test_what_failed_now_and_then_is_best_only_where_all_did(run: Results, tables: Path, tmp_path: Path):
+    best = answer.best(run).numbers
+    failing = changed(
+        tmp_path, tables, "cells.csv", lambda cells: cells.assign(failed=(cells["cell"] == best["cell"][0]).astype(int))
+    )
+    assert best["cell"][0] not in set(answer.best(failing).numbers["cell"])
+    every = answer.best(changed(tmp_path / "every", tables, "cells.csv", lambda cells: cells.assign(failed="2")))
+    assert list(every.numbers["cell"]) == list(best["cell"])
+    assert every.frame["time / s"].str.endswith(" (2 of 8 failed)").all()
+
+
 @pytest.mark.rule(8)
 def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
@@ -254,7 +266,6 @@ def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: 
     assert "from memory (page cache of disk)" in {one.where for one in findings.find(warm)}
 
 
-@pytest.mark.rule(6)
 @pytest.mark.parametrize("drivers, place", [(["ros3", "s3fs"], "by ros3, cold cache"), (["ros3"], "cold cache")])
 def test_a_comparison_of_stores_names_the_driver_where_there_are_several(run: Results, drivers: list, place: str):
     matrix = {"store": ["s3", "s3-tls"], "driver": drivers}
@@ -263,6 +274,7 @@ def test_a_comparison_of_stores_names_the_driver_where_there_are_several(run: Re
     assert called.place(row) == place
 
 
+@pytest.mark.rule(6)
 def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
     def alarm(rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
