@@ -99,6 +99,18 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 
 
 @pytest.fixture(scope="session")
+def audited(once: Callable, published: Path) -> Callable[[str], Path]:
+    """Return a function study -> folder of the tables made of the published data, with their audit."""
+    from scripts.published import tables
+
+    def make(study: str, folder: Path) -> None:
+        named = ("--sources", str(ROOT / "config/published.yaml"), "--printed", str(ROOT / "results/published" / study))
+        assert tables.main(["--study", study, *named, f"--raw={published}", "--out", str(folder)]) == 0
+
+    return lambda study: once(f"published-{study}", lambda folder: make(study, folder))
+
+
+@pytest.fixture(scope="session")
 def synthetic(once: Callable) -> Callable[[str], Path]:
     """Return a function study -> folder of the tables of its synthetic run."""
     from tests import arrays_tables, blobs_tables, particles_tables, report_tables, volumes_tables

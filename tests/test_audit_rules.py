@@ -3,7 +3,7 @@
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 
 from scripts.lib.program import Problem
-from scripts.published import ceilings, claims, labels, own, page, rules, sources, tables, timings
+from scripts.published import ceilings, claims, labels, own, page, rules, sources, timings
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
 STUDIES = sorted(sources.read(SOURCES))
@@ -278,18 +278,8 @@ def test_what_volumes_carry_follows_from_the_facts_about_their_types():
 # The published studies
 
 
-@pytest.fixture(scope="module")
-def audits(published: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the folder of the tables of each study's audit, made of the published data."""
-    folders = {study: tmp_path_factory.mktemp(study) for study in STUDIES}
-    for study, folder in folders.items():
-        arguments = ["--study", study, "--sources", str(SOURCES), "--printed", str(PRINTED / study)]
-        assert tables.main([*arguments, f"--raw={published}", "--out", str(folder)]) == 0
-    return {study: folder / "audit" for study, folder in folders.items()}
-
-
-def said(audits: dict[str, Path], study: str, rule: str, table: str = "") -> tuple[str, str]:
-    rows = pd.read_csv(audits[study] / "rules.csv").fillna("")
+def said(audited: Callable[[str], Path], study: str, rule: str, table: str = "") -> tuple[str, str]:
+    rows = pd.read_csv(audited(study) / "audit/rules.csv").fillna("")
     rows = rows[rows["rule"].str.contains(rule) & rows["table"].str.contains(table, regex=False)]
     return tuple(rows.iloc[0][["outcome", "data"]])
 
@@ -297,8 +287,8 @@ def said(audits: dict[str, Path], study: str, rule: str, table: str = "") -> tup
 @pytest.mark.parametrize(
     "study, cells", [("arrays", 30), ("blobs", 66), ("particles", 27), ("shots", 30), ("volumes", 4)]
 )
-def test_no_published_study_has_repeats_for_a_verdict(audits, study: str, cells: int):
-    outcome, data = said(audits, study, "repeats")
+def test_no_published_study_has_repeats_for_a_verdict(audited, study: str, cells: int):
+    outcome, data = said(audited, study, "repeats")
     assert outcome == "broken"
     assert data.startswith(f"{cells} cells with 1 repeat each")
     assert data.endswith(f": too few repeats for a verdict in {cells}")
@@ -316,7 +306,7 @@ def tasks(published: Path) -> Iterator[tuple[tuple, dict]]:
             yield (name, row["obj-type"], int(row["num-workers"])), row
 
 
-def test_what_was_read_by_how_many_workers(audits, published: Path):
+def test_what_was_read_by_how_many_workers(audited, published: Path):
     read, datasets, batches = defaultdict(set), defaultdict(int), defaultdict(int)
     for run, row in tasks(published):
         read[run].add(row["obj-id"])
@@ -325,13 +315,13 @@ def test_what_was_read_by_how_many_workers(audits, published: Path):
     shots = [frozenset(names) for run, names in read.items() if run[1] == "shots"]
     signals = {frozenset(names) for run, names in read.items() if run[1] == "signals"}
     assert (len(shots), len(set(shots)), len(signals), len(*signals)) == (18, 18, 1, 61)
-    inputs = said(audits, "shots", "read the same", "libaws")
+    inputs = said(audited, "shots", "read the same", "libaws")
     assert inputs == (
         "broken",
         "shots: 18 runs read 18 different sets of obj-id; signals: 12 runs read the same 61 of obj-id",
     )
     of_shots = [count for run, count in datasets.items() if run[1] == "shots"]
-    work = said(audits, "shots", "the work", "libaws")
+    work = said(audited, "shots", "the work", "libaws")
     assert f"shots: {min(of_shots)} to {max(of_shots)} datasets in 18 runs" in work[1]
     assert {count for run, count in datasets.items() if run[1] == "signals"} == {61475}
     assert "signals: 61,475 datasets in 12 runs" in work[1]
@@ -339,7 +329,7 @@ def test_what_was_read_by_how_many_workers(audits, published: Path):
     alone = {of: count for of, count in batches.items() if of[1] == "shots"}
     idle = [(count, run[2]) for run, count in alone.items() if count < run[2]]
     worst = min(idle, key=lambda list_of: list_of[0] / list_of[1])
-    assert said(audits, "shots", "worker has", "libaws") == (
+    assert said(audited, "shots", "worker has", "libaws") == (
         "broken",
         f"{len(idle)} of {len(alone)} lists of tasks leave workers without one, up to {worst[1] - worst[0]} of"
         f" {worst[1]}; {len(batches) - len(alone)} more ran side by side, so their workers may have had tasks of"
@@ -348,7 +338,7 @@ def test_what_was_read_by_how_many_workers(audits, published: Path):
     assert (len(idle), len(alone), len(batches)) == (10, 18, 750)
 
 
-def test_the_first_signal_of_the_first_run_has_the_cold_reads(audits, published: Path):
+def test_the_first_signal_of_the_first_run_has_the_cold_reads(audited, published: Path):
     times = defaultdict(lambda: defaultdict(list))
     for run, row in tasks(published):
         if run[1] == "signals":
@@ -364,22 +354,22 @@ def test_the_first_signal_of_the_first_run_has_the_cold_reads(audits, published:
         ratios[run] = (first / middle(others), first > max(others))
     slower = {run for run, (ratio, longest) in ratios.items() if longest and ratio >= 1.5}
     assert slower == {("ec2-s3", "signals", 8), ("ec2-s3-libaws", "signals", 8)}
-    outcome, data = said(audits, "shots", "first access", "libaws")
+    outcome, data = said(audited, "shots", "first access", "libaws")
     assert outcome == "broken"
     assert data.endswith("; ".join(f"signals, {run[0]}, 8 ({ratios[run][0]:.2f}×)" for run in sorted(slower)))
 
 
-def test_the_new_driver_is_at_what_may_be_a_card_of_10_gbit(audits, published: Path):
+def test_the_new_driver_is_at_what_may_be_a_card_of_10_gbit(audited, published: Path):
     totals = {run: float(row["total-runtime"]) for run, row in tasks(published)}
     gbit = {run: 30024 * 16e6 * 8 / 1e9 / seconds for run, seconds in totals.items() if run[1] == "signals"}
     flat = [rate for run, rate in gbit.items() if run[0] == "ec2-s3-libaws" and run[2] >= 24]
     assert 9.3 < min(flat) <= max(flat) < 9.6
-    outcome, data = said(audits, "shots", "plateau", "libaws")
+    outcome, data = said(audited, "shots", "plateau", "libaws")
     assert outcome == "cannot be told"
     assert f"MiB/s ({max(flat):.1f} Gbit/s) at num-workers 24 to 64; not known: the type of the machine" in data
 
 
-def test_futures_take_hardly_longer_for_ten_times_the_chunks(audits):
+def test_futures_take_hardly_longer_for_ten_times_the_chunks(audited):
     rows = printed(PRINTED / "particles/timings_from_notebook.csv")
     times = {(row["stage"].partition(" ")[0], row["method"]): float(row["mean_s"]) for row in rows}
     longer = {
@@ -389,28 +379,28 @@ def test_futures_take_hardly_longer_for_ten_times_the_chunks(audits):
     }
     least = longer.pop("in_mem_from_dask_futures")
     assert least < min(longer.values()) / 4
-    outcome, data = said(audits, "particles", "the work")
+    outcome, data = said(audited, "particles", "the work")
     assert outcome == "broken"
     assert f"in_mem_from_dask_futures took {least:.2f}× the time for 10.0× the work" in data
     shares = [149 / 144, 169 / 180, 73 / 88]
-    data = said(audits, "particles", "CPU")[1]
+    data = said(audited, "particles", "CPU")[1]
     assert [float(part.split()[-2]) for part in data.split("; ")] == [round(100 * share) for share in shares]
 
 
-def test_forced_writes_are_below_what_the_volumes_carry(audits, published: Path):
+def test_forced_writes_are_below_what_the_volumes_carry(audited, published: Path):
     rows = printed(next(published.rglob("all_metrics_long.csv")))
     rates = [1000 / float(row["sync_lat_mean_ms"]) for row in rows if row["layout"] == "gp2x1"]
-    outcome, data = said(audits, "volumes", "no rate is")
+    outcome, data = said(audited, "volumes", "no rate is")
     assert outcome == "kept"
     assert f"0 of 200 rates are above it; up to {max(rates):,.0f} IOPS where IOPS of gp2x1 is 3,000 IOPS" in data
-    assert said(audits, "volumes", "first access")[0] == "kept"
+    assert said(audited, "volumes", "first access")[0] == "kept"
 
 
-def test_the_library_wrote_faster_than_a_block_store_takes(audits):
+def test_the_library_wrote_faster_than_a_block_store_takes(audited):
     # 4,750 Mbit/s in MiB/s.
     block = 4750e6 / 8 / 2**20
     assert block < 1308.1
-    rows = pd.read_csv(audits["arrays"] / "rules.csv")
+    rows = pd.read_csv(audited("arrays") / "audit/rules.csv")
     data = rows[rows["rule"].str.contains("no rate is")].set_index("outcome")["data"]
     assert (
         f"2 of 2 rates are above it; up to 1,417 MiB/s (11.9 Gbit/s) where block store of m5.2xlarge is {block:.0f}"
@@ -418,12 +408,12 @@ def test_the_library_wrote_faster_than_a_block_store_takes(audits):
     )
     assert "not known: disk of macpro, disk of devone" in data["cannot be told"]
     assert math.isclose(211200000 / 2**20 / 2.66, 75.77, rel_tol=2e-3)
-    outcome, data = said(audits, "arrays", "a size means")
+    outcome, data = said(audited, "arrays", "a size means")
     assert outcome == "broken"
     assert "2 are nearest to MiB, 2 follow from it" in data
 
 
-def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audits):
+def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audited):
     nearest = {"one": 0, "twenty": 0}
     for row in printed(PRINTED / "blobs/INPUT_Multiple_Files_Multiple_Readers.csv"):
         for store in ("Blob", "File", "Cirrus"):
@@ -431,14 +421,14 @@ def test_bandwidths_are_those_of_twenty_files_and_not_of_one_divided(audits):
             files = rate * float(row[f"{store} Latency (s)"]) / size
             nearest["one" if abs(math.log(files)) < abs(math.log(files / 20)) else "twenty"] += 1
     assert nearest == {"one": 0, "twenty": 33}
-    outcome, data = said(audits, "blobs", "a size means", "Multiple_Files")
+    outcome, data = said(audited, "blobs", "a size means", "Multiple_Files")
     assert outcome == "broken"
     assert "0 are nearest to one file, divided among 20 processes, 0 follow from it; 33 are nearest to 20 files" in data
-    assert said(audits, "blobs", "a size means", "Single_File")[0] == "kept"
-    outcome, data = said(audits, "blobs", "rates are totals", "Single_File")
+    assert said(audited, "blobs", "a size means", "Single_File")[0] == "kept"
+    outcome, data = said(audited, "blobs", "rates are totals", "Single_File")
     assert outcome == "broken"
     assert data.startswith("40 of 66 printed rates do not follow from amount / time: 39 are above it")
-    assert "inbound traffic is not limited" in said(audits, "blobs", "no rate is", "Single_File")[1]
+    assert "inbound traffic is not limited" in said(audited, "blobs", "no rate is", "Single_File")[1]
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -488,8 +478,8 @@ def test_a_label_that_cannot_be_computed_is_one_line(tmp_path: Path):
 @pytest.mark.parametrize(
     "study, computed", [("arrays", 6), ("blobs", 8), ("particles", 3), ("shots", 7), ("volumes", 3)]
 )
-def test_what_a_listed_label_says_is_not_in_the_data(audits, study: str, computed: int):
-    rows = pd.read_csv(audits[study] / "labels.csv").fillna("")
+def test_what_a_listed_label_says_is_not_in_the_data(audited, study: str, computed: int):
+    rows = pd.read_csv(audited(study) / "audit/labels.csv").fillna("")
     assert set(rows["outcome"]) - {labels.BY_READING} <= {claims.NOT, claims.HOLDS}
     assert (rows["computed"] != "").sum() == computed
     assert set(rows.loc[rows["outcome"] == claims.HOLDS, "label"]) == set()
@@ -499,10 +489,10 @@ def test_what_a_listed_label_says_is_not_in_the_data(audits, study: str, compute
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_an_audit_opens_with_the_conclusion_of_the_study_and_what_its_data_support(audits, study: str):
+def test_an_audit_opens_with_the_conclusion_of_the_study_and_what_its_data_support(audited, study: str):
     source = sources.read(SOURCES)[study]
-    parts = {"claims": pd.read_csv(audits[study] / "claims.csv", dtype=str).fillna("")}
-    parts["rules"] = pd.read_csv(audits[study] / "rules.csv").fillna("")
+    parts = {"claims": pd.read_csv(audited(study) / "audit/claims.csv", dtype=str).fillna("")}
+    parts["rules"] = pd.read_csv(audited(study) / "audit/rules.csv").fillna("")
     lines = page.concluded(source, parts)
     rows = parts["claims"].set_index("id")
     assert len(lines) == len(source["conclusion"]) >= 2

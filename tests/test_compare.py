@@ -1,6 +1,7 @@
 """Any two runs beside each other: verdicts with the session as the unit, exact counts, and what else differs."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -40,15 +41,19 @@ def measured(results: Path, run: str, session: str, ratio: float = 1.0, requests
     return folder
 
 
+def eight_runs(results: Path) -> None:
+    """Write runs old-1 … old-4 and new-1 … new-4 of one session each, the new ones slower."""
+    for day in range(1, 5):
+        measured(results, f"old-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(results, f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25, requests=8)
+
+
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of results of runs old-1 … old-4 and new-1 … new-4, one session each, the new ones slower."""
+def results(once: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of results of eight runs, in the working directory."""
     (tmp_path / "config").symlink_to(ROOT / "config")
     monkeypatch.chdir(tmp_path)
-    for day in range(1, 5):
-        measured(Path("results"), f"old-{day}", f"2026-11-0{day}T01:00:00Z")
-        measured(Path("results"), f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25, requests=8)
-    return tmp_path / "results"
+    return shutil.copytree(once("compared", eight_runs), tmp_path / "results")
 
 
 def names(side: str, count: int = 4) -> list[str]:
@@ -306,12 +311,10 @@ def test_times_that_are_none_are_left_out(results, tmp_path, value):
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(once: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project with eight runs, as `results` has them."""
     clone = copy_project(tmp_path_factory.mktemp("compare") / "clone")
-    for day in range(1, 5):
-        measured(clone / "results", f"old-{day}", f"2026-11-0{day}T01:00:00Z")
-        measured(clone / "results", f"new-{day}", f"2026-11-0{day}T02:00:00Z", ratio=1.25, requests=8)
+    shutil.copytree(once("compared", eight_runs), clone / "results", dirs_exist_ok=True)
     return clone
 
 

@@ -330,8 +330,8 @@ def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_listed(tmp
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_claim_that_has_an_expression_is_computed_from_the_raw_data(study: str, published: Path, tmp_path: Path):
-    folder = made(study, tmp_path, published)
+def test_every_claim_that_has_an_expression_is_computed_from_the_raw_data(study: str, audited: Callable[[str], Path]):
+    folder = audited(study)
     assert read_json(folder / "facts.json")["limits"] == []
     judged = pd.read_csv(folder / "audit/claims.csv", dtype=str, keep_default_na=False)
     computed = judged[judged["expression"] != ""]
@@ -380,8 +380,10 @@ def test_a_study_is_regenerated_by_its_own_module(study: str):
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_the_audits_that_are_committed_are_those_of_the_raw_data(study: str, published: Path, tmp_path: Path):
-    folder = made(study, tmp_path / "tables", published)
+def test_the_audits_that_are_committed_are_those_of_the_raw_data(
+    study: str, audited: Callable[[str], Path], tmp_path: Path
+):
+    folder = audited(study)
     # Without raw files the pages of the data are those made without a network.
     has_raw = bool(sources.read(SOURCES)[study].get("raw"))
     for book, name in [("audit", f"{study}-audit"), *([(study, study)] if has_raw else [])]:
