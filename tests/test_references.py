@@ -66,6 +66,7 @@ def referring(study: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "shots", "volumes"])
 def test_published_data_change_captions_and_limits_alone(study: str, project: Path, synthetic: Callable[[str], Path]):
     folder = shutil.copytree(synthetic(study), project / study)
