@@ -237,6 +237,13 @@ def test_reasons_are_the_requests_and_bytes_of_both_sides(run: Results):
     assert all("request" in line and "MiB" in line for line in lines)
 
 
+def test_reasons_name_the_place_where_they_are_of_several(run: Results):
+    found = findings.find(run)
+    assert not any("cold cache" in line for line in answer.reasons(run, found))
+    apart = [replace(one, where=f"from store {number}") for number, one in enumerate(found)]
+    assert all(line.startswith("From store ") for line in answer.reasons(run, apart))
+
+
 def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Results):
     table = answer.best(run)
     place = ["store", "driver", "cache", "access", "layout"]

@@ -98,7 +98,13 @@ def reasons(results: Results, findings: list[Finding]) -> list[str]:
     moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
     cells = cells.reindex(columns=["requests", "opens", "connections"]).assign(moved=moved / MIB)
     largest = sorted((one for one in findings if one.verdict in BEYOND), key=lambda finding: -finding.size)
-    return [*filter(None, (_moved(finding, cells, results) for finding in largest))][:REASONS]
+    lines = [(one, text) for one in largest if (text := _moved(one, cells, results))][:REASONS]
+    several = len({one.where for one, _ in lines}) > 1
+    conditions = [", ".join(filter(None, [one.where if several else "", one.under])) for one, _ in lines]
+    return [
+        prose.capital(": ".join(filter(None, [under, text])))
+        for under, (_, text) in zip(conditions, lines, strict=True)
+    ]
 
 
 def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
@@ -117,9 +123,8 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> str:
     # What is alike is not told twice, but requests, which bytes are told with.
     shown = [name for name in ("opens", "connections") if name in counts and not both[0][name].isna().any()]
     texts = [", ".join([_asked(side), *(_counted(side[name], name) for name in shown)]) for side in both]
-    under = f"{finding.under}: " if finding.under else ""
     new, old = sides(finding.rows.iloc[0], results)
-    return prose.capital(f"{under}{new} made {texts[0]}; {old} {texts[1]}{why}.")
+    return f"{new} made {texts[0]}; {old} {texts[1]}{why}."
 
 
 def _asked(side: pd.DataFrame) -> str:
