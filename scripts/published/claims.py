@@ -15,7 +15,7 @@ from pandas.api.types import is_numeric_dtype
 
 from scripts.frame import csv_file
 from scripts.lib.program import Problem
-from scripts.published import audit
+from scripts.published import derived
 from scripts.report import prose
 
 HOLDS, PARTLY, NOT, UNKNOWN = "holds", "holds only if", "does not hold", "cannot be told"
@@ -198,7 +198,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of text with numbers as numbers: in columns where most texts begin with one."""
     numbered = table.copy()
     for name in table:
-        values, _ = audit.numbers(table[name])
+        values, _ = derived.numbers(table[name])
         if values.notna().mean() > 0.5:
             numbered[name] = values
     return numbered
