@@ -42,7 +42,7 @@ published: setup ## regenerate and audit the published studies: reports/publishe
 	@.venv/bin/snakemake published --cores "$${CORES:-all}" $${RAW:+--config published_data="$$RAW"}
 
 audit: setup ## test the rules of docs/method.md on CSVs with the columns of a published study: FILES='a.csv b.csv'
-	@.venv/bin/python -sE -m scripts.published.own --study="$$STUDY" "$$FILES"
+	@.venv/bin/python -sE -m scripts.published.audit --study="$$STUDY" "$$FILES"
 
 compare: setup ## compare runs of results/, archives or baselines: A='mon tue' B=wed FAIL_ON='slower > 10 %' PAIRED=1
 	@.venv/bin/python -sE -m scripts.published.compare --a="$$A" --b="$$B" $${PAIRED:+--paired} --fail-on="$$FAIL_ON"

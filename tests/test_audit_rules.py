@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT
 
 from scripts.lib.program import Problem
-from scripts.published import ceilings, claims, labels, own, page, rules, sources, timings
+from scripts.published import audit, ceilings, claims, labels, page, rules, sources, timings
 
 PRINTED, SOURCES = ROOT / "results/published", ROOT / "config/published.yaml"
 STUDIES = sorted(sources.read(SOURCES))
@@ -525,7 +525,7 @@ def runs(seconds: str = "1.5", **columns: object) -> str:
 
 
 def audited(capsys: pytest.CaptureFixture, *arguments: object) -> list[str]:
-    assert own.main(list(map(str, arguments))) == 0
+    assert audit.main(list(map(str, arguments))) == 0
     return capsys.readouterr().out.replace("\n" + " " * 15, " ").splitlines()
 
 
@@ -573,7 +573,7 @@ def test_a_table_of_ones_own_that_is_wrong_is_one_line(change, line: str, tmp_pa
     path = tmp_path / "own.csv"
     path.write_text(change(runs()), encoding="utf-8")
     with pytest.raises(Problem) as raised:
-        own.main([str(path)])
+        audit.main([str(path)])
     assert str(raised.value).startswith(str(path))
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -590,9 +590,9 @@ def test_what_cannot_be_audited_is_one_line(tmp_path: Path, monkeypatch):
         ([""], "name the files to audit"),
     ):
         with pytest.raises(Problem, match=line):
-            own.main(arguments)
+            audit.main(arguments)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.csv").write_text(runs(), encoding="utf-8")
     with pytest.raises(Problem, match="two of the files are called same; rename one"):
-        own.main([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])
+        audit.main([f"{tmp_path}/a/same.csv", f"{tmp_path}/b/same.csv"])

@@ -20,7 +20,7 @@ from small_runs import snakemake
 
 from scripts.frame import csv_file
 from scripts.lib.program import Problem, read_json
-from scripts.published import audit, claims, sources, tables
+from scripts.published import claims, derived, sources, tables
 from scripts.report import notebook
 from scripts.studies.shots.published import COLUMNS as OF_SHOTS
 
@@ -299,7 +299,7 @@ def test_a_claim_that_cannot_be_judged_is_named(row: str, line: str, tmp_path: P
 )
 def test_rounding_is_allowed_for(latency: str, bandwidth: str, agrees: bool):
     table = pd.DataFrame([{"Size(MiB)": "1", "Latency (s)": latency, "Rate": bandwidth}])
-    assert audit.disagreeing(table, "Rate", "20 * `Size(MiB)` / `Latency (s)`").empty == agrees
+    assert derived.disagreeing(table, "Rate", "20 * `Size(MiB)` / `Latency (s)`").empty == agrees
 
 
 def test_printed_bandwidths_that_do_not_follow_from_their_latency_are_listed(tmp_path: Path):

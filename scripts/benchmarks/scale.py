@@ -132,7 +132,7 @@ def auditing(folder: Path, say: Say, rows: int = 100_000, rounds: int = 3) -> It
         **{"num-workers": 2 ** (runs % 5), "obj-type": "shots", "tot-num-obj": 1, "total-runtime": 100 + runs / 1000},
     }
     pd.DataFrame(columns).to_csv(path, index=False)
-    audit = program("scripts.published.own", path)
+    audit = program("scripts.published.audit", path)
     taken = pd.DataFrame([used(audit) for _ in numbered(rounds, say)]).median()
     yield at_most(f"CSV of {rows:,} rows audited, time", taken.seconds, AUDIT_LIMIT_S, "s")
     yield at_most(f"CSV of {rows:,} rows audited, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")

@@ -1,99 +1,120 @@
-"""Recomputes what a table prints from the parts that it follows from.
+"""Audits tables with the columns of a published study: rules of docs/method.md, and figures that follow from others."""
 
-A printed number stands for all numbers that it could have been rounded from: within half of its last digit. Of
-the parts that a number is computed from, whole ones are what they are: sizes and counts.
-"""
-
-import itertools
+import argparse
 import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from scripts.frame import csv_file
-from scripts.lib.program import Problem
+from scripts.launch import paths
+from scripts.lib.program import Problem, run
+from scripts.published import ceilings, derived, rules, sources, timings
 
-# The columns of derived.csv: which column of which table follows from which expression.
-DERIVED = ("table", "column", "expression")
-# A number at the beginning of a text, such as 2560 of "2560(~2.5 TiB)".
-_NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"
-_NAME = re.compile(r"`([^`]+)`")
-# What double precision loses over a few operations.
-_PRECISION = 1e-9
-
-
-def numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Return the numbers that texts begin with, NaN where there is none, and half of the last digit of each."""
-    # Most texts of a column are there many times.
-    codes, unique = pd.factorize(texts.astype(str), use_na_sentinel=False)
-    parts = pd.Series(unique).str.extract(_NUMBER)
-    digits = parts[1].str.len().fillna(0) - parts[2].fillna("0").astype(int)
-    values, halves = parts[0].astype(float), 0.5 * 10.0**-digits
-    return tuple(pd.Series(one.to_numpy()[codes], texts.index, name=texts.name) for one in (values, halves))
+PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
+_KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
+_REMEDY = "{} says what each column is"
+# Share of a table's columns that a file has which is taken for such a table, perhaps with one renamed.
+_ALIKE = 0.5
+_MOST = 5
+_WIDTH, _INDENT = 118, 15
 
 
-def disagreeing(printed: pd.DataFrame, column: str, expression: str) -> pd.DataFrame:
-    """Return the rows whose number in `column` does not follow from an expression of others, even if all were rounded.
+def main(argv: list[str] | None = None) -> int:
+    """Print what each rule says of the files; those of one published table are the arms of one comparison."""
+    parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.audit", description=__doc__)
+    parser.add_argument("files", nargs="+", help="CSV files, each with the columns of a table of a published study")
+    parser.add_argument("--study", default="", help="whose columns they have; without it that is seen from their names")
+    given = parser.parse_args(argv)
+    studies = {name: timings.read(PUBLISHED / name / timings.FILE) for name in sources.read(SOURCES)}
+    if given.study and given.study not in studies:
+        raise Problem(f"there is no published study {given.study}; name one of {', '.join(studies)}")
+    of_tables: dict[tuple[str, str], list[Path]] = {}
+    for path in map(Path, paths(list(filter(None, given.files)))):
+        of_tables.setdefault(_table_of(path, studies, given.study), []).append(path)
+    if not of_tables:
+        raise Problem("name the files to audit: FILES='a.csv b.csv'")
+    for (study, table), files in of_tables.items():
+        print("\n".join(map(_wrapped, audited(study, table, studies[study], files))))
+    return 0
 
-    Args:
-        printed: a table as it is printed, all of it text.
-        column: what is printed.
-        expression: of `columns in backquotes`, as pandas evaluates it.
 
-    Returns:
-        The rows that disagree, with `printed`, `recomputed` (of the numbers as printed), `least` and `most` (of all
-        that they could have been) and `percent`, printed against recomputed.
+def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence[Path]) -> list[str]:
+    """Return in lines what the rules say of files that have the columns of a table of a study.
 
     Raises:
-        Problem: the table lacks a column.
+        Problem: a file cannot be read, lacks a column, or has a value that is none.
     """
-    names = list(dict.fromkeys(_NAME.findall(expression)))
-    if missing := [name for name in (column, *names) if name not in printed]:
-        raise Problem(f"there is no column {missing[0]} among {', '.join(printed)}")
-    values, halves = zip(*(numbers(printed[name]) for name in names), strict=True)
-    halves = [half.where(half != 0.5, 0.0) for half in halves]
-    corners = [
-        _evaluated(expression, names, map(_moved, values, halves, signs))
-        for signs in itertools.product((-1, 1), repeat=len(names))
+    of_table = [spec for spec in declared if spec["table"] == table]
+    texts = {str(path): _read(path, of_table, PUBLISHED / study / timings.FILE) for path in files}
+    if len({path.stem for path in files}) < len(files):
+        raise Problem(f"two of the files are called {files[-1].stem}; rename one, as that is what tells arms apart")
+    joined = [" + ".join(texts)] if " + " in table else list(texts)
+    specs = [spec | {"table": names} for names in joined for spec in of_table]
+    # What is declared of one of several joined tables is of a file of its name.
+    specs += [spec | {"table": str(path)} for path in files for spec in declared if spec["table"] == path.name != table]
+    lines = [f"{' + '.join(texts)}: columns of {table} ({study})"]
+    for row in rules.judged(specs, texts, ceilings.of_machines(study)).itertuples(index=False):
+        of = f"{row.table}: " if len(joined) > 1 and row.table else ""
+        lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {of}{row.data}")
+    return lines + [line for name in texts for line in _derived(study, table, name, texts[name])]
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False)
+
+
+def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:
+    """The figures of a file that do not follow from others, by the expressions of the published table."""
+    numbered = texts.copy()
+    numbered.insert(0, "row", (texts.index + 2).astype(str))
+    rows = derived.judged(PUBLISHED / study / "audit/derived.csv", {table.split(" + ")[0]: numbered})
+    wrong = rows[rows["row"].notna()]
+    cells = int(rows.drop_duplicates("column")["cells"].sum())
+    lines = [f"{len(wrong):,} of {cells:,} figures of {name} do not follow from those beside them"] if cells else []
+    for row in wrong.head(_MOST).itertuples(index=False):
+        lines.append(f"  {row.row}, column {row.column}: {row.printed:g}, but {row.expression} is {row.recomputed:g}")
+    return lines
+
+
+def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
+    """Return the study and the table whose columns a file has, or most of them."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            header = [name.strip(' "\r\n') for name in re.split(r"[,;\t|]", file.readline())]
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read as a table: {error}") from error
+    if not any(header):
+        raise Problem(f"{path} is empty, or its first row has no names of columns")
+    if twice := [name for name in header if name and header.count(name) > 1]:
+        raise Problem(f"{path}: row 1, column {twice[0]}: two columns have this name; remove one")
+    alike = [
+        (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
+        for name, declared in studies.items()
+        for spec in declared
+        if "kinds" in spec and study in ("", name)
     ]
-    recomputed = _evaluated(expression, names, values)
-    least, most = np.min(corners, axis=0), np.max(corners, axis=0)
-    shown, half = numbers(printed[column])
-    slack = half + _PRECISION * recomputed.abs()
-    table = printed.assign(printed=shown, recomputed=recomputed, least=least, most=most)
-    table["percent"] = 100 * (shown / recomputed - 1)
-    apart = (shown + slack < least) | (shown - slack > most)
-    return table[apart & shown.notna() & recomputed.notna()].reset_index(drop=True)
+    best = max(alike, key=lambda of: of[:2], default=())
+    if not best or (best[0] < _ALIKE and not study):
+        raise Problem(f"{path}: no published table has its columns {', '.join(sorted(header))}; say whose with STUDY=")
+    return best[2:]
 
 
-def derived(path: Path, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return for each rule in a file whose table is there how many cells were recomputed, and those that disagree.
-
-    A study none of whose figures follow from others has no such file.
-
-    Returns:
-        One row per cell that disagrees, and one without a `row` per rule with none: table, column, expression, cells,
-        row (what the table's first column has), and as `disagreeing`.
-    """
-    parts = []
-    rules = csv_file.read(path, dict.fromkeys(DERIVED, csv_file.TEXT)).to_dict("records") if path.exists() else []
-    for rule in rules:
-        if rule["table"] in tables:
-            table = tables[rule["table"]]
-            wrong = disagreeing(table, rule["column"], rule["expression"])
-            wrong["row"] = table.columns[0] + " " + wrong[table.columns[0]]
-            shown = wrong[["row", "printed", "recomputed", "least", "most", "percent"]]
-            count = int(numbers(table[rule["column"]])[0].notna().sum())
-            parts.append((shown if len(shown) else shown.reindex([0])).assign(**rule, cells=count))
-    columns = [*DERIVED, "cells", "row", "printed", "recomputed", "least", "most", "percent"]
-    return pd.concat([pd.DataFrame(columns=columns), *parts])[columns] if parts else pd.DataFrame(columns=columns)
+def _read(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
+    """Return a file as text, with the column `source`, once its values are seen to be what their columns are of."""
+    kinds = {name: _KINDS[kind] for name, kind in next(spec for spec in specs if "kinds" in spec)["kinds"].items()}
+    numbers = csv_file.read(path, kinds, _REMEDY.format(declared))
+    for spec in specs:
+        if {"part", "time"} <= spec.keys() and (more := numbers[spec["part"]] > numbers[spec["time"]]).any():
+            row = int(more.to_numpy().argmax())
+            raise Problem(
+                f"{path}: row {row + 2}, column {spec['part']}: {numbers[spec['part']][row]:g} is more than"
+                f" {spec['time']}, which it is a part of, {numbers[spec['time']][row]:g}; give both in one unit"
+            )
+    return pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True).assign(source=path.stem)
 
 
-def _moved(values: pd.Series, halves: pd.Series, sign: int) -> pd.Series:
-    return values + sign * halves
-
-
-def _evaluated(expression: str, names: list[str], values) -> pd.Series:
-    return pd.DataFrame(dict(zip(names, values, strict=True))).eval(expression, engine="python")
+if __name__ == "__main__":
+    run(main)

@@ -3,9 +3,10 @@
 A claim is a row of results/published/<study>/audit/claims.csv: the sentence, its value, and how to compute that.
 """
 
+import contextlib
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,23 +16,13 @@ from pandas.api.types import is_numeric_dtype
 
 from scripts.frame import csv_file
 from scripts.lib.program import Problem
-from scripts.published import audit
+from scripts.published import derived
 from scripts.report import prose
 
 HOLDS, PARTLY, NOT, UNKNOWN = "holds", "holds only if", "does not hold", "cannot be told"
 COLUMNS = (
-    "id",
-    "kind",
-    "quote",
-    "where",
-    "printed",
-    "unit",
-    "table",
-    "rows",
-    "baseline",
-    "by",
-    "expression",
-    "tested_by",
+    *("id", "kind", "quote", "where", "printed", "unit"),
+    *("table", "rows", "baseline", "by", "expression", "tested_by"),
 )
 KINDS = ("compares", "quantifies", "explains")
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e\d+)?"
@@ -113,19 +104,17 @@ def computed(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> pd
         Problem: the table lacks a column, or the expression is none.
     """
     by = [quoted or plain for quoted, plain in _COLUMN.findall(claim["by"])]
-    try:
+    with computing(claim["id"]):
         if not claim["table"]:
             return pd.Series([float(pd.eval(claim["expression"], engine="python"))])
         table = typed(united(claim["table"], tables))
-        rows = table.query(claim["rows"], engine="python") if claim["rows"] else table
+        rows = chosen(table, claim["rows"])
         if by and not claim["baseline"]:
             groups = {called(levels): _value(own, claim["expression"]) for levels, own in rows.groupby(by, sort=False)}
             return pd.Series(groups, dtype=float).rename_axis(", ".join(by))
         if claim["baseline"]:
-            rows = _beside(rows, table.query(claim["baseline"], engine="python"), by, claim["expression"])
+            rows = _beside(rows, chosen(table, claim["baseline"]), by, claim["expression"])
         values = rows.eval(claim["expression"], engine="python")
-    except (ValueError, TypeError, KeyError, AttributeError, NameError, SyntaxError, re.error) as error:
-        raise Problem(f"{claim['id']} cannot be computed: {error}") from error
     if not isinstance(values, pd.Series):
         return pd.Series([float(values)] if len(rows) else [], dtype=float)
     if len(values) != len(rows):
@@ -135,6 +124,15 @@ def computed(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> pd
         names += [name for name in _telling(rows) if name not in by and rows[name].nunique() > 1]
     levels = [called(levels) for levels in rows[names].to_numpy()]
     return pd.to_numeric(values).astype(float).set_axis(levels).rename_axis(", ".join(names))
+
+
+@contextlib.contextmanager
+def computing(what: str) -> Iterator[None]:
+    """Name what an expression is of in a Problem where pandas cannot evaluate it."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, NameError, SyntaxError, re.error) as error:
+        raise Problem(f"{what} cannot be computed: {error}") from error
 
 
 def judged(claim: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
@@ -176,6 +174,11 @@ def united(names: str, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([tables[name].assign(source=Path(name).stem) for name in parts], ignore_index=True)
 
 
+def chosen(table: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """Return the rows of a table that are so; all of them without a condition."""
+    return table.query(condition, engine="python") if condition else table
+
+
 def _beside(rows: pd.DataFrame, base: pd.DataFrame, by: list[str], expression: str) -> pd.DataFrame:
     # What is asked for, and texts that call a row what it is.
     texts = [name for name in rows if not is_numeric_dtype(rows[name]) and rows[name].nunique() <= _FEW]
@@ -198,7 +201,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of text with numbers as numbers: in columns where most texts begin with one."""
     numbered = table.copy()
     for name in table:
-        values, _ = audit.numbers(table[name])
+        values, _ = derived.numbers(table[name])
         if values.notna().mean() > 0.5:
             numbered[name] = values
     return numbered

@@ -7,7 +7,6 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from scripts.frame import csv_file
-from scripts.lib.program import Problem
 from scripts.published import claims
 from scripts.report import prose
 
@@ -46,12 +45,8 @@ def _judged(label: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> tup
 
 
 def _values(label: Mapping[str, str], tables: Mapping[str, pd.DataFrame]) -> pd.Series:
-    try:
+    with claims.computing(f"the label {label['label']!r}"):
         if not label["data"]:
             return pd.Series([float(pd.eval(label["expression"], engine="python"))])
-        table = claims.typed(claims.united(label["data"], tables))
-        rows = table.query(label["rows"], engine="python") if label["rows"] else table
-        values = rows.eval(label["expression"], engine="python") if len(rows) else pd.Series(dtype=float)
-    except (ValueError, TypeError, KeyError, AttributeError, NameError, SyntaxError) as error:
-        raise Problem(f"the label {label['label']!r} cannot be computed: {error}") from error
-    return values if isinstance(values, pd.Series) else pd.Series([values])
+        rows = claims.chosen(claims.typed(claims.united(label["data"], tables)), label["rows"])
+        return pd.Series(rows.eval(label["expression"], engine="python") if len(rows) else [])

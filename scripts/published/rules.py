@@ -7,7 +7,7 @@ from operator import itemgetter
 import numpy as np
 import pandas as pd
 
-from scripts.published import audit
+from scripts.published import derived
 from scripts.published.ceilings import BROKEN, KEPT, UNTOLD, ceilings, plateaus, rates
 from scripts.published.claims import called
 from scripts.published.timings import Timings, timings
@@ -201,7 +201,7 @@ def _means(data: Timings) -> tuple[str, str]:
         ratios = data.by(items / part).mean() / (data.by(items).sum() / data.by(part).sum())
         return KEPT, f"no rate is printed; means of tasks' rates are {prose.span(ratios)}× the rates of the means"
     amount, time = data.spec["amount"], data.spec["time"]
-    wrong = audit.disagreeing(data.texts, data.spec["rate"], f"({amount}) / ({time})")
+    wrong = derived.disagreeing(data.texts, data.spec["rate"], f"({amount}) / ({time})")
     count, above = int(data.values("rate").notna().sum()), int((wrong["percent"] > 0).sum())
     if not len(wrong):
         return KEPT, f"all {count} printed rates follow from amount / time"
@@ -225,7 +225,7 @@ def _readings(data: Timings) -> tuple[str, str]:
     if distance.empty:
         return UNTOLD, "there is no rate"
     nearest = distance.idxmin(axis=1).value_counts()
-    wrong = {words: len(audit.disagreeing(data.texts, rate, text)) for words, text in readings.items()}
+    wrong = {words: len(derived.disagreeing(data.texts, rate, text)) for words, text in readings.items()}
     parts = [
         f"{nearest.get(words, 0)} are nearest to {words}, {len(distance) - wrong[words]} follow from it"
         for words in readings

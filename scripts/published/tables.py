@@ -13,7 +13,7 @@ from scripts.frame import csv_file
 from scripts.frame.matrix import permanent_name
 from scripts.frame.records import Kept
 from scripts.lib.program import Problem, run, write_json
-from scripts.published import audit, ceilings, claims, labels, rules, sources, timings
+from scripts.published import ceilings, claims, derived, labels, rules, sources, timings
 
 RUN = "published"
 _SETUP = dict.fromkeys(("what", "value"), csv_file.TEXT)
@@ -71,7 +71,7 @@ def audited(
     return {
         "claims": pd.DataFrame(judged, columns=[*claims.COLUMNS, "outcome", "computed", "why"]),
         "rules": rules.judged(timings.read(printed / timings.FILE), tables, ceilings.of_machines(study)),
-        "derived": audit.derived(printed / "audit/derived.csv", printed_tables),
+        "derived": derived.judged(printed / "audit/derived.csv", printed_tables),
         "labels": labels.judged(printed / "audit/labels.csv", tables),
         "setup": csv_file.read(printed / "audit/setup.csv", _SETUP),
     }

@@ -21,8 +21,8 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.lib.program import read_yaml
-from scripts.published import audit
-from scripts.published.claims import called, typed, united
+from scripts.published import derived
+from scripts.published.claims import called, chosen, typed, united
 
 FILE = Path("audit/columns.yaml")
 
@@ -83,10 +83,9 @@ def timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping
     texts = _long(texts, wide) if wide else texts
     # Columns that are mostly N/A are numbers too where that is declared.
     amounts = [name for name, kind in kinds.items() if kind != "text"] + list(wide["values"] if wide else [])
-    frame = typed(texts).assign(**{name: audit.numbers(texts[name])[0] for name in amounts if name in texts})
+    frame = typed(texts).assign(**{name: derived.numbers(texts[name])[0] for name in amounts if name in texts})
     frame = frame.assign(**{name: frame.eval(text, engine="python") for name, text in spec.get("columns", {}).items()})
-    if rows := spec.get("rows"):
-        frame = frame.query(rows, engine="python")
+    frame = chosen(frame, spec.get("rows", ""))
     return Timings(spec, texts.loc[frame.index], frame, machines)
 
 
