@@ -27,44 +27,35 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     """Show the audit of a study whose tables are in a folder, and leave its answers for the index."""
     folder, said = Path(tables) / "audit", read_facts(facts)
     parts = {name: read_table(folder / f"{name}.csv", _TEXTS) for name in _PARTS}
-    source = said["published"]
-    own = f"{said['study']}.html"
+    source, limits = said["published"], said.get("limits") or []
     page.text(heading(1, f"What the data say of “{source['title']}”"))
     made = [source["by"], "" if source["date"] == "unknown" else source["date"]]
-    links = [link("the study", source["address"]), link("its data on a page of this project", own)]
+    links = [link("the study", source["address"])]
+    links.append(link("its data on a page of this project", f"{said['study']}.html"))
     links.append(link("all published studies", "index.html"))
     page.text(" · ".join(filter(None, [*made, *links])))
-    limits = said.get("limits") or []
-    answer, wrong, broken = (
-        headline(parts, "here" if limits else "published"),
-        contradicted(parts["claims"]),
-        not_kept(parts["rules"]),
-    )
+    answer = headline(parts, "here" if limits else "published")
+    wrong, broken = contradicted(parts["claims"]), not_kept(parts["rules"])
     page.text(quotation(said["question"]), paragraph(answer))
     page.section("What the study concludes, and what its data support", bullets(concluded(source, parts)))
     page.section("What does not hold", bullets(wrong))
     page.section("How it was measured", bullets(broken))
     page.text(bullets(f"{prose.capital(line)}." for line in limits))
-    page.text(heading(2, "Rules of measuring"))
-    page.table(_rules(parts["rules"]), "No table is declared.")
-    page.text(heading(2, "Claims"))
-    page.table(_claims(parts["claims"]), "No claim was gathered.")
-    page.text(heading(2, "Figures that do not follow from those beside them"))
-    page.table(_derived(parts["derived"]), "None.")
-    page.text(heading(2, "Labels that do not say what the data are"))
-    page.table(_labels(parts["labels"]), "None.")
-    page.text(heading(2, "Setup as printed"))
-    page.table(
-        Table("setup", "What the study says of what it was measured with.", parts["setup"].fillna("")),
-        "Nothing is printed.",
-    )
-    count = len(parts["claims"])
+    for title, table, part, nothing in (
+        ("Rules of measuring", _rules, "rules", "No table is declared."),
+        ("Claims", _claims, "claims", "No claim was gathered."),
+        ("Figures that do not follow from those beside them", _derived, "derived", "None."),
+        ("Labels that do not say what the data are", _labels, "labels", "None."),
+        ("Setup as printed", _setup, "setup", "Nothing is printed."),
+    ):
+        page.text(heading(2, title))
+        page.table(table(parts[part]), nothing)
     answers = {
         **{"study": said["study"], "title": source["title"], "question": said["question"], "run": ""},
         **{"source": "Published studies, audited", "caution": "", "headline": answer, "picture": ""},
         # The first page has the first of each kind.
         **{"advice": [text for pair in itertools.zip_longest(wrong, broken) for text in pair if text]},
-        **{"cells": count, "of": "claim", "failed": 0, "invalid": 0},
+        **{"cells": len(parts["claims"]), "of": "claim", "failed": 0, "invalid": 0},
     }
     write_json(page.files / "answers.json", answers)
 
@@ -132,13 +123,12 @@ def not_kept(table: pd.DataFrame) -> list[str]:
 def _claims(table: pd.DataFrame) -> Table:
     frame = table[["quote", "where", "printed", "unit", "computed", "outcome", "why"]].fillna("")
     frame = frame.assign(printed=frame["printed"].map(_value)).rename(columns={"printed": "claimed"})
-    over = {"outcome": [_COLOURS.get(outcome, "") for outcome in frame["outcome"]]}
     caption = (
         "Every sentence that compares, quantifies or explains, as printed, with the value that it has, or that its "
         "words are read as, and the values that follow from the published data; a printed value stands for all that it "
         "could be rounded from."
     )
-    meaning = "does not hold, or only in part"
+    over, meaning = _coloured(table), "does not hold, or only in part"
     return Table("claims", caption, frame, over=over, meaning=meaning, numbers=table, in_markdown=len(frame))
 
 
@@ -147,15 +137,22 @@ def _rules(table: pd.DataFrame) -> Table:
         "Rules of docs/method.md by their number, tested on the published tables; what a rule lacks is said. Arms are "
         "what a comparison compares, a cell is a combination of levels."
     )
-    over = {"outcome": [_COLOURS.get(outcome, "") for outcome in table["outcome"]]}
-    return Table("rules", caption, table.fillna(""), over=over, meaning="broken")
+    return Table("rules", caption, table.fillna(""), over=_coloured(table), meaning="broken")
 
 
 def _labels(table: pd.DataFrame) -> Table:
     frame = table[[name for name in labels.COLUMNS if name != "data"]].fillna("")
-    over = {"outcome": [_COLOURS.get(outcome, "") for outcome in frame["outcome"]]}
     caption = "Labels as printed, what they say, what the data say where that can be computed, and what is right."
-    return Table("labels", caption, frame, over=over, meaning="what the label says is not in the data", numbers=table)
+    meaning = "what the label says is not in the data"
+    return Table("labels", caption, frame, over=_coloured(table), meaning=meaning, numbers=table)
+
+
+def _setup(table: pd.DataFrame) -> Table:
+    return Table("setup", "What the study says of what it was measured with.", table.fillna(""))
+
+
+def _coloured(table: pd.DataFrame) -> dict[str, list[str]]:
+    return {"outcome": [_COLOURS.get(outcome, "") for outcome in table["outcome"]]}
 
 
 def _derived(table: pd.DataFrame) -> Table:

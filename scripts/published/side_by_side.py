@@ -143,11 +143,7 @@ def _times(run: Results) -> Table:
     if rows.empty:
         return Table("times", "", rows)
     cells = run.cells.set_index("cell")
-    varies = run.varying(rows, [name for name in run.report.names if name != "run"])
-    frame = pd.DataFrame(
-        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies},
-        index=rows.index,
-    )
+    frame = _levels(run, rows, run.varying(rows, [name for name in run.report.names if name != "run"]))
     for side, name in zip(("baseline", "contender"), run.facts["sides"], strict=True):
         own = cells.reindex(rows[f"{side}_cell"])[[column.column, f"{column.column}_low", f"{column.column}_high"]]
         frame[f"{name} / {column.unit}"] = [
@@ -163,15 +159,18 @@ def _times(run: Results) -> Table:
     return Table("times", caption, frame, over=over, meaning="the second side is slower, or faster", numbers=rows)
 
 
+def _levels(run: Results, rows: pd.DataFrame, factors: list[str]) -> pd.DataFrame:
+    """The levels of factors in some rows, as people read them."""
+    levels = {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in factors}
+    return pd.DataFrame(levels, index=rows.index)
+
+
 def _counts(counts: pd.DataFrame, run: Results) -> Table:
     """The cells in which something that is counted differs."""
     there = [name for name in sessions.COUNTS if name in counts]
     rows = counts[counts[there].isin(_DIFFER).any(axis=1)] if there else counts[:0]
     varies = run.varying(counts, [name for name in run.report.names if name in counts]) if len(rows) else []
-    frame = pd.DataFrame(
-        {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in varies},
-        index=rows.index,
-    )
+    frame = _levels(run, rows, varies)
     base, other = run.facts["sides"]
     for name in there:
         both = rows[[f"{name}_base", f"{name}_other"]].astype(float).itertuples(index=False)
