@@ -46,7 +46,7 @@ rule published_report:
         " --facts {input.facts} --out {output.html} 2> {log}"
 
 
-rule published_audit:
+use rule published_report as published_audit with:
     """Say which claims of a study its data bear out."""
     input:
         facts=rules.published_tables.output.facts,
@@ -58,13 +58,8 @@ rule published_audit:
         figures=directory("reports/published/{published}-audit_files"),
     log:
         "results/published/{published}/tables/audit.log",
-    conda:
-        "../envs/workflow.yaml"
     message:
         "audit {wildcards.published}"
-    shell:
-        "program report --notebook {input.notebook} --tables results/published/{wildcards.published}/tables"
-        " --facts {input.facts} --out {output.html} 2> {log}"
 
 
 rule published_index:
