@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.benchmarks.common import Row, Say, at_most, compared
+from scripts.benchmarks.common import S3, Row, Say, at_most, compared
 from scripts.benchmarks.prepared import cells, interpreter
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem
@@ -33,9 +33,7 @@ _PAIRS = (
 
 def rows(folder: Path, say: Say, shape: str = "12000x2200", rounds: int = 10) -> Iterator[Row]:
     """Read an array through each backend, and bare, in turn; start the service."""
-    section = {"control_cells": 0, "matrix": _USUAL | {"shape": [shape]}}
-    store = {"kind": "s3", "bucket": "bench", "server": "embedded"}
-    (cell,) = cells(folder, say, "arrays", {"s3": store}, **section)
+    (cell,) = cells(folder, say, "arrays", {"s3": S3}, matrix=_USUAL | {"shape": [shape]})
     python = interpreter(cell.folder, "arrays", say)
     with cell.served() as location:
         job = {"shape": shape, "rounds": rounds, "folder": str(folder), "key": location["key"], "store": cell.store}
@@ -44,9 +42,8 @@ def rows(folder: Path, say: Say, shape: str = "12000x2200", rounds: int = 10) ->
     for name, what, other, limit, is_rate, note in _PAIRS:
         ours, others = taken[name]
         yield compared(what, ours, other, others, limit, note, taken["bytes"] if is_rate else None)
-    yield at_most(
-        "service of 1 data node, ready after", max(taken["ready_s"]), _READY_S, "s", "the longest of all starts"
-    )
+    longest = max(taken["ready_s"])
+    yield at_most("service of 1 data node, ready after", longest, _READY_S, "s", "the longest of all starts")
 
 
 def _taken(command: list[str], log: Path, say: Say) -> dict:

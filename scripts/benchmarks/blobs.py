@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.common import S3, Row, Say, bandwidth, compared, in_turn, timed
+from scripts.benchmarks.common import DISK, S3, Row, Say, bandwidth, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells
 from scripts.lib import cache, sizes
 from scripts.lib.program import Problem
@@ -28,7 +28,7 @@ _SIZE, _CHUNK, _BLOCK = 2**26, 2**22, 2**20
 _CONCURRENCY = (1, 4)
 _LEAST = 0.95
 _STORES = {
-    "disk": {"kind": "posix"},
+    "disk": DISK,
     "s3": S3,
     "azure": {"kind": "azure-blob", "container": "bench", "server": "embedded"},
 }
@@ -83,7 +83,7 @@ def large(folder: Path, say: Say, size: str = "4GiB") -> Iterator[Row]:
 
 def _cells(folder: Path, say: Say, **levels: list) -> list[Cell]:
     """Make the objects of a matrix of cells and put them into their stores; `levels` replace _LEVELS."""
-    section = {"data": {"objects": 1}, "iterations": 1, "ceiling_rounds": 1, "control_cells": 0, "time_limit_s": 3600}
+    section = {"data": {"objects": 1}, "iterations": 1, "ceiling_rounds": 1}
     return cells(folder, say, "blobs", _STORES, **section, matrix={**_LEVELS, **levels})
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.benchmarks.common import Row, Say, copy_tree, numbered, seconds_of, snakemake, used
+from scripts.benchmarks.common import DISK, Row, Say, copy_tree, numbered, seconds_of, snakemake, used
 from scripts.benchmarks.null_cells import null_run
 from scripts.benchmarks.scale import many_cells
 from scripts.lib.program import Problem, read_json
@@ -36,7 +36,7 @@ def rows(folder: Path, say: Say, repeats: int = 6, cells: int = 1_000, rounds: i
     if os.geteuid():
         raise Problem("only root may give a cluster a network of its own")
     tree = copy_tree(folder)
-    config = null_run(folder, repeats, {"disk": {"kind": "posix"}})
+    config = null_run(folder, repeats, {"disk": DISK})
     say("making data")
     used(snakemake(config, "--until", "ready"), tree)
     taken: dict[str, list[float]] = {"alone": [], "jobs": []}

@@ -27,7 +27,7 @@ LIBRARIES = {f"hdf5-{version}": {"kind": "source", "hdf5": version} for version 
 LIBRARIES["arrays"] = {"kind": "wheel", "hdf5": "2.0.0", "lock": "envs/arrays.lock"}
 LIBRARIES["readers"] = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 LIBRARIES["hdf5-2.2.0"] = {"kind": "source", "hdf5": "2.2.0"}
-S3 = {"kind": "s3", "bucket": "bench", "server": "embedded"}
+DISK, S3 = {"kind": "posix"}, {"kind": "s3", "bucket": "bench", "server": "embedded"}
 _SAMPLE_S = 0.02
 
 Say = Callable[[str], None]

@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 
 from scripts.benchmarks.common import (
+    DISK,
     LIBRARIES,
     S3,
     Row,
@@ -26,7 +27,7 @@ from scripts.lib.program import Problem, read_json
 from scripts.stores import store as kinds
 
 _LIBRARY = "hdf5-2.0.0"
-_STORES = {"disk": {"kind": "posix"}, "s3": S3, "proxied": {**S3, "network": {}}}
+_STORES = {"disk": DISK, "s3": S3, "proxied": {**S3, "network": {}}}
 
 
 def rows(folder: Path, say: Say, repeats: int = 6, starts: int = 7) -> Iterator[Row]:

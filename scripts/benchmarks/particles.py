@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 
 from scripts import drivers
-from scripts.benchmarks.common import Row, Say, at_most, compared, in_turn, timed
+from scripts.benchmarks.common import DISK, Row, Say, at_most, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells, interpreter
 from scripts.lib import cache, sizes
 from scripts.studies.particles import methods, reading, snapshots
@@ -74,8 +74,7 @@ def memory(folder: Path, say: Say, limit: str = "512MiB", times: int = 10) -> It
 
 
 def _cells(folder: Path, say: Say, levels: dict) -> list[Cell]:
-    section = {"control_cells": 0, "iterations": 1, "time_limit_s": 3600}
-    return cells(folder, say, "particles", {"disk": {"kind": "posix"}}, **section, matrix=_USUAL | levels)
+    return cells(folder, say, "particles", {"disk": DISK}, iterations=1, matrix=_USUAL | levels)
 
 
 def _measured(cell: Cell, say: Say) -> dict:

@@ -65,9 +65,9 @@ class Cell:
 
 
 def cells(folder: Path, say: Say, study: str, stores: dict[str, dict], **section: object) -> list[Cell]:
-    """Plan a study of this section of a configuration and put its data into their stores."""
-    config = {"run": "bench", "libraries": LIBRARIES, "stores": stores, "studies": {study: section}}
-    config = configuration.resolve(config, [])
+    """Plan a study of this section of a configuration, without controls, and put its data into their stores."""
+    studies = {study: {"control_cells": 0, "time_limit_s": 3600, **section}}
+    config = configuration.resolve({"run": "bench", "libraries": LIBRARIES, "stores": stores, "studies": studies}, [])
     expanded, _ = matrix.expand(config, study)
     write_json(folder / "plan.json", plan(config, study, expanded))
     return [_prepared(folder, study, cell, say) for cell in expanded]

@@ -1,16 +1,15 @@
 """The drivers of `shots` side by side by what they ask for, and what it takes to look at a thousand files."""
 
-import gzip
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas as pd
 
 from scripts.benchmarks.common import S3, Row, Say, at_most, numbered, program, used
 from scripts.benchmarks.prepared import Cell, cells, interpreter
-from scripts.stores.servers import EXCHANGE
 
 # Level of `driver`, of `read_cache`, and the library that has it.
 _ARMS = (
@@ -26,6 +25,10 @@ _ARMS = (
     ("kerchunk", "default", "readers"),
     ("virtualizarr", "default", "readers"),
 )
+_USUAL = {
+    **{"store": ["s3"], "layout": ["shot-major"], "access": ["shots"], "workers": [1]},
+    **{"page_buffer": ["unset"], "cache": ["any"]},
+}
 _DATASETS = 100
 
 
@@ -40,9 +43,8 @@ def looking(folder: Path, say: Say, files: int = 1000) -> Iterator[Row]:
         shutil.copyfile(first, folder / f"file-{number:04}.h5")
     say(f"{files} files of {first.stat().st_size:,} bytes")
     usage = used(program("scripts.studies.shots.look", "--files", f"{folder}/*.h5"))
-    yield at_most(
-        f"make look: {files} files of {_DATASETS} datasets", usage.seconds, 10, "s", f"{usage.cpu_seconds:.1f} CPU s"
-    )
+    what = f"make look: {files} files of {_DATASETS} datasets"
+    yield at_most(what, usage.seconds, 10, "s", f"{usage.cpu_seconds:.1f} CPU s")
 
 
 def requests(folder: Path, say: Say, shots: int = 2, rounds: int = 2, arms: tuple = _ARMS) -> Iterator[Row]:
@@ -51,18 +53,9 @@ def requests(folder: Path, say: Say, shots: int = 2, rounds: int = 2, arms: tupl
         what = "paged" if paged else "unpaged"
         (folder / what).mkdir()
         for driver, read_cache, library in arms:
-            levels = {
-                **{"library": [library], "store": ["s3"], "driver": [driver], "read_cache": [read_cache]},
-                **{
-                    "layout": ["shot-major"],
-                    "access": ["shots"],
-                    "workers": [1],
-                    "page_buffer": ["unset"],
-                    "cache": ["any"],
-                },
-            }
+            levels = _USUAL | {"library": [library], "driver": [driver], "read_cache": [read_cache]}
             data = {"shots": shots, "signals": 16, "paged": paged, "page_size": 4 * 2**20}
-            section = {"data": data, "read_shots": 0, "control_cells": 0, "matrix": levels}
+            section = {"data": data, "read_shots": 0, "matrix": levels}
             say(f"{driver}, read cache {read_cache}, {library}, {what} files")
             interpreter(folder / what, library, say)
             (cell,) = cells(folder / what, say, "shots", {"s3": S3 | {"network": {}}}, **section)
@@ -87,11 +80,9 @@ def _counted(cell: Cell) -> tuple[int, int, int, int, int]:
 def _exchanges(folder: Path) -> list[int]:
     """Return the bytes of each answer that passed the proxy in the last record of a cell, and forget them."""
     path = folder / "requests.csv.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        lines = file.read().splitlines()
+    answers = pd.read_csv(path)["bytes"].fillna(0).astype(int)
     path.unlink()
-    place = lines[0].split(",").index(EXCHANGE[5])
-    return [int(line.split(",")[place] or 0) for line in lines[1:]]
+    return answers.tolist()
 
 
 def _row(what: str, counts: list[tuple[int, int, int, int, int]]) -> Row:
@@ -99,11 +90,5 @@ def _row(what: str, counts: list[tuple[int, int, int, int, int]]) -> Row:
     same = "as often in each round" if len(set(counts)) == 1 else f"between rounds {sorted({one[0] for one in counts})}"
     figures = f"{count} requests, {offered / 2**20:.1f} MiB, {same}"
     seen = f"{passed} passed the proxy, {delivered / 2**20:.1f} MiB"
-    return Row(
-        what,
-        figures,
-        seen,
-        f"{offered / stored:.2f} of the bytes in the file",
-        "the same",
-        (count, offered) == (passed, delivered),
-    )
+    amplified = f"{offered / stored:.2f} of the bytes in the file"
+    return Row(what, figures, seen, amplified, "the same", (count, offered) == (passed, delivered))

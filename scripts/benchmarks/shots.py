@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 
 from scripts import drivers
-from scripts.benchmarks.common import LIBRARIES, S3, Row, Say, compared, in_turn, timed
+from scripts.benchmarks.common import DISK, LIBRARIES, S3, Row, Say, compared, in_turn, timed
 from scripts.benchmarks.prepared import Cell, cells, interpreter
 from scripts.lib import cache
 from scripts.lib.dask_workers import batches_of
@@ -36,8 +36,7 @@ def loop(folder: Path, say: Say, rounds: int = 30) -> Iterator[Row]:
 
     In turn, in this process, from a warm page cache, without checksums.
     """
-    section = {"data": {"shots": 2}, "control_cells": 0}
-    (cell,) = cells(folder, say, "shots", {"disk": {"kind": "posix"}}, **section, matrix=_LOCAL)
+    (cell,) = cells(folder, say, "shots", {"disk": DISK}, data={"shots": 2}, matrix=_LOCAL)
     place, files = Path(cell.provision["location"]["folder"]), {}
     for signals in cell.manifest["objects"].values():
         for entry in signals.values():
@@ -61,7 +60,7 @@ def ros3(folder: Path, say: Say, shots: int = 4, rounds: int = 16, workers: tupl
     The GETs have the mean size of those of ROS3, which signs each anew, looks for its metadata and inflates the data:
     that is what the ratio is about.
     """
-    section = {"data": {"shots": shots, "page_size": 8_000_000}, "read_shots": shots, "control_cells": 0}
+    section = {"data": {"shots": shots, "page_size": 8_000_000}, "read_shots": shots}
     planned = cells(folder, say, "shots", {"s3": S3}, **section, matrix=_ROS3 | {"workers": [*workers]})
     with planned[0].served() as location:
         yield from (_against_gets(cell, location, rounds, say) for cell in planned)
