@@ -6,6 +6,7 @@ No module imports at its top what reads files: plans ask drivers, too.
 import contextlib
 import functools
 import importlib
+import importlib.metadata
 import pkgutil
 import sys
 from abc import ABC, abstractmethod
@@ -87,6 +88,8 @@ class Driver(ABC):
     """A way to open files.
 
     Attributes:
+        files, s3: it reads files of this machine's file systems, and objects of S3.
+        libraries: the modules beside h5py that `open` needs.
         optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
         needs: the distributions that a library's locks have to pin for it.
         page_buffers: it has HDF5's page buffer.
@@ -94,15 +97,18 @@ class Driver(ABC):
         walks: it can walk a file's tree (`File.walk`).
     """
 
+    files = False
+    s3 = False
+    libraries: tuple[str, ...] = ()
     optional = False
     needs: tuple[str, ...] = ()
     page_buffers = False
     read_caches: tuple[str, ...] = ()
     walks = True
 
-    @abstractmethod
     def reads(self, store: "Store") -> bool:
         """Return whether it reads a store of this kind."""
+        return (self.files and store.files) or (self.s3 and store.spec["kind"] == "s3")
 
     @abstractmethod
     def open(self, address: str, access: Access) -> File:
@@ -117,19 +123,23 @@ class Driver(ABC):
         return False
 
     def versions(self) -> dict:
-        """Return what this process reads with: {"hdf5", "h5py", "numpy", "python"}, and whether it has the driver.
+        """Return what this process reads with: versions of HDF5, h5py, numpy, Python and of all `libraries`; "ros3".
 
         It is called in each process before anything is timed and imports what `open` needs.
         """
         import h5py
         import numpy as np
 
+        for name in self.libraries:
+            importlib.import_module(name)
+        distributions = dict.fromkeys(name.partition(".")[0] for name in self.libraries)
         return {
             "hdf5": h5py.version.hdf5_version,
             "h5py": h5py.version.version,
             "numpy": np.__version__,
             "python": sys.version.split()[0],
             "ros3": bool(h5py.get_config().ros3),
+            **{name: importlib.metadata.version(name) for name in distributions},
         }
 
 

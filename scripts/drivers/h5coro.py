@@ -13,17 +13,13 @@ if TYPE_CHECKING:
     import h5coro.h5metadata
     import numpy as np
 
-    from scripts.stores.store import Store
-
 
 class H5Coro(Driver):
     """A thread for each dataset that is asked for at once, which here is one; what it has read of a file it keeps."""
 
+    files = s3 = True
     needs = ("h5coro",)
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store's objects are files, or are in S3."""
-        return store.files or store.spec["kind"] == "s3"
+    libraries = ("h5coro", "boto3")
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file or an object."""
@@ -32,12 +28,6 @@ class H5Coro(Driver):
         if "://" in address:
             return File(objects.place_of(address, access), _s3_driver(access))
         return File(address, FileDriver)
-
-    def versions(self) -> dict:
-        """Return the versions of h5coro and boto3 beside those of all drivers."""
-        said = objects.versions_of("h5coro", "boto3")
-        _note_byte_orders()
-        return super().versions() | said
 
 
 class File:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import h5py
     import numpy as np
 
-    from scripts.stores.store import Store
-
 
 # What HDF5 keeps of a file in blocks, by its own default (HDF5_ROS3_VFD_DEFAULT_BLOCK_CACHE_SIZE).
 _BLOCKS_BYTES = 2**27
@@ -24,11 +22,8 @@ _BLOCKS_BYTES = 2**27
 class Sec2(Driver):
     """POSIX calls, for files of this machine's file systems."""
 
+    files = True
     page_buffers = True
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store's objects are files."""
-        return store.files
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file."""
@@ -42,13 +37,10 @@ class Ros3(Driver):
     of them, of a paged one the first alone; "none" switches that off, and nothing where a library has no such cache.
     """
 
+    s3 = True
     optional = True
     page_buffers = True
     read_caches = ("none", "block")
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store speaks S3."""
-        return store.spec["kind"] == "s3"
 
     def trusts_system(self, hdf5: str) -> bool:
         """Return whether libcurl reads; s2n takes SSL_CERT_FILE."""

@@ -10,26 +10,18 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray
 
-    from scripts.stores.store import Store
-
 
 class H5NetCDF(Driver):
     """A path of the disk, or a file of s3fs with its read caches; dimensions without a scale get names when needed."""
 
+    files = s3 = True
     needs = ("h5netcdf", "s3fs")
+    libraries = ("h5netcdf", "s3fs", "fsspec")
     read_caches = objects.READ_CACHES
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store's objects are files, or are in S3."""
-        return store.files or store.spec["kind"] == "s3"
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file or an object."""
         return File(objects.file_of(address, access) if "://" in address else address, access)
-
-    def versions(self) -> dict:
-        """Return the versions of h5netcdf and s3fs beside those of all drivers."""
-        return super().versions() | objects.versions_of("h5netcdf", "s3fs", "fsspec")
 
 
 class XArray(H5NetCDF):
@@ -41,14 +33,11 @@ class XArray(H5NetCDF):
     """
 
     needs = ("xarray", "h5netcdf", "s3fs")
+    libraries = (*H5NetCDF.libraries, "xarray")
 
     def open(self, address: str, access: Access) -> "Tree":
         """Open the root of a file or an object."""
         return Tree(address, access)
-
-    def versions(self) -> dict:
-        """Return the version of xarray beside those of what it stands on."""
-        return super().versions() | objects.versions_of("xarray")
 
 
 class File:

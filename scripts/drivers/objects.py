@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import s3fs
 
-    from scripts.stores.store import Store
-
 # How long an address is signed for, in seconds.
 _VALID_S = 12 * 3600
 # The kinds of fsspec's caches that users choose.
@@ -27,21 +25,15 @@ class S3FS(Driver):
     s3fs keeps its client for all opens of a process, which is its default.
     """
 
+    s3 = True
     needs = ("s3fs",)
+    libraries = ("s3fs", "fsspec", "aiobotocore")
     page_buffers = True
     read_caches = READ_CACHES
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store speaks S3."""
-        return store.spec["kind"] == "s3"
 
     def open(self, address: str, access: Access) -> hdf5.File:
         """Open an object."""
         return File(file_of(address, access), access)
-
-    def versions(self) -> dict:
-        """Return the versions of s3fs and of what it stands on beside those of all drivers."""
-        return super().versions() | versions_of("s3fs", "fsspec", "aiobotocore")
 
 
 class RemFile(Driver):
@@ -50,24 +42,16 @@ class RemFile(Driver):
     It learns of a file's size by asking for all of it and hanging up, which a server counts as bytes that it offered.
     """
 
+    s3 = True
     needs = ("remfile", "botocore")
+    libraries = ("remfile", "requests", "urllib3", "botocore.auth")
     page_buffers = True
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store speaks S3."""
-        return store.spec["kind"] == "s3"
 
     def open(self, address: str, access: Access) -> hdf5.File:
         """Open an object."""
         import remfile
 
         return File(remfile.File(_signed(address, access)), access)
-
-    def versions(self) -> dict:
-        """Return the versions of remfile and of what it stands on beside those of all drivers."""
-        import botocore.auth  # noqa: F401
-
-        return super().versions() | versions_of("remfile", "requests", "urllib3")
 
 
 class File(hdf5.File):
@@ -139,16 +123,6 @@ def place_of(address: str, access: Access) -> str:
     if endpoint := os.environ.get(ENDPOINT):
         return unquote(address.removeprefix(f"{endpoint}/"))
     return f"{access.store['bucket']}/{unquote(address.partition('://')[2].partition('/')[2])}"
-
-
-def versions_of(*names: str) -> dict:
-    """Import some distributions, whose modules have their names, and return their versions."""
-    import importlib
-    import importlib.metadata
-
-    for name in names:
-        importlib.import_module(name)
-    return {name: importlib.metadata.version(name) for name in names}
 
 
 def _signed(address: str, access: Access) -> str:

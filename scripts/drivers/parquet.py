@@ -7,28 +7,18 @@ from scripts.drivers import Access, Driver, Where
 if TYPE_CHECKING:
     import numpy as np
 
-    from scripts.stores.store import Store
-
 
 class Parquet(Driver):
     """Whole row groups of a column; no page buffer and no chunk cache."""
 
+    files = True
     needs = ("pyarrow",)
+    libraries = ("pyarrow.parquet",)
     walks = False
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store's objects are files."""
-        return store.files
 
     def open(self, address: str, access: Access) -> "File":
         """Open a copy."""
         return File(address)
-
-    def versions(self) -> dict:
-        """Return pyarrow's version beside those of all drivers."""
-        import pyarrow.parquet
-
-        return super().versions() | {"pyarrow": pyarrow.__version__}
 
 
 class File:

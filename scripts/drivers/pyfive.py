@@ -11,26 +11,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from scripts.stores.store import Store
-
 
 class PyFive(Driver):
     """No HDF5 library takes part; over S3 it has the read caches of s3fs for what it does not ask for in bulk."""
 
+    files = s3 = True
     needs = ("pyfive", "s3fs")
+    libraries = ("pyfive", "s3fs", "fsspec")
     read_caches = objects.READ_CACHES
-
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store's objects are files, or are in S3."""
-        return store.files or store.spec["kind"] == "s3"
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file or an object."""
         return File(objects.source_of(address, access), address)
-
-    def versions(self) -> dict:
-        """Return the versions of pyfive and s3fs beside those of all drivers."""
-        return super().versions() | objects.versions_of("pyfive", "s3fs", "fsspec")
 
 
 class File:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import zarr
     from virtualizarr.manifests import ManifestGroup
 
-    from scripts.stores.store import Store
-
 # How many objects zarr asks for at once is its own default.
 _WORDS = (KeyError, NotImplementedError, TypeError, ValueError)
 
@@ -32,9 +30,7 @@ _WORDS = (KeyError, NotImplementedError, TypeError, ValueError)
 class Zarr(Indexed):
     """What the drivers with an index have in common."""
 
-    def reads(self, store: "Store") -> bool:
-        """Return whether the store's objects are files, or are in S3."""
-        return store.files or store.spec["kind"] == "s3"
+    files = s3 = True
 
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
         """Make the index of each file, under the name of its object: a server's port may be another when it is read."""
@@ -51,6 +47,7 @@ class Kerchunk(Zarr):
     """References in JSON, as kerchunk makes them, read by zarr through fsspec; datasets below 500 bytes are in them."""
 
     needs = ("kerchunk", "zarr", "s3fs")
+    libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
 
     def _index(self, place: str, address: str, access: Access, path: Path) -> None:
         from kerchunk.hdf import SingleHdf5ToZarr
@@ -85,15 +82,12 @@ class Kerchunk(Zarr):
         paths = sorted(key.rpartition("/")[0] for key in files.references if key.rpartition("/")[2] in marks)
         return File(FsspecStore(files, read_only=True), library, [*filter(None, paths)], references["left_out"])
 
-    def versions(self) -> dict:
-        """Return the versions of kerchunk and zarr beside those of all drivers."""
-        return super().versions() | objects.versions_of("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
-
 
 class VirtualiZarr(Zarr):
     """Virtual chunks in a local repository of icechunk, as virtualizarr finds them, read by zarr through icechunk."""
 
     needs = ("virtualizarr", "icechunk", "zarr", "obstore")
+    libraries = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
 
     def _index(self, place: str, address: str, access: Access, path: Path) -> None:
         import icechunk
@@ -123,11 +117,6 @@ class VirtualiZarr(Zarr):
         repository = icechunk.Repository.open(storage, config, _authorized(place, access))
         store = repository.readonly_session("main").store
         return File(store, "virtualizarr" if isinstance(store, icechunk.IcechunkStore) else type(store).__name__)
-
-    def versions(self) -> dict:
-        """Return the versions of virtualizarr, icechunk and zarr beside those of all drivers."""
-        names = ("virtualizarr", "icechunk", "zarr", "obstore", "obspec_utils")
-        return super().versions() | objects.versions_of(*names)
 
 
 class File:
