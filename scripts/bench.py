@@ -62,7 +62,7 @@ BENCHMARKS = {
     "plan": Benchmark(scale.planning, {"cells": 50} | _ROUND),
     "report": Benchmark(scale.reporting, {"records": 96} | _ROUND),
     "compare": Benchmark(scale.comparing, {"records": 96} | _ROUND),
-    "published": Benchmark(scale.publishing, _ROUND),
+    "published": Benchmark(scale.publishing, {"target": "reports/published/arrays-audit.html"} | _ROUND),
     "audit": Benchmark(scale.auditing, {"rows": 500} | _ROUND),
     "fio": Benchmark(fio.rows, {"job": "etcd-short"} | _ROUND),
     "import": Benchmark(scale.importing, {"sizes": (50,)} | _ROUND),
