@@ -130,7 +130,7 @@ def test_data_that_cannot_be_made_are_told_once_skip_their_cells_and_open_the_re
     assert any(line.startswith("1 step failed, 5 skipped; ") for line in said)
     page = (tiny / "reports/tiny/shots.md").read_text(encoding="utf-8")
     title, first = page.split("\n\n")[:2]
-    assert title == "# Reading shot files"
+    assert title == "# Reading HDF5 files"
     assert re.match(r"\*\*Not measured\*\*: shots-single-shot-\w+ could not be made: .*nowhere", first)
     assert {path.name for path in (tiny / "results/tiny/failed").rglob("*.json")} > {"manifest.json", "repeat=1.json"}
     # The next report lists the attempt once.

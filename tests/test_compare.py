@@ -320,7 +320,7 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
     done = program("published.compare", "--a", *names("old"), "--b", *names("new"), "--fail-on", rules, cwd=project)
     assert done.returncode == compare.FAILED, done.stderr
     fails = "Fails: slower > 10 % in 2 of 4 cells and more requests in 2 of 4 cells."
-    assert f"Reading shot files: new-1 … new-4 against old-1 … old-4: {fails}" in done.stdout
+    assert f"Reading HDF5 files: new-1 … new-4 against old-1 … old-4: {fails}" in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
     assert f"**{fails}**" in page
     assert "% longer than old-1 … old-4" in page

@@ -63,7 +63,7 @@ def _fault(level: str, _: dict) -> str:
 
 REPORT = Report(
     study="shots",
-    title="Reading shot files",
+    title="Reading HDF5 files",
     headline="library",
     factors=(
         Factor("library", known_as=hdf5_version, within="in {}", names={"unknown": "an unknown library"}),
