@@ -1,5 +1,6 @@
 """What a report says of verdicts: sentences, the headline, advice and limits."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -181,6 +182,7 @@ def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables
     assert text.startswith("**From S3 at 20 ms, 50 MiB/s, cold cache, HDF5 2.0.0 took ")
     assert "than 1.14.6" in text
     assert "to open a file" in text
+    assert "; took" not in text, "each part of it has a subject"
     few = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats", blocks="3"))
     assert (
         answer.headline(few, *pages.of_run(few)).strip("\x01\x02")
@@ -215,6 +217,13 @@ def test_advice_says_what_to_choose_for_each_thing_that_is_read(run: Results):
     assert all("× as fast**" in line for line in advice)
 
 
+def test_advice_is_given_on_what_the_question_is_about_where_nothing_else_was_compared(tables: Path, tmp_path: Path):
+    run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["factor"] == "library"])
+    advice = [markdown_line(line) for line in answer.advice(run)]
+    assert advice
+    assert all(re.search(r": (use HDF5 .* rather than HDF5|the best library depends)", line) for line in advice)
+
+
 def test_advice_says_what_makes_good_the_blocks_that_are_lacking(tables: Path, tmp_path: Path):
     def lacking(rows: pd.DataFrame) -> pd.DataFrame:
         rows.loc[rows.index[:2], ["verdict", "blocks"]] = ["too few repeats", "4"]
@@ -242,6 +251,16 @@ def test_reasons_name_the_place_where_they_are_of_several(run: Results):
     assert not any("cold cache" in line for line in answer.reasons(run, found))
     apart = [replace(one, where=f"from store {number}") for number, one in enumerate(found)]
     assert all(line.startswith("From store ") for line in answer.reasons(run, apart))
+
+
+def test_the_first_reason_is_that_of_the_headline(tables: Path, tmp_path: Path):
+    def more(rows: pd.DataFrame) -> pd.DataFrame:
+        requests = pd.to_numeric(rows["requests"])
+        return rows.assign(requests=requests + (rows["library"] == "hdf5-2.0.0"))
+
+    run = changed(tmp_path, tables, "cells.csv", more)
+    lines = answer.reasons(run, pages.of_run(run)[0])
+    assert ["HDF5 2.0.0 made" in line for line in lines] == [True, False, False]
 
 
 def test_the_best_configuration_of_each_layout_stands_beside_the_others(run: Results):

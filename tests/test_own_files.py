@@ -250,7 +250,9 @@ def test_a_page_buffer_for_files_without_pages_is_said_before_anything_is_measur
 def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_anything_is_measured(tmp_path, sets):
     def said(**change: object) -> str:
         config = run_of({"original": sets["original"]}, selection=["[5:9, ...]"])
-        config["studies"]["shots"]["data"] |= change
+        section = config["studies"]["shots"]
+        section["read_files"] = change.pop("read_files", 3)
+        section["data"] |= change
         if "level" in change:
             config["studies"]["shots"]["matrix"][0]["selection"] = [config["studies"]["shots"]["data"].pop("level")]
         (tmp_path / "run.yaml").write_text(yaml.safe_dump(config))
@@ -258,7 +260,8 @@ def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_an
         (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
         return line
 
-    assert "7 datasets of it read, 6 by [5:9, ...], 3 files" in said()
+    assert said().endswith("7 datasets of it read, 6 by [5:9, ...], 3 files")
+    assert said(read_files=4).endswith("3 files; read_files is 4, so each record reads all of them")
     assert said(level="[99999]", datasets=["/gt*/**"]).startswith("AMISS")
     packed = with_a_filter(tmp_path / "packed.h5")
     assert "/packed cannot be read: it needs blosc" in said(files={"original": str(packed)})

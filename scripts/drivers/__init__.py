@@ -209,10 +209,10 @@ def able(driver: str, what: str, *failures: type[Exception]) -> Iterator[None]:
     except failures as error:
         # A library of Rust says the same again, in many lines.
         kind, words = type(error).__name__, " ".join(str(error).partition("\n\n")[0].split())
-        if isinstance(error, (TypeError, AttributeError, AssertionError)):
-            # Whose words are not meant for users: it has stumbled.
+        if isinstance(error, (TypeError, AttributeError, AssertionError)) or " " not in words:
+            # Whose words are not meant for users, or are none but a name: it has stumbled.
             words = f"it fails with {kind}" + (f" ({words})" if words else "")
-        raise Unable(f"{driver} cannot read {what}: {words or kind}") from error
+        raise Unable(f"{driver} cannot read {what}: {words}") from error
 
 
 def address_of(location: dict, name: str) -> str:

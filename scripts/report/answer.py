@@ -17,7 +17,7 @@ MIB = 2**20
 # The difference that an undecided comparison should be able to tell, and the most repeats that are proposed for it.
 WORTHWHILE, MOST_REPEATS = 1.1, 40
 # Reasons and pieces of advice that are told; the tables have all.
-REASONS = 3
+REASONS, ADVICE = 3, 4
 
 
 def headline(results: Results, findings: list[Finding], secondary: list[Finding]) -> str:
@@ -26,9 +26,7 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         return bold(_nothing_measured(results.cells))
     if results.verdicts.empty:
         return bold(ABSENT["verdicts"])
-    # The factor that the study's question is about, or the first that the configuration compares instead.
-    asked_first = [results.report.headline, *results.comparisons()["factor"]]
-    factor = next((factor for factor in asked_first if any(one.factor == factor for one in findings)), "")
+    factor = _headline_factor(results, findings)
     own = [finding for finding in findings if finding.factor == factor]
     if not own:
         return bold("Nothing was compared by what the question asks about.")
@@ -37,17 +35,18 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         return bold(_undecided_headline(own, results))
     counts = pd.Series([len(one.rows) for one in decided]).groupby([one.where for one in decided], sort=False).sum()
     where = counts.idxmax()
-    here = sorted((one for one in decided if one.where == where), key=lambda finding: -finding.size)[:3]
-    first, texts = sides(here[0].rows.iloc[0], results), []
-    for one in here:
-        new, old = sides(one.rows.iloc[0], results)
-        # What is compared is named once, and again where something else is.
-        compared = () if texts and (new, old) == first else (new, f"{one.effect.than} {old}")
-        texts.append(_joined(*compared[:1], one.effect.text, *compared[1:], one.under))
-    joined = "; ".join(texts) if "," in "".join(texts) else prose.listing(texts)
-    text = prose.capital(", ".join(filter(None, [where, _done(here, results), joined])))
+    places = {place: _largest(decided, place) for place in (where, *counts.index)}
+    here = places.pop(where)
+    first = sides(here[0].rows.iloc[0], results)
+    text = prose.capital(_clause(where, here, results))
+    # What was done elsewhere, such as reading beside writing, is as much of the answer as the parts of a run.
+    also = [place for place, rest in places.items() if _done(rest, results) not in ("", _done(here, results))]
     beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
-    if beyond:
+    if also:
+        # Of each pair what was largest; the findings have the rest.
+        largest = {sides(one.rows.iloc[0], results): one for one in reversed(places[also[0]])}
+        text += f"; {_clause(also[0], [*largest.values()][::-1], results)}"
+    elif beyond:
         strongest = max(beyond, key=lambda finding: (len(finding.rows), finding.size))
         spent_to = results.report.metric(strongest.metric).spent_to
         others = {sides(one.rows.iloc[0], results) for one in (*here, strongest)} != {first}
@@ -55,6 +54,33 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
         text += f"; {who} {_joined(strongest.effect.text, f'to {spent_to}', strongest.under)}"
     rest = sum(len(one.rows) for one in own if not one.decided)
     return bold(text + (f"; {prose.count(rest, 'comparison')} stayed undecided." if rest else "."))
+
+
+def _headline_factor(results: Results, findings: list[Finding]) -> str:
+    """The factor that the study's question is about, or the first that the configuration compares instead."""
+    asked_first = [results.report.headline, *results.comparisons()["factor"]]
+    return next((factor for factor in asked_first if any(one.factor == factor for one in findings)), "")
+
+
+def _largest(findings: list[Finding], where: str) -> list[Finding]:
+    return sorted((one for one in findings if one.where == where), key=lambda finding: -finding.size)[:3]
+
+
+def _clause(where: str, findings: list[Finding], results: Results) -> str:
+    """What was decided in one place: what is compared is named once, and again where something else is."""
+    pairs = [sides(one.rows.iloc[0], results) for one in findings]
+    alike = len(set(pairs)) == 1
+    # Several against one thing without conditions: it is named behind the last of them.
+    last_only = len({new for new, _ in pairs}) == len(pairs) and len({old for _, old in pairs}) == 1
+    last_only &= not any(one.under for one in findings)
+    texts = []
+    for one, (new, old) in zip(findings, pairs, strict=True):
+        than = "" if (alike and texts) or (last_only and one is not findings[-1]) else f"{one.effect.than} {old}"
+        texts.append(_joined("" if alike and texts else new, one.effect.text, than, one.under))
+    joined = prose.listing(texts)
+    if "," in "".join(texts):
+        joined = "; ".join([texts[0], *(f"it {text}" if alike else text for text in texts[1:])])
+    return ", ".join(filter(None, [where, _done(findings, results), joined]))
 
 
 def _done(findings: list[Finding], results: Results) -> str:
@@ -98,7 +124,11 @@ def reasons(results: Results, findings: list[Finding]) -> list[str]:
     moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
     cells = cells.reindex(columns=["requests", "opens", "connections"]).assign(moved=moved / MIB)
     largest = sorted((one for one in findings if one.verdict in BEYOND), key=lambda finding: -finding.size)
-    lines = [(one, text) for one in largest if (text := _moved(one, cells, results))][:REASONS]
+    factor = _headline_factor(results, findings)
+    lines = [(one, text) for one in largest if (text := _moved(one, cells, results))]
+    # What the headline says has its reason first.
+    first = next((one for one, _ in lines if one.factor == factor), None)
+    lines = sorted(lines, key=lambda line: line[0] is not first)[:REASONS]
     several = len({one.where for one, _ in lines}) > 1
     conditions = [", ".join(filter(None, [one.where if several else "", one.under])) for one, _ in lines]
     return [
@@ -198,14 +228,29 @@ def _shared(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:
 
 
 def advice(results: Results) -> list[str]:
-    """Return what to choose for each thing that is read, as far as it was decided."""
+    """Return what to choose for each thing that is read, as far as it was decided.
+
+    The headline says it of its own factor, or of the arms of a contest: these are told where nothing else was decided.
+    """
+    factors = dict.fromkeys(results.comparisons()["factor"])
+    apart = {factor.name for factor in results.report.factors if factor.given or factor.place}
+    others, answered = (
+        [one for one in factors if one not in apart and _answered(one, results) == is_so] for is_so in (False, True)
+    )
+    return _choices(others, results) or _choices(answered, results)[:ADVICE]
+
+
+def _answered(factor: str, results: Results) -> bool:
+    report = results.report
+    return factor in {report.headline, *(report.contest.arm if report.contest else ())}
+
+
+def _choices(factors: list[str], results: Results) -> list[str]:
+    """What to take of each of some factors, a sentence for each thing that is read."""
     report, rows = results.report, results.comparisons()
     given = [factor.name for factor in report.factors if factor.given]
-    # Factors of a contest are left out here: the page already says which arm is the fastest.
-    own = (*given, *report.places, report.headline, *(report.contest.arm if report.contest else ()))
     lines, varies = [], results.varying(results.measured, given)
     for levels, group in rows.groupby(given, sort=False) if given and len(rows) else [((), rows)]:
-        factors = [factor for factor in group["factor"].unique() if factor not in own]
         texts = [text for factor in factors for text in _choice(factor, group[group["factor"] == factor], results)]
         if texts:
             work = [(name, level) for name, level in zip(given, levels, strict=True) if level and name in varies]
@@ -228,9 +273,19 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
             some = f" in {len(decided)} of {len(pair)} comparisons" if len(decided) < len(pair) else ""
             best_first = (contender, baseline) if faster else (baseline, contender)
             winner, loser = (results.names.subject(factor, level) for level in best_first)
-            than = f" rather than {loser}" if len(pairs) > 1 else ""
-            texts.append(f"use {winner}{than}, {bold(f'{gain}× as fast')}{some}")
+            than = f" rather than {loser}" if len(pairs) > 1 or _answered(factor, results) else ""
+            texts.append(f"{_only_arm(decided, results)}use {winner}{than}, {bold(f'{gain}× as fast')}{some}")
     return texts
+
+
+def _only_arm(rows: pd.DataFrame, results: Results) -> str:
+    """The arm of the contest that comparisons are about, "… on …: ", where all are about one and others competed."""
+    contest = results.report.contest
+    if not contest or rows["factor"].iloc[0] in contest.arm or len(rows[[*contest.arm]].drop_duplicates()) > 1:
+        return ""
+    if len(results.measured[[*contest.arm]].drop_duplicates()) == 1:
+        return ""
+    return f"with {contest.name(rows.iloc[0].to_dict(), results.names)}, "
 
 
 def more_repeats(results: Results) -> list[str]:

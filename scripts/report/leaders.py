@@ -111,11 +111,13 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     at = stretch(lead.levels, lead.of, results)
     if lead.kind in UNJUDGED:
         return where, f"{at}, most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."
-    rest = f"; not judged: {prose.listing(map(called, lead.outside))}." if lead.outside else "."
+    rest, among = ".", ""
+    if lead.outside:
+        rest, among = f"; not judged: {prose.listing(map(called, lead.outside))}.", " of those judged"
     if lead.kind == "open":
         return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}"
     same = ", each as fast as the other" if lead.kind == "same" else ""
-    return where, f"{at}, {prose.listing(texts)} {report.contest.fastest}{same}{rest}"
+    return where, f"{at}, {prose.listing(texts)} {report.contest.fastest}{among}{same}{rest}"
 
 
 def advice(leads: list[Lead], results: Results) -> list[str]:

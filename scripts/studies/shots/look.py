@@ -126,10 +126,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class First:
-    """What one file of a set is: whether it is paged, and in words."""
+    """What one file of a set is: whether it is paged, and in words; and how many files the set has."""
 
     paged: bool
     words: str
+    files: int
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -201,6 +202,7 @@ def at_first(data: dict, levels: Iterable[str] = ()) -> First:
         facts["paged"],
         f"{where} is {paged}, {_count(len(meant), 'dataset')} of it read"
         f"{''.join(f', {one}' for one in fewer)}, {_count(len(of_set), 'file')}",
+        len(of_set),
     )
 
 

@@ -220,6 +220,9 @@ def _own_set(study: Shots, config: dict, name: str) -> str:
     if buffers and not looked.paged:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"
         raise Problem(f'{looked.words}; {ask}: repack it (h5repack -S PAGE), or take "0" or unset')
+    wanted = study.section(config).get("read_files", _READ["read_files"])
+    if wanted > looked.files and any("files" in mapping["access"] for mapping in levels):
+        return f"{looked.words}; read_files is {wanted}, so each record reads all of them"
     return looked.words
 
 
