@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from scripts.frame.records import Kept
 from scripts.lib import sizes
 from scripts.report.results import Results
 from scripts.studies.blobs.patterns import FROM_ONE, WHOLE
 from scripts.studies.blobs.report import results
 from scripts.studies.blobs.report.results import FACTORS
-from scripts.studies.blobs.study import reader
+from scripts.studies.blobs.study import STUDY
 from tests.records import merge, sealed
 
 MIB = 2**20
@@ -84,7 +85,7 @@ def build(
     """
     rows = rows or laptop()
     random = np.random.default_rng(seed)
-    named, readers = folder / "records", []
+    named, kept = folder / "records", []
     for repeat, block in enumerate(np.exp(random.normal(0, 0.04, repeats)), 1):
         for row in rows:
             record = change(_record(row, repeat, iterations, block, random))
@@ -93,13 +94,14 @@ def build(
             path = named / row["cell"] / f"repeat={repeat}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(sealed(record), encoding="utf-8")
-            readers += [reader(row["cell"], record)] if "memory" in record else []
+            kept.append(Kept(row["cell"], row, repeat, path, record))
     left_out = _row({f: USUAL[f][0] for f in FACTORS} | {"store": "s3", "pattern": "mpi-io"})
     left_out |= {"cell": "", "omitted": "MPI-IO reads files, not a store of the kind s3"}
     pd.DataFrame([*rows, left_out]).to_csv(folder / "matrix.csv", index=False)
     levels = {factor: {row[factor] for row in rows} for factor in FACTORS}
     gather(folder, [{"factor": factor, "baseline": base} for factor, base in compare if base in levels[factor]])
-    (folder / "facts.json").write_text(json.dumps(facts() | {"readers": readers}), encoding="utf-8")
+    told = facts() | STUDY.facts({}, kept, {}, {"studies": {"blobs": {}}})
+    (folder / "facts.json").write_text(json.dumps(told), encoding="utf-8")
     return folder
 
 

@@ -482,8 +482,8 @@ def test_printed_rates_stand_beside_what_was_measured_of_the_same_array(run, tmp
     "change, line",
     [
         (("write_MBps", "write"), "lacks the column write_MBps"),
-        (("stream_test", "other_test"), "has no rates of stream_test and write_example"),
-        (("42.2", "fast"), "or some that are no numbers"),
+        (("stream_test", "other_test"), "has rates of other tests than stream_test and write_example"),
+        (("42.2", "fast"), "column write_MBps: 'fast' is not a number above 0; correct studies.arrays.published"),
     ],
 )
 def test_a_file_that_has_no_printed_rates_is_one_line(change, line, tmp_path):

@@ -314,3 +314,19 @@ def test_cells_of_drivers_are_measured_over_an_emulated_network(tmp_path, with_r
     assert {name: record["effective"]["driver"] for name, record in records.items()} == {name: name for name in records}
     assert all(record["requests"]["GET"]["bytes_delivered"] > 0 for record in records.values())
     assert records["s3fs"]["effective"]["s3fs"]
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (KeyError("chunks"), "it fails with KeyError ('chunks')"),
+        (ValueError(), "it fails with ValueError"),
+        (ValueError("no filter 32001"), "no filter 32001"),
+    ],
+)
+def test_a_bare_name_of_a_library_is_told_as_an_error_of_its_kind(error: Exception, words: str):
+    with (
+        pytest.raises(drivers.Unable, match=re.escape(f"kerchunk cannot read /a: {words}")),
+        drivers.able("kerchunk", "/a", Exception),
+    ):
+        raise error

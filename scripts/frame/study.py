@@ -51,11 +51,13 @@ class Study:
         environment: that of the file in envs/ from which conda makes what its cells are measured in.
         spans_nodes: whether cells run on several nodes of a cluster, by a factor `nodes`.
         of_tasks: the metrics of single tasks: cells of different numbers of tasks are not compared by them.
+        of_record: what of each record its report reads beside the tables.
     """
 
     environment = "workflow"
     spans_nodes = False
     of_tasks: tuple[str, ...] = ()
+    of_record: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
         """Name it as its folder in scripts/studies."""
@@ -98,7 +100,14 @@ class Study:
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield what the study reads of the user's own, each with what looks at it (see `needs`)."""
-        yield from ()
+        if "published" in self.section(config):
+            yield "published", lambda: f"{len(self.printed(config))} figures"
+
+    def printed(self, config: dict) -> list[dict]:
+        """Return what was printed elsewhere, as the study's `printed` reads it in the file that `published` names."""
+        path = self.section(config).get("published")
+        # What reads tables is needed by nothing else that is asked of a study.
+        return importlib.import_module(f"scripts.studies.{self.name}.printed").read(Path(path)) if path else []
 
     def sources(self, config: dict) -> list[Path]:
         """Return the files of results from elsewhere that the study's `imports` name.
@@ -163,8 +172,17 @@ class Study:
         return None
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `tables`."""
-        return {}
+        """Return what only this study's report says beside figures; `plan` is plan.json, the rest as in `tables`.
+
+        By default it is what `of_record` names, of each record that tells what was in force, and what was printed
+        elsewhere; what was measured is shown without that if need be.
+        """
+        telling = [one for one in kept if self.of_record and one.record and one.record.get("effective")]
+        readers = [{"cell": one.cell, **{name: one.record.get(name) for name in self.of_record}} for one in telling]
+        try:
+            return {"readers": readers, "printed": self.printed(config)}
+        except Problem as problem:
+            return {"readers": readers, "printed": [], "not_printed": str(problem)}
 
     def contest(self, levels: dict[str, str], config: dict) -> object:
         """Return what cells that are each compared with each have in common; None: only as `compare` asks."""
@@ -233,20 +251,6 @@ def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: st
     missing = [name for name in needs if library["kind"] not in ("conda", "python") and name not in pins(library)]
     if missing:
         yield f"library {levels['library']} lacks {', '.join(missing)}, which {what} needs"
-
-
-def of_records(kept: Sequence[Kept], names: Sequence[str]) -> list[dict]:
-    """Return for a study's facts, of each record that tells what was in force, its cell and some of what it says."""
-    records = ((one.cell, one.record) for one in kept if one.record and one.record.get("effective"))
-    return [{"cell": cell, **{name: record[name] for name in names}} for cell, record in records]
-
-
-def beside(read: Callable[[], list[dict]]) -> dict:
-    """Return for a study's facts what was printed elsewhere; what was measured is shown without it if need be."""
-    try:
-        return {"printed": read()}
-    except Problem as problem:
-        return {"printed": [], "not_printed": str(problem)}
 
 
 def idle(effective: dict) -> list[str]:

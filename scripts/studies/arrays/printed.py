@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from scripts.frame import csv_file
+from scripts.frame.csv_file import AMOUNT, TEXT
 from scripts.lib.program import Problem
 from scripts.report import names
 from scripts.report.page import Table
-from scripts.report.results import Results, opened
+from scripts.report.results import Results
 from scripts.studies.arrays.report import BACKENDS, OPERATIONS
 
 # What is printed as MB/s are MiB/s: 211,200,000 bytes divided by the printed seconds.
 RATES = {"write": "write_MBps", "read": "read_MBps"}
-COLUMNS = ("test", "compression", "machine", "backend", *RATES.values())
+_OF_RATE = ("test", "compression", "machine")
+COLUMNS = dict.fromkeys((*_OF_RATE, "backend"), TEXT) | dict.fromkeys(RATES.values(), AMOUNT)
 # Of a published test: the array, and how a service was asked.
 TESTS = {"stream_test": ("12000x2200", "binary"), "write_example": ("2200x12000", "client")}
 # How its backends are called; those of a service have its nodes behind them.
@@ -30,20 +33,14 @@ def read(path: Path) -> list[dict]:
         Problem: the file cannot be read, lacks a column, or has a row that is no rate of the study's tests.
     """
     remedy = "correct studies.arrays.published"
-    try:
-        table = pd.read_csv(opened(path))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as a table: {error}; {remedy}") from error
-    if missing := [column for column in COLUMNS if column not in table]:
-        raise Problem(f"{path} lacks the column {missing[0]}; {remedy}")
-    rates = table[list(RATES.values())].apply(pd.to_numeric, errors="coerce")
-    if table.empty or not table["test"].isin(TESTS).all() or not (rates > 0).all(axis=None):
-        raise Problem(f"{path} has no rates of {' and '.join(TESTS)}, or some that are no numbers; {remedy}")
+    table = csv_file.read(path, COLUMNS, remedy)
+    if not table["test"].isin(TESTS).all():
+        raise Problem(f"{path} has rates of other tests than {' and '.join(TESTS)}; {remedy}")
     return [
         {
-            **{name: str(row[name]) for name in ("test", "compression", "machine")},
+            **{name: row[name] for name in _OF_RATE},
             **{"backend": "library" if row["backend"] == LIBRARY else "hsds", "operation": operation},
-            "mib_s": float(row[column]),
+            "mib_s": row[column],
         }
         for row in table.to_dict("records")
         for operation, column in RATES.items()

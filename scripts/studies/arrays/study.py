@@ -1,10 +1,8 @@
 """The arrays study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
-from scripts.frame.records import Kept
-from scripts.frame.study import Cell, Study, beside, lacking, lost_pages, of_records, uncounted, undone, unreadable
+from scripts.frame.study import Cell, Study, lacking, lost_pages, uncounted, undone, unreadable
 from scripts.lib import cache, sizes
 from scripts.stores import network as networks
 from scripts.stores import store as stores
@@ -18,7 +16,6 @@ _OF_SERVICE = {"protocol": "client", "nodes": "1", "request_limit": "100MiB", "s
 # What trials decide by themselves.
 _OF_TRIALS = {"protocol": "client", "access": "whole", "clients": "1", "concurrency": "unset"}
 _HOLDS = 128 * 2**20  # chunk_mem_cache_size of HSDS, by default
-_OF_RECORD = ("repeat", "effective", "work")  # what its report reads in a record
 _TRIALS_S = {"limits": 10, "faults": 45}
 _START_S, _SERVICE_S, _FLUSH_S = 1.0, 1.5, 2.0
 # Bytes that each handles in a second, roughly; of gzip, written.
@@ -28,6 +25,8 @@ _GZIP = 60 * 2**20
 
 class Arrays(Study):
     """Writing and reading a 2-D array through a service, as Zarr, and by the library."""
+
+    of_record = ("repeat", "effective", "work")
 
     def impossible(self, levels: dict[str, str], config: dict) -> Iterator[str]:
         """Yield why a combination of levels cannot exist."""
@@ -136,23 +135,6 @@ class Arrays(Study):
         if settings["cell"]["operation"] != "read":
             return reasons
         return reasons + ([line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"]))
-
-    def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the published rates, where they are named."""
-        if "published" in self.section(config):
-            yield "published", lambda: f"{len(self._printed(config))} rates"
-
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what the report says of the processes of each record, and the published rates."""
-        return {"readers": of_records(kept, _OF_RECORD), **beside(lambda: self._printed(config))}
-
-    def _printed(self, config: dict) -> list[dict]:
-        """Return the published rates that the configuration names."""
-        # What reads tables is needed by nothing else that is asked of a study.
-        from scripts.studies.arrays import printed
-
-        path = self.section(config).get("published")
-        return printed.read(Path(path)) if path else []
 
 
 STUDY = Arrays("arrays")

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from scripts.frame.records import Kept
 from scripts.frame.study import Cell, Study, apart, elsewhere, lost_pages, mappings, unaccounted, uncounted, undone
 from scripts.lib import memory, sizes
 from scripts.lib.program import Problem, read_yaml, tool
@@ -24,6 +23,7 @@ class Blobs(Study):
 
     environment = "mpi"
     spans_nodes = True
+    of_record = ("repeat", "effective", "memory", "retries", "attempts", "ceiling")
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
@@ -147,10 +147,6 @@ class Blobs(Study):
             reasons.append(f"a process grew by {sizes.text(grown)}, {sizes.text(allowed)} are allowed")
         return [*reasons, *unaccounted(record, record["work"].get("fetched_bytes"))]
 
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what the report says about the MPI processes of each record."""
-        return {"readers": [reader(one.cell, one.record) for one in kept if one.record and "memory" in one.record]}
-
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str | bool, ...]:
         """Return what stores and patterns that deliver the same have in common: each is compared with each."""
         context = (level for factor, level in levels.items() if factor in CONTEXT)
@@ -161,18 +157,6 @@ class Blobs(Study):
 def object_limits() -> dict[str, dict]:
     """Return how large an object may be by kind of store: {"gib", "as_of", "source"}."""
     return read_yaml(LIMITS)["limits"]
-
-
-def reader(cell: str, record: dict) -> dict:
-    """Return what a report says about the MPI processes of one record, in the cell of that name."""
-    parts = ("effective", "memory", "retries", "attempts", "ceiling")
-    return {
-        "cell": cell,
-        "repeat": record["repeat"],
-        "levels": record["cell"],
-        **{part: record.get(part) for part in parts},
-        "requests": record.get("requests", {}),
-    }
 
 
 def _sizes(levels: dict[str, str], copies: bool) -> Iterator[str]:

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from scripts.frame import csv_file
+from scripts.frame.csv_file import AMOUNT, TEXT
 from scripts.lib.program import Problem
 from scripts.report import names, prose
 from scripts.report.page import Table
-from scripts.report.results import Results, opened
+from scripts.report.results import Results
 from scripts.studies.particles.methods import METHODS, PUBLISHED
 from scripts.studies.particles.report import OPERATIONS
 from scripts.studies.particles.snapshots import AT_MOST, PRESETS
 
-COLUMNS = ("stage", "kind", "method", "mean_s", "std_s")
+# Not each mean has a standard deviation.
+COLUMNS = dict.fromkeys(("stage", "kind", "method"), TEXT) | {"mean_s": AMOUNT}
 WORKERS, THREADS = "4", "2"
 AS_PUBLISHED = {
     **{"driver": "sec2", "chunk": str(AT_MOST), "selection": "all", "pool": "processes", "memory": "none"},
@@ -33,25 +36,20 @@ def read(path: Path) -> list[dict]:
     Raises:
         Problem: the file cannot be read, lacks a column, or has a row that is no timing of the study's methods.
     """
-    try:
-        table = pd.read_csv(opened(path))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} cannot be read as a table: {error}; correct studies.particles.published") from error
-    if missing := [column for column in COLUMNS if column not in table]:
-        raise Problem(f"{path} lacks the column {missing[0]}; correct studies.particles.published")
-    times = table[["mean_s", "std_s"]] = table[["mean_s", "std_s"]].apply(pd.to_numeric, errors="coerce")
-    if table.empty or not (times["mean_s"] > 0).all():
-        raise Problem(f"{path} has no timings, or some that are not seconds; correct studies.particles.published")
+    remedy = "correct studies.particles.published"
+    table = csv_file.read(path, COLUMNS, remedy).reindex(columns=[*COLUMNS, "std_s"])
+    table["std_s"] = pd.to_numeric(table["std_s"], errors="coerce")
     called = {published: method for method, published in PUBLISHED.items()}
     rows = []
     for row in table.to_dict("records"):
-        chunks = _CHUNKS.search(str(row["stage"]))
+        chunks = _CHUNKS.search(row["stage"])
         if not chunks or row["method"] not in called:
             what = f"{row['stage']}, {row['method']} is no timing of the published study's"
-            raise Problem(f"{path}: {what}; correct studies.particles.published")
+            raise Problem(f"{path}: {what}; {remedy}")
         operation, method = called[row["method"]]
-        seconds = {name: None if pd.isna(row[name]) else float(row[name]) for name in ("mean_s", "std_s")}
-        rows.append({"chunks": int(chunks[1]), "operation": operation, "method": method, **seconds})
+        deviation = None if pd.isna(row["std_s"]) else row["std_s"]
+        rows.append({"chunks": int(chunks[1]), "operation": operation, "method": method})
+        rows[-1] |= {"mean_s": row["mean_s"], "std_s": deviation}
     return rows
 
 

@@ -1,21 +1,18 @@
 """The particles study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from scripts import drivers
-from scripts.frame.records import Kept
 from scripts.frame.study import (
     Cell,
     Study,
     apart,
-    beside,
     elsewhere,
     idle,
     lacking,
     lost_pages,
     mappings,
-    of_records,
     unaccounted,
     uncounted,
     undone,
@@ -30,7 +27,6 @@ CONTEXT = (
     *("library", "store", "driver", "page_buffer", "particles", "chunk", "rereads", "operation", "selection"),
     *("workers", "nodes", "threads", "pool", "memory", "cache"),
 )
-_OF_RECORD = ("repeat", "effective")  # what its report reads in a record
 _FIELD_BYTES, _PARTICLE_BYTES = 4, 44  # of a particle in a file that is made: the field alone, and all
 _START_S, _TASK_S, _ARRAY_TASK_S = 2.5, 0.002, 0.005
 # How yt itself opens and cuts files; in its regions are particles that reach into them, too.
@@ -45,6 +41,7 @@ class Particles(Study):
     spans_nodes = True
     # The seconds of one chunk.
     of_tasks = ("chunk",)
+    of_record = ("repeat", "effective")
 
     def mistakes(self, config: dict) -> Iterator[str]:
         """Yield that snapshots to make are asked for beside files of the user's own, or own ones without files."""
@@ -87,11 +84,10 @@ class Particles(Study):
         yield from apart(levels, config, int(levels["workers"]))
 
     def inputs(self, config: dict) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the user's own snapshot and the published timings, where they are named."""
+        """Yield the user's own snapshot beside what all studies have."""
         if "files" in self.section(config)["data"]:
             yield "data.files", lambda: _own_files(self.section(config)["data"])
-        if "published" in self.section(config):
-            yield "published", lambda: f"{len(self._printed(config))} timings"
+        yield from super().inputs(config)
 
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a cell's settings; those of a user's own snapshot have nothing of one that is made, and vice versa."""
@@ -144,18 +140,6 @@ class Particles(Study):
             reasons.append(f"{work['chunks_twice']} chunks were read more or less often than they were listed")
         reasons += [line] if (line := cache.fault(record["cache"])) else lost_pages(record["cache"])
         return reasons + unaccounted(record, work["stored_bytes"])
-
-    def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what the report says of the processes of each record."""
-        return {"readers": of_records(kept, _OF_RECORD), **beside(lambda: self._printed(config))}
-
-    def _printed(self, config: dict) -> list[dict]:
-        """Return the published timings that the configuration names."""
-        # What reads tables is needed by nothing else that is asked of a study.
-        from scripts.studies.particles import printed
-
-        path = self.section(config).get("published")
-        return printed.read(Path(path)) if path else []
 
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str | None, ...] | None:
         """Return what methods have in common that do the same: each is compared with each."""
