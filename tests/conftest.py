@@ -78,20 +78,29 @@ def published() -> Path:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Return a function (name, make) -> folder, which calls `make` with that folder once for all parallel workers."""
+    """Return a function (name, make) -> folder, which calls `make` with that folder once for all parallel workers.
+
+    What was skipped when it was made is skipped at once by all others.
+    """
     base = tmp_path_factory.getbasetemp()
     # As deep as the folders of tests: paths from here to the environment, which rules have, are theirs too.
     shared = base.parent / "once" if "PYTEST_XDIST_WORKER" in os.environ else base
     shared.mkdir(exist_ok=True)
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
-        folder, done = shared / name, shared / f"{name}.done"
+        folder, done, skipped = shared / name, shared / f"{name}.done", shared / f"{name}.skipped"
         with open(shared / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            if skipped.exists():
+                pytest.skip(skipped.read_text(encoding="utf-8"))
             if not done.exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir()
-                make(folder)
+                try:
+                    make(folder)
+                except pytest.skip.Exception as why:
+                    skipped.write_text(str(why), encoding="utf-8")
+                    raise
                 done.touch()
         return folder
 
