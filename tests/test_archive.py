@@ -221,7 +221,7 @@ def minimal(path: Path, facts: dict, *more: tarfile.TarInfo) -> Path:
         (entry("."), "'.' is not what was archived"),
         (entry("shots/" + 300 * "x"), "xxx' is not what was archived"),
         (entry("shots/facts.json/more"), "'shots/facts.json/more' is not what was archived"),
-        (entry("shots/zeros.csv", size=2**30), "holds more than 1000 times its size, so no records"),
+        (entry("shots/zeros.csv", size=2**27), "holds more than 1000 times its size, so no records"),
         (entry("/etc/storage"), "'/etc/storage' is not what was archived"),
     ],
 )
