@@ -157,6 +157,17 @@ def test_links_lead_somewhere(document: Path):
     assert missing == []
 
 
+def test_pages_in_the_repository_link_to_what_is_in_it():
+    listed = subprocess.run(["git", "ls-files", "reports"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = set(listed.splitlines())
+    pages = [Path(name) for name in files if name.endswith(".md")]
+    links = {
+        (page, link) for page in pages for link in re.findall(r"\]\(([^()#]+)\)", (ROOT / page).read_text("utf-8"))
+    }
+    assert len(links) > 100
+    assert [(page, link) for page, link in links if "://" not in link and str(page.parent / link) not in files] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_paths_that_are_named_exist(document: Path):
     named = [text.split("`")[0] for text in CODE.findall(document.read_text(encoding="utf-8"))]
