@@ -190,6 +190,24 @@ def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables
     )
 
 
+@pytest.mark.parametrize(
+    "ratios, said",
+    [
+        ((3.0, 2.0), "A took 3.0× as long and B took 2.0× as long as C"),
+        ((3.0, 1.2), "A took 3.0× as long as C and B took 20 % longer than C"),
+    ],
+)
+def test_what_several_are_compared_with_is_named_once_where_the_words_fit(run: Results, monkeypatch, ratios, said):
+    [one, *_] = findings.find(run)
+    rows = [
+        one.rows.head(1).assign(contender=name, baseline="C", ratio=ratio)
+        for name, ratio in zip("AB", ratios, strict=True)
+    ]
+    monkeypatch.setattr(answer, "sides", lambda row, _: (row["contender"], row["baseline"]))
+    both = [replace(one, rows=row, under="") for row in rows]
+    assert said in answer._clause("here", both, run)
+
+
 def test_the_headline_of_a_run_that_compares_something_else_is_about_that(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows[rows["factor"] == "page_buffer"])
     text = markdown_line(answer.headline(run, *pages.of_run(run)))

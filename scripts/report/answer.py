@@ -70,9 +70,9 @@ def _clause(where: str, findings: list[Finding], results: Results) -> str:
     """What was decided in one place: what is compared is named once, and again where something else is."""
     pairs = [sides(one.rows.iloc[0], results) for one in findings]
     alike = len(set(pairs)) == 1
-    # Several against one thing without conditions: it is named behind the last of them.
+    # Several against one thing, without conditions: it is named once, behind the last, where the words before it fit.
     last_only = len({new for new, _ in pairs}) == len(pairs) and len({old for _, old in pairs}) == 1
-    last_only &= not any(one.under for one in findings)
+    last_only &= not any(one.under for one in findings) and len({one.effect.than for one in findings}) == 1
     texts = []
     for one, (new, old) in zip(findings, pairs, strict=True):
         than = "" if (alike and texts) or (last_only and one is not findings[-1]) else f"{one.effect.than} {old}"
@@ -279,7 +279,7 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
 
 
 def _only_arm(rows: pd.DataFrame, results: Results) -> str:
-    """The arm of the contest that comparisons are about, "… on …: ", where all are about one and others competed."""
+    """The arm of the contest that comparisons are about, "with … on …, ", where they are of one and others competed."""
     contest = results.report.contest
     if not contest or rows["factor"].iloc[0] in contest.arm or len(rows[[*contest.arm]].drop_duplicates()) > 1:
         return ""
