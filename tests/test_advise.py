@@ -16,7 +16,7 @@ from conftest import artefact, program
 from test_drivers import KEYS, boto3, made
 
 from scripts.lib.program import Problem
-from scripts.studies.shots import advise, arms, copies, files, manifest
+from scripts.studies.shots import advise, arms, copies, inputs, manifest
 from scripts.studies.shots.copies import Layout
 from scripts.studies.shots.report import advised
 
@@ -251,7 +251,7 @@ def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.h5").write_text(folder)
-    some = files.sources(f"{tmp_path}/*/same.h5")
+    some = inputs.sources(f"{tmp_path}/*/same.h5")
     here = advise._here(some, tmp_path / "scratch")
     assert [path.name for path in here] == ["a_same.h5", "b_same.h5"]
     assert [path.read_text() for path in here] == ["a", "b"]

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.studies.shots.files import extents, sources
+from scripts.studies.shots.files import extents
+from scripts.studies.shots.inputs import sources
 from scripts.studies.shots.make import confirm, main
 from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.shot_files import SMALL, describe, parts

@@ -15,7 +15,7 @@ from small_runs import records, snakemake, write
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.lib.program import Problem
-from scripts.studies.shots import files, look, manifest, selection
+from scripts.studies.shots import inputs, look, manifest, selection
 from scripts.studies.shots.report import indexes
 from scripts.studies.shots.sets import bucket_of
 
@@ -282,7 +282,7 @@ def test_a_name_that_is_none_of_the_sets_and_the_home_folder(tmp_path, sets, mon
     with pytest.raises(Problem, match=r"datasets: orignal is none of the sets original, repacked"):
         configuration.load(tmp_path / "run.yaml")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert len(files.sources("~/own/*.h5")) == 3
+    assert len(inputs.sources("~/own/*.h5")) == 3
 
 
 # What is measured.

@@ -26,7 +26,7 @@ from scripts.stores import store as stores
 from scripts.stores.azure import CONNECTION
 from scripts.stores.s3 import client as s3
 from scripts.studies.shots import manifest
-from scripts.studies.shots.files import sources
+from scripts.studies.shots.inputs import sources
 
 NOBODY = "http://127.0.0.1:9"
 

@@ -129,6 +129,24 @@ def environment_credentials(store: dict) -> dict[str, str]:
     return variables | ({"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {})
 
 
+def store_from_environment(bucket: str) -> dict:
+    """Return the store's entry for a bucket as AWS's own tools would find it, anonymous where there are no credentials.
+
+    Raises:
+        Problem: AWS's variables or files are amiss.
+    """
+    endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
+    with explained():
+        region = os.environ.get("AWS_REGION") or boto3.Session().region_name or "us-east-1"
+    entry = {"kind": "s3", "bucket": bucket, "prefix": "", "region": region, "anonymous": False}
+    entry |= {"endpoint": endpoint.rstrip("/")} if endpoint else {}
+    try:
+        environment_credentials(entry)
+    except NoCredentials:
+        entry["anonymous"] = True
+    return entry
+
+
 def _expect_no_endpoint_elsewhere(endpoint: str | None) -> None:
     """See that no variable sends to another service what the configuration sends to AWS."""
     for name in (f"{ENDPOINT}_S3", ENDPOINT):

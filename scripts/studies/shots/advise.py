@@ -22,7 +22,8 @@ from scripts.studies.shots import arms as ways
 from scripts.studies.shots import copies, look, selection, sets
 from scripts.studies.shots.arms import Arm
 from scripts.studies.shots.copies import Layout, Made
-from scripts.studies.shots.files import Source, creation, sources
+from scripts.studies.shots.files import creation
+from scripts.studies.shots.inputs import Source, sources
 
 # So many files and bytes stand for all, and so many ways to read copies are measured.
 _FILES, _BYTES, _COPIES = 6, 2 * 2**30, 2

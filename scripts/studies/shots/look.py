@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import os
 import shlex
 import statistics
 import sys
@@ -16,7 +15,8 @@ import h5py
 from scripts.lib import sizes
 from scripts.lib.program import Problem, run
 from scripts.studies.shots import selection
-from scripts.studies.shots.files import BUILT_IN, Source, creation, datasets_of, filters_of, is_elsewhere, sources
+from scripts.studies.shots.files import BUILT_IN, creation, datasets_of, filters_of, is_elsewhere
+from scripts.studies.shots.inputs import Source, sources, store_of
 from scripts.studies.shots.manifest import chosen, expect_filters
 from scripts.studies.shots.sets import bucket_of
 
@@ -232,21 +232,6 @@ def _nbytes(shape: Iterable[int], itemsize: int) -> int:
     for length in shape:
         itemsize *= length
     return itemsize
-
-
-def store_of(bucket: str) -> dict:
-    """Return a store's entry for a bucket as AWS's own tools would find it: by the variables of the environment."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    entry = {"kind": "s3", "bucket": bucket, "prefix": "", "region": region, "anonymous": False}
-    entry |= {"endpoint": endpoint.rstrip("/")} if endpoint else {}
-    from scripts.stores.s3 import client
-
-    try:
-        client.environment_credentials(entry)
-    except client.NoCredentials:
-        entry["anonymous"] = True
-    return entry
 
 
 def _paged(page_size: int | None, count: int) -> str:

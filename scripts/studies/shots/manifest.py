@@ -11,7 +11,6 @@ from scripts.lib.program import Problem
 from scripts.studies.shots import selection
 from scripts.studies.shots.files import (
     BUILT_IN,
-    Source,
     common,
     creation,
     datasets_of,
@@ -20,8 +19,8 @@ from scripts.studies.shots.files import (
     filters_of,
     is_elsewhere,
     reason,
-    sources,
 )
+from scripts.studies.shots.inputs import Source, sources
 from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.sets import IN_BUCKET
 

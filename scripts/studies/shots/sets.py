@@ -82,7 +82,7 @@ def _bytes_of(files: str) -> tuple[int, int]:
     """Return how many files a set has here, and their bytes; a guess for those in a bucket, which is not asked."""
     if bucket_of(wanted := json.loads(files)):
         return 1, 2**27
-    from scripts.studies.shots.files import sources
+    from scripts.studies.shots.inputs import sources
 
     sizes = [source.bytes for source in sources(wanted)]
     return len(sizes), sum(sizes)

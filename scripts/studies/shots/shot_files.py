@@ -9,7 +9,8 @@ from pathlib import Path
 import h5py
 
 from scripts.lib.program import Problem, file_digest
-from scripts.studies.shots.files import Source, common, creation, extents
+from scripts.studies.shots.files import common, creation, extents
+from scripts.studies.shots.inputs import Source
 from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import ordered_pairs
 

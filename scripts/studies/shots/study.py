@@ -193,9 +193,9 @@ def _bufferless(cell: dict) -> bool:
 def _own_files(section: dict) -> str:
     """Say what one of the user's own files is, and see that it is what the matrix takes it for."""
     # Reads HDF5, which a cell's own interpreter does and nobody who asks about settings needs.
-    from scripts.studies.shots import files, shot_files
+    from scripts.studies.shots import inputs, shot_files
 
-    first = files.sources(section["data"]["files"])[0]
+    first = inputs.sources(section["data"]["files"])[0]
     facts = shot_files.describe([first], values=False)["layout"]
     paged = f"paged ({facts['page_size']} bytes)" if facts["page_size"] else "not paged"
     words = f"{first.where} is {paged}, {facts['layout']}, {facts['shots']} shots of {facts['signals']} signals"
