@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scripts import drivers
 from scripts.drivers import Access, described
-from scripts.studies.shots.reader import fingerprint
+from scripts.studies.shots.checksums import fingerprint
 
 # Parts of a dataset: across chunks, in the middle of them, and its last elements alone.
 PARTS = {

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from scripts.lib.program import Problem
+from scripts.studies.shots.checksums import fingerprint
 from scripts.studies.shots.files import extents
 from scripts.studies.shots.inputs import sources
 from scripts.studies.shots.make import confirm, main
-from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.shot_files import SMALL, describe, parts
 from scripts.studies.shots.signals import Settings, ordered_pairs, plan, selection, signal_values, table
 

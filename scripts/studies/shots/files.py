@@ -62,9 +62,11 @@ def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
 
 
 def reason(error: Exception) -> str:
-    """Return what HDF5 says in one line: the system's message where there is one."""
-    number = re.search(r"errno = (\d+)", str(error))
-    return os.strerror(int(number[1])) if number else " ".join(str(error).split())
+    """Return HDF5's message in one line: the system's message where there is one, else the kind of error."""
+    # The text of a KeyError is in quotes.
+    words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    number = re.search(r"errno = (\d+)", words)
+    return os.strerror(int(number[1])) if number else " ".join(words.split()) or type(error).__name__
 
 
 def common(values: set) -> object:

@@ -9,6 +9,7 @@ import h5py
 
 from scripts.lib.program import Problem
 from scripts.studies.shots import selection
+from scripts.studies.shots.checksums import fingerprint
 from scripts.studies.shots.files import (
     BUILT_IN,
     common,
@@ -21,7 +22,6 @@ from scripts.studies.shots.files import (
     reason,
 )
 from scripts.studies.shots.inputs import Source, sources
-from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.sets import IN_BUCKET
 
 # What a manifest, which each cell reads, may hold.

@@ -4,13 +4,13 @@ import contextlib
 import json
 import os
 import time
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts import drivers
 from scripts.lib.slowed import Waits
 from scripts.studies.shots import selection
+from scripts.studies.shots.checksums import fingerprint, has_known_size
 
 _lines: list[str] = []
 
@@ -68,8 +68,7 @@ def read(batch: Batch) -> dict:
                 reads.append(clock() - began)
                 waits.after(reads[-1])
                 stopped, cpu_before = clock(), time.process_time()
-                if batch.verify or not hasattr(values, "nbytes") or values.dtype.hasobject:
-                    # How large texts are is not known without looking at each.
+                if batch.verify or not has_known_size(values):
                     size, crc = fingerprint(values)
                     logical += size
                     if batch.verify:
@@ -109,28 +108,3 @@ def line(object_id: str, path: str, nbytes: int, crc32: int, place: Sequence = (
     """Return the line that stands for one dataset, or a place in it, in a record's checksum (METHOD 9)."""
     of = f"{path}\t{json.dumps(place)}" if place else path
     return f"{object_id}\t{of}\t{nbytes}\t{crc32:08x}"
-
-
-def fingerprint(values: object) -> tuple[int, int]:
-    """Return (bytes in memory, crc32) of what `dataset[()]` gave, in C order and native byte order.
-
-    Elements of variable length count with a NUL behind each; a dataset without values has no bytes. What `File.walk`
-    gave, as a list, has the bytes of its sorted descriptions.
-    """
-    # Here, as the process that starts the workers imports this module, too, and reads nothing.
-    import h5py
-    import numpy as np
-
-    if isinstance(values, list):
-        data = b"\n".join(sorted(drivers.described(*item) for item in values))
-        return len(data), zlib.crc32(data)
-    # One text of variable length is a str or bytes of Python's own; of fixed length it is numpy's.
-    values = [values] if type(values) in (str, bytes) else values
-    kind = object if isinstance(values, list) else None
-    values = np.empty(0) if isinstance(values, h5py.Empty) else np.asarray(values, kind)
-    if values.dtype.hasobject:
-        texts = (value.encode() if isinstance(value, str) else value for value in values.ravel())
-        data = b"".join((text if isinstance(text, bytes) else np.asarray(text).tobytes()) + b"\0" for text in texts)
-    else:
-        data = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")).reshape(-1).view(np.uint8)
-    return len(data), zlib.crc32(data)

@@ -9,9 +9,9 @@ from pathlib import Path
 import h5py
 
 from scripts.lib.program import Problem, file_digest
+from scripts.studies.shots.checksums import fingerprint
 from scripts.studies.shots.files import common, creation, extents
 from scripts.studies.shots.inputs import Source
-from scripts.studies.shots.reader import fingerprint
 from scripts.studies.shots.signals import ordered_pairs
 
 SMALL = 8000  # bytes; datasets above it are compressed
