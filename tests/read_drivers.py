@@ -37,7 +37,7 @@ def read(case: dict) -> dict:
     """Return what a driver says of a file: settings, values of parts of all datasets, tree."""
     driver, buffer = drivers.of(case["driver"]), drivers.page_buffer_bytes("unset")
     levels = {"store": case["store"], "read_cache": case["read_cache"], "index": case["index"]}
-    access = Access(case["driver"], buffer, 2**20, **levels)
+    access = Access(case["driver"], buffer, 2**20, **levels, rdcc_nslots=case["slots"])
     if case["make_index"]:
         Path(case["index"]).mkdir()
         driver.index([case["address"]], access, Path(case["index"]))

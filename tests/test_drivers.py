@@ -19,6 +19,7 @@ from conftest import ROOT, artefact
 from scripts import drivers
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.s3 import KEYS
 
@@ -109,7 +110,14 @@ class Library:
         s3.upload_file(str(folder / "plain"), "drivers", ODD_KEY)
 
     def case(
-        self, driver: str, store: dict, file: str, read_cache: str = "default", make_index: bool = True, key: str = ""
+        self,
+        driver: str,
+        store: dict,
+        file: str,
+        read_cache: str = "default",
+        make_index: bool = True,
+        key: str = "",
+        slots: int = 0,
     ) -> dict:
         """Return what tests/read_drivers.py reads."""
         location = {"url": self._url} if store["kind"] == "s3" else {"folder": str(self._folder)}
@@ -117,7 +125,7 @@ class Library:
         with h5py.File(self._folder / file) as opened:
             opened.visititems(lambda path, item: shapes.update(_shape(path, item)))
         return {
-            **{"driver": driver, "store": store, "read_cache": read_cache, "shapes": shapes},
+            **{"driver": driver, "store": store, "read_cache": read_cache, "shapes": shapes, "slots": slots},
             "address": drivers.address_of(location, key or file),
             "index": str(self._folder / f"{driver}-{store['kind']}-{file}{len(key)}") if driver in INDEXED else "",
             "make_index": make_index and driver in INDEXED,
@@ -247,6 +255,22 @@ def test_a_cache_is_that_of_the_library_until_another_is_asked_for(said, library
     assert [*wrong] == ["the driver made a read cache blockcache-4MiB out of blockcache-5MiB"]
 
 
+@pytest.mark.rule(10)
+def test_a_chunk_cache_has_the_bytes_and_slots_that_were_asked_for(said, library):
+    readers = [(name, store) for name, store in READERS if drivers.of(name).chunk_caches]
+    assert {name for name, _ in readers} == {"sec2", "ros3", "s3fs", "remfile", "h5netcdf", "xarray"}
+    for (name, store), answer in zip(
+        readers, library.read(*(library.case(*one, "plain", slots=10007) for one in readers)), strict=True
+    ):
+        asked = {"rdcc_nbytes_asked": 2**20, "rdcc_nslots_asked": 10007}
+        assert [*drivers.faults(answer["effective"] | asked, "unset")] == [], name
+        default = said[f"{name} {store['kind']} plain"]["effective"]
+        assert [*drivers.faults(default | asked, "unset")] == [
+            f"the library made a chunk cache of {default['rdcc_nslots']} slots out of 10007"
+        ]
+        assert [*drivers.faults(default | asked | {"rdcc_nslots_asked": 0}, "unset")] == []
+
+
 @pytest.mark.rule(11)
 def test_a_default_and_a_tuned_cache_ask_for_different_ranges(library):
     counts = {
@@ -301,6 +325,33 @@ def test_a_plan_has_the_drivers_that_a_library_and_a_store_have(config):
         "driver remfile has no read cache readahead; take default",
         "driver ros3 has no read cache readahead (it has none, block); take default",
     } <= reasons
+
+
+@pytest.mark.rule(1, 10)
+def test_cells_with_a_chunk_cache_are_left_out_where_the_driver_has_none(config):
+    row = config["studies"]["shots"]["matrix"]
+    row |= {"library": ["readers"], "store": ["disk", "s3"], "driver": ["sec2", "ros3", "s3fs", "remfile", *ANYWHERE]}
+    row |= {"chunk_cache": ["default", "64MiB", "64MiB-10007"]}
+    cells, omitted = matrix.expand(configuration.resolve(config, []), "shots")
+    tuned = {cell.levels["driver"] for cell in cells if cell.levels["chunk_cache"] != "default"}
+    assert tuned == {"sec2", "ros3", "s3fs", "remfile", "h5netcdf", "xarray"}
+    without = {one.levels["driver"] for one in omitted if "chunk cache" in one.reason}
+    assert without == {"h5coro", "pyfive", *INDEXED}
+    assert "driver pyfive has no chunk cache of HDF5; take default" in {one.reason for one in omitted}
+
+
+@pytest.mark.parametrize(
+    "level, cache", [("default", (5, 0)), ("64MiB", (2**26, 0)), ("1KiB-1", (2**10, 1)), ("2GiB-10007", (2**31, 10007))]
+)
+def test_a_level_of_the_chunk_cache_has_bytes_and_slots(level, cache):
+    assert drivers.chunk_cache(level, 5) == cache
+
+
+@pytest.mark.parametrize("level", ["64", "64MB", "0MiB", "64MiB-", "64MiB-0", "none"])
+def test_a_level_that_is_no_chunk_cache_is_refused(config, level):
+    config["studies"]["shots"]["matrix"]["chunk_cache"] = [level]
+    with pytest.raises(Problem, match="chunk_cache"):
+        configuration.resolve(config, [])
 
 
 @pytest.mark.rule(9, 11)

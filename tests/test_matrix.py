@@ -8,7 +8,7 @@ from conftest import ROOT, program
 
 from scripts import drivers, plan
 from scripts.frame import config as configuration
-from scripts.frame import matrix
+from scripts.frame import matrix, yaml_file
 from scripts.frame import study as studies
 from scripts.lib.program import Problem
 from scripts.statistics import MIN_BLOCKS
@@ -104,6 +104,23 @@ def test_cells_of_one_node_are_those_of_before_there_was_the_factor(config):
     cells, _ = matrix.expand(config, "shots")
     assert {cell.settings["cell"]["nodes"] for cell in cells} == {"2"}
     assert all("_nodes2_" in cell.name for cell in cells)
+
+
+@pytest.mark.rule(14)
+@pytest.mark.parametrize("name", ["config", "drivers", "ec2", "ec2-published", "faults", "hpc", "quick", "smoke"])
+def test_cells_of_before_there_was_the_chunk_cache_keep_their_names(name):
+    config = yaml_file.read(ROOT / f"config/{name}.yaml")
+    section = config["studies"]["shots"]
+    before = matrix.expand(configuration.resolve(config, []), "shots")[0]
+    assert not [cell for cell in before if "chunk_cache" in cell.settings["cell"]]
+    for mapping in studies.mappings(section):
+        mapping["chunk_cache"] = ["default"]
+    assert matrix.expand(configuration.resolve(config, []), "shots")[0] == before
+    for mapping in studies.mappings(section):
+        mapping["chunk_cache"] = ["default", "64MiB-7"]
+    more = {cell.name for cell in matrix.expand(configuration.resolve(config, []), "shots")[0]}
+    assert {cell.name for cell in before if not cell.twin_of} < more
+    assert any("_cc64MiB-7" in name for name in more)
 
 
 def test_a_cell_named_twice_is_one_cell(config):

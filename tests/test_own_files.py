@@ -5,12 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
 from conftest import program
 from granules import granule, run_of
-from small_runs import records, snakemake, write
+from small_runs import PAGE, records, snakemake, write
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
@@ -304,6 +305,26 @@ def test_each_selection_reads_what_the_manifest_says_in_place(clone, sets):
     assert (whole["work"]["datasets"], whole["work"]["tasks_done"]) == (21, 1)
     # Files are neither copied nor uploaded.
     assert not list((clone / "results").rglob("*.h5"))
+
+
+@pytest.mark.rule(10)
+def test_chunk_caches_of_chunks_larger_than_the_default_are_compared(clone, tmp_path):
+    with h5py.File(tmp_path / "large.h5", "w") as file:
+        file.create_dataset("values", data=np.zeros((4, 2**18)), chunks=(2, 2**18), compression="gzip")
+    own = run_of({"original": str(tmp_path / "large.h5")}, chunk_cache=["default", "4MiB", "64MiB-10007"])
+    own["studies"]["shots"] |= {"rdcc_nbytes": 2**20, "compare": [{"factor": "chunk_cache", "baseline": "default"}]}
+    write(clone, own)
+    done = snakemake(clone, PAGE)
+    assert done.returncode == 0, done.stderr
+    measured = {record["cell"].get("chunk_cache", "default"): record for record in records(clone).values()}
+    assert {level: record["reasons"] for level, record in measured.items()} == {level: [] for level in measured}
+    in_force = {level: record["effective"] for level, record in measured.items()}
+    assert {level: one["rdcc_nbytes"] // 2**20 for level, one in in_force.items()} == {
+        **{"default": 1, "4MiB": 4, "64MiB-10007": 64}
+    }
+    assert in_force["64MiB-10007"]["rdcc_nslots"] == 10007 != in_force["4MiB"]["rdcc_nslots"]
+    page = (clone / PAGE).with_suffix(".md").read_text(encoding="utf-8")
+    assert all(words in page for words in ("chunk cache of 4 MiB", "of 64 MiB and 10,007 slots", "of 1 MiB (default)"))
 
 
 @pytest.mark.rule(17)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # As a page buffer: the library's default, which is not the same as 0.
 UNSET = -1
-# As a read cache: what the driver does where nothing is said.
+# As a read cache: what the driver does where nothing is said; as a chunk cache: the study's setting `rdcc_nbytes`.
 DEFAULT = "default"
 # Which part of a dataset is read, as numpy takes it; () is all of it.
 Where = slice | tuple
@@ -47,6 +47,7 @@ class Access:
         read_cache: what the driver keeps of a file's bytes and how it reads ahead: DEFAULT, "none", or kind and size of
             a block, as in "blockcache-4MiB".
         index: the folder in which the driver's own `Driver.index` has left one, "" without.
+        rdcc_nslots: slots of each dataset's chunk cache, 0 for the library's default.
     """
 
     driver: str
@@ -55,6 +56,12 @@ class Access:
     store: dict = field(default_factory=dict)
     read_cache: str = DEFAULT
     index: str = ""
+    rdcc_nslots: int = 0
+
+    @property
+    def chunk_cache(self) -> dict[str, int]:
+        """The chunk cache as arguments of `h5py.File`."""
+        return {"rdcc_nbytes": self.rdcc_nbytes} | ({"rdcc_nslots": self.rdcc_nslots} if self.rdcc_nslots else {})
 
 
 class File(Protocol):
@@ -77,7 +84,7 @@ class File(Protocol):
         """Return what holds for the file, read back and not copied from the request (METHOD 10).
 
         `driver` is always there; `read_cache`, where it is not the default, and `page_buffer_bytes`, `rdcc_nbytes`,
-        `paged` and `page_size` are where they are known. A driver that does not tell of a page buffer has none.
+        `rdcc_nslots`, `paged` and `page_size` are where they are known. Without `page_buffer_bytes` there is none.
         """
 
     def close(self) -> None:
@@ -93,6 +100,7 @@ class Driver(ABC):
         optional: a build of HDF5 may lack it; `versions` tells under the driver's name whether it has it.
         needs: the distributions that a library's locks have to pin for it.
         page_buffers: it has HDF5's page buffer.
+        chunk_caches: it has HDF5's chunk cache, and `File.effective` reads it back.
         read_caches: the kinds of read caches that it can be given beside its default.
         walks: it can walk a file's tree (`File.walk`).
     """
@@ -103,6 +111,7 @@ class Driver(ABC):
     optional = False
     needs: tuple[str, ...] = ()
     page_buffers = False
+    chunk_caches = False
     read_caches: tuple[str, ...] = ()
     walks = True
 
@@ -163,7 +172,7 @@ def of(name: str) -> Driver:
 
 
 def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
-    """Yield why a driver has no such page buffer or read cache."""
+    """Yield why a driver has no such page buffer, read cache or chunk cache."""
     driver, name = of(levels["driver"]), levels["driver"]
     if levels["page_buffer"] != "unset" and not driver.page_buffers:
         yield f"driver {name} has no page buffer; take unset"
@@ -171,6 +180,8 @@ def unsuited(levels: Mapping[str, str]) -> Iterator[str]:
     if kind not in (DEFAULT, *driver.read_caches):
         others = f" (it has {', '.join(driver.read_caches)})" if driver.read_caches else ""
         yield f"driver {name} has no read cache {kind}{others}; take {DEFAULT}"
+    if levels.get("chunk_cache", DEFAULT) != DEFAULT and not driver.chunk_caches:
+        yield f"driver {name} has no chunk cache of HDF5; take {DEFAULT}"
 
 
 def described(path: str, shape: tuple[int, ...] | None, attributes: Mapping[str, object]) -> bytes:
@@ -229,6 +240,17 @@ def page_buffer_bytes(level: str) -> int:
     return UNSET if level == "unset" else sizes.in_bytes(level)
 
 
+def chunk_cache(level: str, default: int) -> tuple[int, int]:
+    """Return bytes and slots of a chunk cache's level, `default` being the bytes of "default".
+
+    Slots are 0 for the library's default.
+    """
+    if level == DEFAULT:
+        return default, 0
+    size, _, slots = level.partition("-")
+    return sizes.in_bytes(size), int(slots or 0)
+
+
 def read_cache_level(kind: str, size: int) -> str:
     """Return the level of a read cache with blocks of `size` bytes, in the largest unit that gives a whole number."""
     unit = next(unit for unit in ("GiB", "MiB", "KiB", "") if size % sizes.in_bytes(f"1{unit}") == 0)
@@ -236,7 +258,7 @@ def read_cache_level(kind: str, size: int) -> str:
 
 
 def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[str]:
-    """Yield where the page buffer or read cache in force, as `File.effective` read it back, is not that asked for."""
+    """Yield each cache or page buffer in force, as `File.effective` read it back, that is not as requested."""
     kind, _, size = read_cache.partition("-")
     requested = read_cache_level(kind, sizes.in_bytes(size)) if size else kind
     if requested not in (DEFAULT, held := effective.get("read_cache", "none")):
@@ -250,9 +272,16 @@ def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[s
             yield f"the library raised the page buffer of {requested} bytes to {held} (one page)"
         elif held != requested - requested % effective["page_size"]:
             yield f"the library made a page buffer of {held} bytes out of {requested}"
-    chunk_cache = effective.get("rdcc_nbytes")
-    if chunk_cache not in (None, effective["rdcc_nbytes_asked"]):
-        yield f"the library made a chunk cache of {chunk_cache} bytes out of {effective['rdcc_nbytes_asked']}"
+    yield from _chunk_cache_faults(effective)
+
+
+def _chunk_cache_faults(effective: dict) -> Iterator[str]:
+    size, slots = effective.get("rdcc_nbytes"), effective.get("rdcc_nslots")
+    if size not in (None, effective["rdcc_nbytes_asked"]):
+        yield f"the library made a chunk cache of {size} bytes out of {effective['rdcc_nbytes_asked']}"
+    # 0 leaves them to the library; records of before have none.
+    if (requested := effective.get("rdcc_nslots_asked", 0)) not in (0, slots):
+        yield f"the library made a chunk cache of {slots} slots out of {requested}"
 
 
 def failures(effective: dict, library: str, driver: str) -> Iterator[str]:

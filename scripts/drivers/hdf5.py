@@ -23,7 +23,7 @@ class Sec2(Driver):
     """POSIX calls, for files of this machine's file systems."""
 
     files = True
-    page_buffers = True
+    page_buffers = chunk_caches = True
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file."""
@@ -39,7 +39,7 @@ class Ros3(Driver):
 
     s3 = True
     optional = True
-    page_buffers = True
+    page_buffers = chunk_caches = True
     read_caches = ("none", "block")
 
     def trusts_system(self, hdf5: str) -> bool:
@@ -86,12 +86,10 @@ class File:
         from h5py import h5f
 
         plist, creation = self._file.id.get_access_plist(), self._file.id.get_create_plist()
-        _, slots, nbytes, _ = plist.get_cache()
         return {
             "driver": self._file.driver,
             "page_buffer_bytes": plist.get_page_buffer_size()[0],
-            "rdcc_nbytes": nbytes,
-            "rdcc_nslots": slots,
+            **chunk_cache(self._file),
             "paged": creation.get_file_space_strategy()[0] == h5f.FSPACE_STRATEGY_PAGE,
             "page_size": creation.get_file_space_page_size(),
         }
@@ -148,6 +146,12 @@ class _BlockCache:
             raise Unable(f"ros3 has no read cache {level} in this library: HDF5 has it since 2.2")
 
 
+def chunk_cache(file: "h5py.File") -> dict[str, int]:
+    """Return the chunk cache with which h5py has opened a file: {"rdcc_nbytes", "rdcc_nslots"}."""
+    _, slots, nbytes, _ = file.id.get_access_plist().get_cache()
+    return {"rdcc_nbytes": nbytes, "rdcc_nslots": slots}
+
+
 def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
     """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
     import h5py
@@ -184,7 +188,7 @@ def access_list(access: Access) -> "h5py.h5p.PropFAID":
     plist = h5p.create(h5p.FILE_ACCESS)
     plist.set_fclose_degree(h5f.CLOSE_STRONG)
     elements, slots, _, preemption = plist.get_cache()
-    plist.set_cache(elements, slots, access.rdcc_nbytes, preemption)
+    plist.set_cache(elements, access.rdcc_nslots or slots, access.rdcc_nbytes, preemption)
     if access.page_buffer != UNSET:
         plist.set_page_buffer_size(access.page_buffer, 0, 0)
     return plist

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from scripts.drivers import DEFAULT, Access, Driver, Unable, Where, able, objects
+from scripts.drivers import DEFAULT, Access, Driver, Unable, Where, able, hdf5, objects
 
 if TYPE_CHECKING:
-    import h5netcdf
     import numpy as np
     import xarray
 
@@ -17,6 +16,7 @@ class H5NetCDF(Driver):
     files = s3 = True
     needs = ("h5netcdf", "s3fs")
     libraries = ("h5netcdf", "s3fs", "fsspec")
+    chunk_caches = True
     read_caches = objects.READ_CACHES
 
     def open(self, address: str, access: Access) -> "File":
@@ -49,7 +49,7 @@ class File:
 
         self._source = source
         with able("h5netcdf", "the file", TypeError, ValueError):
-            self._file = h5netcdf.File(source, "r", phony_dims="access", rdcc_nbytes=access.rdcc_nbytes)
+            self._file = h5netcdf.File(source, "r", phony_dims="access", **access.chunk_cache)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         """Return the values of the dataset at `path`, all of them or those at `where`."""
@@ -70,7 +70,7 @@ class File:
         """Return the library that reads, the chunk cache, and the cache of what it reads from."""
         held = {} if isinstance(self._source, str) else objects.held_by(self._source)
         library = type(self._file).__module__.partition(".")[0]
-        return held | {"driver": library, "rdcc_nbytes": chunk_cache(self._file)}
+        return held | {"driver": library, **hdf5.chunk_cache(self._file._h5file)}
 
     def close(self) -> None:
         """Close both."""
@@ -86,7 +86,7 @@ class Tree:
         """Open the root group."""
         remote = "://" in address
         self._options: dict = {"engine": "h5netcdf", "decode_cf": False, "phony_dims": "access"}
-        self._options["driver_kwds"] = {"rdcc_nbytes": access.rdcc_nbytes}
+        self._options["driver_kwds"] = access.chunk_cache
         self._source: object = address
         if remote and access.read_cache == DEFAULT:
             self._source = f"s3://{objects.place_of(address, access)}"
@@ -127,7 +127,7 @@ class Tree:
         manager = root._close.__self__._manager
         source, library = manager._args[0], type(root).__module__.partition(".")[0]
         held = {} if isinstance(source, str) else objects.held_by(source)
-        return held | {"driver": library, "rdcc_nbytes": chunk_cache(manager.acquire())}
+        return held | {"driver": library, **hdf5.chunk_cache(manager.acquire()._h5file)}
 
     def close(self) -> None:
         """Close all groups, and what they were read from."""
@@ -143,11 +143,6 @@ class Tree:
             with able("xarray", f"group {path}", TypeError, ValueError):
                 self._groups[path] = xarray.open_dataset(self._source, group=path, **self._options)
         return self._groups[path]
-
-
-def chunk_cache(file: "h5netcdf.File") -> int:
-    """Return the bytes of the chunk cache with which h5py has opened a file of h5netcdf."""
-    return file._h5file.id.get_access_plist().get_cache()[2]
 
 
 DRIVERS = {"h5netcdf": H5NetCDF(), "xarray": XArray()}

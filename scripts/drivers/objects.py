@@ -28,7 +28,7 @@ class S3FS(Driver):
     s3 = True
     needs = ("s3fs",)
     libraries = ("s3fs", "fsspec", "aiobotocore")
-    page_buffers = True
+    page_buffers = chunk_caches = True
     read_caches = READ_CACHES
 
     def open(self, address: str, access: Access) -> hdf5.File:
@@ -45,7 +45,7 @@ class RemFile(Driver):
     s3 = True
     needs = ("remfile", "botocore")
     libraries = ("remfile", "requests", "urllib3", "botocore.auth")
-    page_buffers = True
+    page_buffers = chunk_caches = True
 
     def open(self, address: str, access: Access) -> hdf5.File:
         """Open an object."""

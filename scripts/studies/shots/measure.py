@@ -33,7 +33,8 @@ def measure(step: Step) -> dict:
     cell = settings["cell"]
     buffer = drivers.page_buffer_bytes(cell["page_buffer"])
     cached = cell.get("read_cache", drivers.DEFAULT)
-    access = drivers.Access(cell["driver"], buffer, settings["rdcc_nbytes"], settings["store"], cached)
+    nbytes, slots = drivers.chunk_cache(cell.get("chunk_cache", drivers.DEFAULT), settings["rdcc_nbytes"])
+    access = drivers.Access(cell["driver"], buffer, nbytes, settings["store"], cached, rdcc_nslots=slots)
     objects = sampled(settings, manifest, step.job["repeat"])
     workers, control = workers_of(cell["workers"]), cell.get("control", "")
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
@@ -242,6 +243,7 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
         "effective": {
             **_effective(library, [fact for row in rows for fact in row["effective"]]),
             "rdcc_nbytes_asked": plan.access.rdcc_nbytes,
+            "rdcc_nslots_asked": plan.access.rdcc_nslots,
             "workers_asked": plan.workers,
             "workers": len(library),
             "idle_workers": plan.workers - min(counts),

@@ -21,7 +21,7 @@ def of(settings: dict) -> tuple[float, str] | None:
     place = "local" if store.files else store.billed
     alike = {"place": place, "driver": cell["driver"], "access": cell["access"], "stack": _stack(settings["library"])}
     whole = data.get("signals") == facts["signals"] and "files" not in data and cell["layout"] == "single-shot"
-    if not whole or cell.get("read_cache") or cell.get("nodes"):
+    if not whole or any(factor in cell for factor in ("read_cache", "chunk_cache", "nodes")):
         return None
     alike_rows = [
         row for row in facts["runtimes"] if all(row.get(name, level) == level for name, level in alike.items())

@@ -4,9 +4,11 @@ import math
 
 import pandas as pd
 
+from scripts.drivers import DEFAULT
+from scripts.lib import sizes
 from scripts.report.declaration import NODES, PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import column, numbers
-from scripts.report.names import libraries
+from scripts.report.names import libraries, size
 from scripts.report.prose import number
 from scripts.stores import network
 
@@ -56,6 +58,15 @@ def _handshakes(run, cells: pd.DataFrame) -> pd.Series:
     return cells["cell"].map(run.facts.get("handshakes") or {}).astype(float)
 
 
+def _chunk_cache(level: str, facts: dict) -> str:
+    """Return "64 MiB", "64 MiB and 10,007 slots", or of the default its size, "8 MiB (default)"."""
+    default = (facts.get("settings") or {}).get("rdcc_nbytes")
+    if level == DEFAULT:
+        return level if default is None else f"{sizes.text(default)} ({level})"
+    nbytes, _, slots = level.partition("-")
+    return size(nbytes) + (f" and {int(slots):,} slots" if slots else "")
+
+
 def _fault(level: str, _: dict) -> str:
     kind, _, every = level.partition("-every-")
     return f"{kind} in every {every}th GET" if every else "no faults"
@@ -91,6 +102,14 @@ REPORT = Report(
         Factor("selection", known_as=_selected, within="{}", given=True, added="all"),
         PAGE_BUFFER,
         Factor("read_cache", subject="the {} read cache", names={"none": "no read cache"}, added="default"),
+        Factor(
+            "chunk_cache",
+            subject="a chunk cache of {}",
+            label="chunk cache of {}",
+            known_as=_chunk_cache,
+            order=("default",),
+            added="default",
+        ),
         Factor("fault", known_as=_fault, within="with {}", given=True, added="none"),
         Factor("workers", unit="worker", axis="Number of Dask workers"),
         NODES,

@@ -16,7 +16,8 @@ def costs(run: Results) -> list[str]:
     cells = run.measured
     if "index_s" not in cells or (indexed := cells[cells["index_s"] > 0]).empty:
         return []
-    alike = [name for name in run.report.names if name not in ("driver", "page_buffer", "read_cache", "library")]
+    others = ("driver", "page_buffer", "read_cache", "chunk_cache", "library")
+    alike = [name for name in run.report.names if name not in others]
     counts = {one["cell"]: one["index"] for one in run.facts.get("indexes") or []}
     names = [name for name in run.report.names if name == "driver" or name in run.telling(cells, run.report.names)]
     return [
