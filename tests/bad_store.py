@@ -18,6 +18,7 @@ class BadStore:
         endpoint: URL to give to clients.
         faults: what becomes of the next requests: "busy" (503 with Retry-After), "cut" (half of the body), "ok".
         always: what becomes of all after those.
+        dropped: headers of answers that are not passed on, in lower case.
         hooks: called before a request is passed on, by its number, from 1.
         asked: how many requests have come.
         ports: of the clients, from which they came.
@@ -28,6 +29,7 @@ class BadStore:
         self.upstream, self.endpoint = upstream, ""
         self.faults: list[str] = []
         self.always = "ok"
+        self.dropped: set[str] = set()
         self.hooks: dict[int, Callable[[], None]] = {}
         self.asked = 0
         self.ports: set[int] = set()
@@ -107,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         connection.close()
         self.send_response(answer.status, answer.reason)
         for name, value in answer.getheaders():
-            if name.lower() not in (*_HOP_BY_HOP, "date", "server", "content-length"):
+            if name.lower() not in {*_HOP_BY_HOP, "date", "server", "content-length", *self.store.dropped}:
                 self.send_header(name, value)
         length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(body))
         self.send_header("Content-Length", length or "0")

@@ -180,7 +180,7 @@ def test_a_file_that_was_cut_and_one_that_nobody_may_read_are_named(tmp_path):
         described(str(tmp_path / "nowhere"))
     os.mkfifo(tmp_path / "pipe.h5")
     (tmp_path / "folder.h5").mkdir()
-    with pytest.raises(Problem, match=r"pipe\.h5 cannot be read: it is no file but a pipe"):
+    with pytest.raises(Problem, match=r"pipe\.h5 cannot be read: it is a pipe"):
         described(str(tmp_path))
 
 
@@ -273,7 +273,7 @@ def test_bad_files_are_named_and_the_others_looked_at(tmp_path, sets):
     done = program("studies.shots.look", "--files", sets["original"])
     assert done.returncode == 2
     assert done.stdout.startswith("3 files, ")
-    assert done.stderr.splitlines()[-1].endswith("bad.h5 is not an HDF5 file")
+    assert done.stderr.splitlines()[-1].endswith("bad.h5 is not an HDF5 file but text ('no'); name the data instead")
 
 
 def test_a_name_that_is_none_of_the_sets_and_the_home_folder(tmp_path, sets, monkeypatch):

@@ -227,7 +227,7 @@ def test_files_of_a_snapshot_are_in_the_order_of_their_numbers(tmp_path):
     for number in (10, 2, 0, 1):
         (tmp_path / f"snap_033.{number}.hdf5").touch()
     assert [path.name.split(".")[1] for path in make.of_source(tmp_path)] == ["0", "1", "2", "10"]
-    with pytest.raises(Problem, match=r"no \.hdf5 or \.h5 file is there; correct studies\.particles\.data\.files"):
+    with pytest.raises(Problem, match=r"no HDF5 file is there; correct studies\.particles\.data\.files"):
         make.of_source(tmp_path / "none")
 
 

@@ -138,7 +138,7 @@ def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_call
     client(outside).put_object(Bucket="elsewhere", Key="granules/page.h5", Body=b"<html>sign in</html>")
     spec = {"kind": "s3", "bucket": "elsewhere", "region": "us-east-1", "prefix": "", "endpoint": outside}
     spec["anonymous"] = True
-    with pytest.raises(Problem, match="may not be listed; name its objects one by one instead of a pattern"):
+    with pytest.raises(Problem, match="may not be listed; name its objects one by one instead of a folder or pattern"):
         sources(IN_BUCKET["original"], spec)
     named = [f"s3://elsewhere/granules/{name}" for name in ("a.h5", "b.h5")]
     assert [source.name for source in sources(named, spec)] == ["a.h5", "b.h5"]
@@ -181,6 +181,7 @@ def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step
 def test_a_wrong_region_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside):
     """boto3 would follow the bucket to its region unseen, and HDF5 would fail there."""
     line = "bucket elsewhere lies in region us-east-1, not in eu-west-1; correct region in the configuration"
+    line += ", or AWS_REGION"
     store = {"endpoint": outside, "bucket": "elsewhere", "region": "eu-west-1"}
     done = program("preflight", "--configfile", with_store(tmp_path / "here.yaml", store), env=with_keys())
     assert (done.returncode, done.stderr) == (1, "")

@@ -88,7 +88,8 @@ class Reader(ABC):
 
     def where(self, name: str) -> str:
         """Return what an object is called in messages."""
-        return f"{self.location['key']}/{name} in {self.place}"
+        key = f"{self.location['key']}/{name}".lstrip("/")
+        return f"{key} in {self.place}"
 
     def changed(self, name: str) -> Changed:
         """Return what is raised where an object is not the one identified."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC
 from typing import BinaryIO
 
 import boto3
@@ -30,15 +31,22 @@ _NO_CREDENTIALS = (
     "no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, configure an AWS profile,"
     " or say anonymous: true"
 )
+_CORRECT_REGION = "correct region in the configuration, or AWS_REGION"
 _OF_ANOTHER_REGION = ("AuthorizationHeaderMalformed", "PermanentRedirect", "301", "IllegalLocationConstraintException")
+NO_RANGE = ("InvalidRange", "416")
+_LOG_IN = "log in again: the session has expired"
 _REMEDIES = {
-    "NoSuchBucket": "make the bucket, or correct its name in the configuration",
+    "NoSuchBucket": "make the bucket, or correct its name",
+    "InvalidBucketName": "correct the bucket's name",
     "NoSuchKey": "the object is gone: remove the provision's artefact and run again",
-    "AccessDenied": "the credentials may not do this: check them and the bucket's policy",
+    "AccessDenied": "check the bucket's policy and the credentials; without any only public data are read",
+    "InvalidObjectState": "the object is archived: restore it first",
     "AuthorizationHeaderMalformed": "the service refuses the credentials or the region: check them",
-    "PermanentRedirect": "the bucket lies in another region: correct region in the configuration",
+    "PermanentRedirect": f"the bucket lies in another region: {_CORRECT_REGION}",
     "ProfileNotFound": "correct AWS_PROFILE",
-    "InvalidRegionError": "correct region in the configuration",
+    "InvalidRegionError": _CORRECT_REGION,
+    "ValueError": "write the endpoint as http://host:port, or https",
+    "RequestTimeTooSkewed": "set this machine's clock",
     **dict.fromkeys(
         ("SlowDown", "ServiceUnavailable", "503"), "the service's limits are reached: read less at once, or later"
     ),
@@ -46,6 +54,7 @@ _REMEDIES = {
         ("InvalidAccessKeyId", "XAdminUserNotFound", "SignatureDoesNotMatch", "PartialCredentialsError"),
         "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     ),
+    **dict.fromkeys(("ExpiredToken", "SSOTokenLoadError", "UnauthorizedSSOTokenError"), _LOG_IN),
 }
 
 
@@ -103,8 +112,7 @@ def _expect_region(store: dict) -> Callable[..., None]:
         there = error.get("Region") or answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
         if there not in (None, store["region"]):
             raise Problem(
-                f"bucket {store['bucket']} lies in region {there}, not in {store['region']};"
-                " correct region in the configuration"
+                f"bucket {store['bucket']} lies in region {there}, not in {store['region']}; {_CORRECT_REGION}"
             )
 
     return look
@@ -180,7 +188,7 @@ class Target(transfer.Target):
         except ClientError:
             return None
         # The ETag of an object that was uploaded in parts ends with their number.
-        return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer["ETag"] else None
+        return answer["ContentLength"] if "PartsCount" in answer or "-" not in answer.get("ETag", "-") else None
 
     def upload(self, name: str, source: BinaryIO, size: int, part: int, progress: transfer.Progress) -> None:
         """Upload an object, in parts where it is large; an upload that fails leaves none of them behind."""
@@ -211,37 +219,71 @@ def reachable(store: dict) -> str:
     return place
 
 
-def listed(store: dict, prefix: str, keys: list[str]) -> dict[str, tuple[int, str]]:
-    """Return {key: (bytes, ETag)} of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+def listed(store: dict, prefix: str, keys: list[str], below: bool = True) -> dict[str, tuple[int, dict]]:
+    """Return {key: (bytes, version)} of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+
+    Args:
+        store: its entry in the configuration.
+        prefix: what keys begin with.
+        keys: the keys of objects.
+        below: whether those with a slash behind the prefix are meant; otherwise they are folders, {"prefix/name/": …}.
 
     Raises:
         Problem: the bucket cannot be listed, or one of the keys is not there.
     """
     s3 = client(store, {ENDPOINT: store["endpoint"]} if "endpoint" in store else {})
-    place = place_of(s3, store)
-    entries: dict[str, tuple[int, str]] = {}
-    for key in keys:
-        with explained(f"{key} in {place}"):
-            # The answer to HEAD has no words for what is wrong.
-            answer = s3.get_object(Bucket=store["bucket"], Key=key, Range="bytes=0-0")
-            answer["Body"].close()
-        entries[key] = (object_size(answer, place), answer["ETag"])
     if keys:
-        return entries
+        return {key: _asked(s3, store, key) for key in keys}
+    place, entries = place_of(s3, store), {}
     with explained(place):
-        try:
-            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=store["bucket"], Prefix=prefix):
-                if "Name" not in page:
-                    raise Problem(_no_s3(place))
-                entries |= {entry["Key"]: (entry["Size"], entry["ETag"]) for entry in page.get("Contents", [])}
-        except ClientError as error:
-            if error.response["Error"].get("Code") != "AccessDenied":
-                raise
-            words = (
-                f"{place} may not be listed; name its objects one by one instead of a pattern, or check the credentials"
-            )
-            raise Problem(words) from error
+        for page in _pages(s3, store, place, {"Prefix": prefix} | ({} if below else {"Delimiter": "/"})):
+            entries |= {entry["Prefix"]: (0, {}) for entry in page.get("CommonPrefixes", [])}
+            entries |= {entry["Key"]: (entry["Size"], version(entry)) for entry in page.get("Contents", [])}
     return entries
+
+
+def _asked(s3, store: dict, key: str) -> tuple[int, dict]:
+    """Return the bytes and the version of an object; the answer to HEAD has no words for what is wrong."""
+    place = place_of(s3, store)
+    with explained(f"{key} in {place}"):
+        try:
+            answer = s3.get_object(Bucket=store["bucket"], Key=key, Range="bytes=0-0")
+        except ClientError as error:
+            if error.response["Error"].get("Code") not in NO_RANGE:
+                raise
+            # An empty object has no first byte.
+            return 0, version(s3.head_object(Bucket=store["bucket"], Key=key))
+        answer["Body"].close()
+    return object_size(answer, place), version(answer)
+
+
+def _pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
+    """Yield the pages of a listing."""
+    try:
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=store["bucket"], **wanted):
+            if "Name" not in page:
+                raise Problem(_no_s3(place))
+            yield page
+    except ClientError as error:
+        if error.response["Error"].get("Code") != "AccessDenied":
+            raise
+        credentials = "give credentials" if store["anonymous"] else "check the credentials"
+        raise Problem(
+            f"{place} may not be listed; name its objects one by one instead of a folder or pattern, or {credentials}"
+        ) from error
+
+
+def version(answer: dict) -> dict[str, str | None]:
+    """Return what changes when an object is replaced: {"etag"}, or {"modified"} where the service gives no ETag.
+
+    Args:
+        answer: to a request for the object, or its entry in a listing.
+    """
+    if etag := answer.get("ETag"):
+        return {"etag": etag}
+    modified = answer.get("LastModified")
+    # Answers have whole seconds, listings may have more.
+    return {"modified": modified and modified.astimezone(UTC).isoformat(timespec="seconds")}
 
 
 def addresses(store: dict, key: str, names: Iterable[str], env: Mapping[str, str]) -> dict[str, Address]:
@@ -282,7 +324,7 @@ def explained(place: str = "") -> Iterator[None]:
         raise (Absent if absent else Problem)(_explain(error, place)) from error
     except (ConnectionError, HTTPClientError, IncompleteReadError, Boto3Error) as error:
         raise Problem(
-            f"{place} cannot be reached ({type(error).__name__}); check the endpoint of the store and the network"
+            f"{place} cannot be reached ({type(error).__name__}); check the endpoint and the network"
         ) from error
     except ResponseParserError as error:
         raise Problem(_no_s3(place)) from error

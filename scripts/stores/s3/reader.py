@@ -20,7 +20,9 @@ from scripts.stores.s3 import client as s3
 _PIECE = 1 << 20
 # How often the rest of an answer is asked for.
 _ATTEMPTS = 3
-_CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
+# What begins the version of an object without an ETag.
+_MODIFIED = "modified "
+_CHANGED = ("PreconditionFailed", "412", *s3.NO_RANGE)
 
 
 class Reader(reading.Reader):
@@ -37,10 +39,10 @@ class Reader(reading.Reader):
         self._s3.meta.events.register("after-call.s3.GetObject", self._count)
 
     def identify(self, name: str) -> Identity:
-        """Return size and ETag; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
+        """Return size and version; asked of the first byte, since the answer to HEAD has no words for what is wrong."""
         answer = self._get(name, 0, 1)
         answer["Body"].close()
-        return Identity(s3.object_size(answer, self.place), answer["ETag"])
+        return Identity(s3.object_size(answer, self.place), _version(answer))
 
     def read(self, name: str, extents: Iterable[tuple[int, int]], view: memoryview, identity: Identity) -> None:
         """Fill `view`, a request a chunk."""
@@ -57,11 +59,11 @@ class Reader(reading.Reader):
         The rest of an answer that was cut is asked for again, as the SDKs of other stores do by themselves; it counts
         as a retry.
         """
-        done = 0
+        done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
         for attempt in range(_ATTEMPTS):
-            answer = self._get(name, offset + done, len(part) - done, IfMatch=identity.version)
+            answer = self._get(name, offset + done, len(part) - done, **condition)
             self.count(0, attempt > 0)
-            if answer["ETag"] != identity.version or answer["ContentLength"] != len(part) - done:
+            if _version(answer) != identity.version or answer["ContentLength"] != len(part) - done:
                 answer["Body"].close()
                 raise self.changed(name)
             # An answer may end early, or be cut.
@@ -89,3 +91,8 @@ class Reader(reading.Reader):
         """Count the requests of a call, those that the SDK has tried again included."""
         again = parsed.get("ResponseMetadata", {}).get("RetryAttempts", 0)
         self.count(1 + again, again)
+
+
+def _version(answer: dict) -> str:
+    version = s3.version(answer)
+    return version.get("etag") or f"{_MODIFIED}{version['modified']}"

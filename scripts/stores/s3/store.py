@@ -1,7 +1,7 @@
 """A bucket of an S3 service, or of the workflow's own server, versitygw."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.lib.program import Problem
@@ -45,25 +45,28 @@ class S3(ObjectStore):
         """Return the objects' files, one for each."""
         return [folder / self.spec["bucket"] / name for name in names]
 
-    def listed(self, prefix: str, keys: list[str]) -> dict[str, tuple[int, str]]:
-        """Return the bytes and the ETag of the objects named by `keys`, or else of all whose keys begin with `prefix`.
+    def listed(self, prefix: str, keys: Sequence[str] = (), below: bool = True) -> dict[str, tuple[int, dict]]:
+        """Return {key: (bytes, version)} of the objects named by `keys`, or else of those that begin with `prefix`.
+
+        Without `below` what lies in folders behind the prefix is left out, and the folders are there, with a slash.
 
         Raises:
             Problem: the bucket cannot be listed, or one of the keys is not there.
         """
-        return self._module("client").listed(self.spec, prefix, keys)
+        return self._module("client").listed(self.spec, prefix, keys, below)
 
     def replaced(self, files: list[dict], location: dict, env: Mapping[str, str]) -> list[str]:
-        """Return which objects that were read in place have another ETag or size now."""
-        named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in files if "etag" in entry}
-        if not named:
+        """Return which objects that were read in place have another version or size now."""
+        in_place = [entry for entry in files if entry.keys() & {"etag", "modified"}]
+        if not in_place:
             return super().replaced(files, location, env)
+        named = {f"{location['key']}/{entry['name']}".lstrip("/"): entry for entry in in_place}
         try:
             # Those who may read objects may not always list them.
             there = self.listed(location["key"], list(named) if len(named) <= _FEW else [])
         except Problem:
             there = self.listed("", list(named))
-        return [key for key, entry in named.items() if there.get(key) != (entry["bytes"], entry["etag"])]
+        return [key for key, entry in named.items() if not _is_same(entry, *there.get(key, (-1, {})))]
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
         """Return the URL of the bucket and the environment with the credentials."""
@@ -79,6 +82,12 @@ class S3(ObjectStore):
         else:
             url = f"https://{self.spec['bucket']}.s3.{self.spec['region']}.amazonaws.com"
         return url, env | variables | {"AWS_REGION": self.spec["region"]}
+
+
+def _is_same(entry: dict, size: int, version: dict) -> bool:
+    """Return whether an object has the size and the version of its manifest; answers may have less than listings."""
+    shared = [key for key in entry.keys() & version.keys() if entry[key] and version[key]]
+    return entry["bytes"] == size and all(entry[key] == version[key] for key in shared)
 
 
 KINDS = {"s3": S3}

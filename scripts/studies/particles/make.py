@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from scripts.lib.formats import is_named_hdf5
 from scripts.lib.program import Problem, dataset_options, run, sync, write_json
 from scripts.studies.particles import snapshots
 
@@ -50,9 +51,9 @@ def of_source(source: Path) -> list[Path]:
     Raises:
         Problem: there are none.
     """
-    paths = [path for path in source.glob("*") if path.suffix in (".hdf5", ".h5")] if source.is_dir() else [source]
+    paths = [path for path in source.glob("*") if is_named_hdf5(path.name)] if source.is_dir() else [source]
     if not paths or not all(path.exists() for path in paths):
-        raise Problem(f"{source}: no .hdf5 or .h5 file is there; correct studies.particles.data.files")
+        raise Problem(f"{source}: no HDF5 file is there; correct studies.particles.data.files")
     return sorted(paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in path.name.split(".")])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from scripts.lib import formats
 from scripts.lib.program import Problem, file_digest
 from scripts.studies.particles.reading import PLACES, within
 
@@ -174,4 +175,4 @@ def _read(path: Path) -> Iterator[h5py.File]:
         with h5py.File(path, "r") as file:
             yield file
     except (OSError, RuntimeError) as error:
-        raise Problem(f"{path} cannot be read as HDF5: {' '.join(str(error).split())}") from error
+        raise Problem(formats.explain_path(path, error)) from error

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import h5py
 
+from scripts.lib.formats import reason
 from scripts.lib.program import Unable
 from scripts.studies.shots.checksums import fingerprint
-from scripts.studies.shots.files import reason
 
 # Bytes of values that are compared at a time, and elements of variable length.
 _BLOCK, _ELEMENTS = 2**27, 2**18

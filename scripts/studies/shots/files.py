@@ -1,6 +1,5 @@
 """HDF5 files of any tree: how they are made, and which datasets they have."""
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -61,14 +60,6 @@ def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
     return sorted(spans)
 
 
-def reason(error: Exception) -> str:
-    """Return HDF5's message in one line: the system's message where there is one, else the kind of error."""
-    # The text of a KeyError is in quotes.
-    words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    number = re.search(r"errno = (\d+)", words)
-    return os.strerror(int(number[1])) if number else " ".join(words.split()) or type(error).__name__
-
-
 def common(values: set) -> object:
     """Return the one value that all have, None where they differ."""
     return next(iter(values)) if len(values) == 1 else None
@@ -76,5 +67,5 @@ def common(values: set) -> object:
 
 def expression(pattern: str) -> str:
     """Return a pattern of paths as a regular expression: `*` and `?` within a name, `**` across several."""
-    kinds = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*|\?)", pattern) if part)
+    kinds = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern) if part)

@@ -2,42 +2,57 @@
 
 import contextlib
 import glob
+import io
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
 import h5py
 
+from scripts.lib import formats
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.as_file import AsFile
-from scripts.stores.reading import Absent
+from scripts.stores.reading import Absent, Reader
+from scripts.stores.store import Store
 from scripts.stores.transfer import ACCESS
-from scripts.studies.shots.files import expression, reason
-from scripts.studies.shots.sets import IN_BUCKET
+from scripts.studies.shots.files import expression
+from scripts.studies.shots.sets import IN_BUCKET, bucket_of
 
-# NetCDF-4 files are HDF5 files.
-SUFFIXES = (".h5", ".hdf5", ".nc", ".nc4", ".he5", ".nwb")
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_WILD = re.compile(r"[*?\[]")
+_BELOW = "means those below it, too"
+_IS_ZARR = "is not an HDF5 file but a Zarr store; copy it with xarray: open_zarr, then to_netcdf"
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file: its name within what all have in common, its bytes, and what changes when it does."""
+    """An input file: its name below the folder that all have in common, its bytes, and what changes when it does."""
 
     name: str
     bytes: int
     version: dict
     where: str
-    reader: object = None
+    reader: Reader | None = None
 
     def raw(self) -> BinaryIO | AsFile:
-        """Open its bytes for reading."""
-        return AsFile(self.reader, self.name) if self.reader else open(self.where, "rb")
+        """Open its bytes for reading.
+
+        Raises:
+            Problem: it cannot be read, or is no file.
+        """
+        if self.reader:
+            # No range of an empty object can be asked for.
+            return AsFile(self.reader, self.name) if self.bytes else io.BytesIO()
+        try:
+            _expect_file(self.where)
+            return open(self.where, "rb")
+        except OSError as error:
+            raise Problem(f"{self.where} cannot be read: {_system_reason(self.where, error)}") from error
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[h5py.File]:
@@ -46,112 +61,157 @@ class Source:
         Raises:
             Problem: it is not HDF5, or cannot be read.
         """
-        with contextlib.ExitStack() as stack:
+        with self.raw() as content:
             try:
-                raw: BinaryIO | str = AsFile(self.reader, self.name) if self.reader else self.where
-                if isinstance(raw, AsFile):
-                    self._expect_hdf5(raw)
-                file = stack.enter_context(h5py.File(raw, "r"))
-            except OSError as error:
-                if not self.reader:
-                    with contextlib.suppress(OSError), open(self.where, "rb") as content:
-                        self._expect_hdf5(content)
-                raise Problem(f"{self.where} cannot be read as HDF5: {reason(error)}") from error
+                file = h5py.File(content if self.reader else self.where, "r")
+            except (OSError, RuntimeError, ValueError) as error:
+                raise Problem(formats.explain(self.where, content, error)) from error
             try:
-                yield file
+                with file:
+                    yield file
             except (OSError, RuntimeError, KeyError, ValueError) as error:
                 # Its beginning can be read, and something further in cannot.
-                raise Problem(f"{self.where} cannot be read as HDF5: {reason(error)}") from error
+                raise Problem(f"{self.where} cannot be read as HDF5: {formats.reason(error)}") from error
 
-    def _expect_hdf5(self, content: BinaryIO) -> None:
-        """See that it begins as HDF5 does, if need be behind a block of the user's own."""
-        size = content.seek(0, os.SEEK_END)
-        for offset in (0, *(512 * 2**power for power in range(24))):
-            if offset >= size:
-                break
-            content.seek(offset)
-            if content.read(len(_SIGNATURE)) == _SIGNATURE:
-                return
-        content.seek(0)
-        begin = content.read(512).lstrip().lower()
-        kind = (
-            "a page of HTML: is it the address of a web page?"
-            if begin.startswith((b"<!doctype html", b"<html"))
-            else ""
-        )
-        raise Problem(f"{self.where} is not an HDF5 file" + (f" but {kind}" if kind else ""))
+
+def _expect_file(path: str) -> None:
+    """See that a path is that of a file; opening a pipe would wait."""
+    if os.path.isdir(path):
+        raise Problem(f"{path} {_IS_ZARR}")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise Problem(f"{path} cannot be read: it is a pipe, a socket or a device; leave it out")
+
+
+def _system_reason(path: str, error: OSError) -> str:
+    if not os.path.islink(path) or os.path.exists(path):
+        return error.strerror
+    target = os.readlink(path)
+    remedy = "fetch its content: git annex get" if "/annex/objects/" in target else "correct it"
+    return f"it is a link to {target}, which is not there; {remedy}"
 
 
 def sources(what: str | Sequence[str], store: dict | None = None) -> list[Source]:
     """Return the files that paths, folders and patterns mean, in the order of their names.
 
     Args:
-        what: files, folders, and globs of local files, `**` in them any folders; or addresses and patterns in a bucket.
-        store: the store's entry in the configuration, for those.
+        what: files, folders, and globs of local files, `**` in them any folders; or the same in a bucket.
+        store: the store's entry in the configuration, for a bucket.
 
     Raises:
         Problem: one means no file, or a bucket cannot be listed.
     """
     wanted = [what] if isinstance(what, str) else list(what)
-    return _in_bucket(wanted, store) if store else _here(wanted)
+    if store:
+        return _in_bucket(wanted, store)
+    if bucket_of(wanted):
+        raise Problem(f"{wanted[0]} is in a bucket, where only sets are read; write files: {{mine: {wanted[0]}}}")
+    return _here(wanted)
 
 
 def _here(wanted: Iterable[str]) -> list[Source]:
-    paths: list[str] = []
-    for one in map(os.path.expanduser, wanted):
-        there = [one] if os.path.isfile(one) else []
-        if os.path.isdir(one):
-            there = sorted(str(path) for path in Path(one).glob("*") if path.suffix in SUFFIXES and not path.is_dir())
-        there = there or sorted(path for path in glob.glob(one, recursive=True) if not os.path.isdir(path))
-        if not there and os.path.isdir(one):
-            kinds = ", ".join(SUFFIXES)
-            raise Problem(f"{one} has no file of its own that ends in {kinds}; {one}/**/*.h5 means those below it, too")
-        if not there:
-            raise Problem(f"{one}: no file is there; correct the path or the pattern")
-        paths += [os.path.abspath(path) for path in there]
-    paths = sorted(set(paths))
-    root = (
-        os.path.dirname(paths[0]) if len(paths) == 1 else os.path.commonpath([os.path.dirname(path) for path in paths])
-    )
-    files = []
-    for path in paths:
-        try:
-            state = os.stat(path)
-        except OSError as error:
-            raise Problem(f"{path} cannot be read: {error.strerror}") from error
-        if not stat.S_ISREG(state.st_mode):
-            raise Problem(f"{path} cannot be read: it is no file but a pipe, a socket or a device; leave it out")
-        files.append(Source(os.path.relpath(path, root), state.st_size, {"mtime_ns": state.st_mtime_ns}, path))
-    return files
+    paths = sorted({os.path.abspath(path) for pattern in wanted for path in _paths(os.path.expanduser(pattern))})
+    root = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [_local(path, os.path.relpath(path, root)) for path in paths]
+
+
+def _local(path: str, name: str) -> Source:
+    """Return a file of this machine; a link to nothing has no bytes, and is reported when it is opened."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return Source(name, 0, {}, path)
+    return Source(name, state.st_size, {"mtime_ns": state.st_mtime_ns}, path)
+
+
+def _paths(pattern: str) -> list[str]:
+    """Return the paths that a file, a folder or a pattern means."""
+    if os.path.isfile(pattern):
+        return [pattern]
+    if os.path.isdir(pattern) and not _is_zarr(pattern):
+        return _in_folder(pattern)
+    matches = glob.glob(pattern, recursive=True)
+    if files := [path for path in matches if not os.path.isdir(path) or _is_zarr(path)]:
+        return files
+    if matches:
+        raise Problem(f"{pattern} means folders only; {pattern.rstrip('/')}/*.h5 means the files in them")
+    raise Problem(f"{pattern}: no file is there; correct the path or the pattern")
+
+
+def _in_folder(folder: str) -> list[str]:
+    """Return the files of a folder that are HDF5 by their endings, or else by their content."""
+    there = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and not path.is_dir()]
+    named = [path for path in there if formats.is_named_hdf5(path.name)]
+    files = named or [path for path in there if _begins_as_hdf5(path)]
+    if not files:
+        raise Problem(f"{folder} has no HDF5 file of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
+    return list(map(str, files))
+
+
+def _begins_as_hdf5(path: Path) -> bool:
+    try:
+        with Source(path.name, 0, {}, str(path)).raw() as content:
+            return formats.is_hdf5(content)
+    except Problem:
+        return False
+
+
+def _is_zarr(path: str) -> bool:
+    return any(os.path.exists(os.path.join(path, name)) for name in formats.ZARR)
 
 
 def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
-    store = stores.of(spec)
-    keys: dict[str, tuple[int, str]] = {}
+    store, objects = stores.of(spec), {}
     for one in wanted:
-        key = one.removeprefix(IN_BUCKET).partition("/")[2]
-        literal = re.split(r"[*?\[]", key)[0]
-        listed = {}
-        with contextlib.suppress(Absent):
-            listed = store.listed(literal, [key] if literal == key else [])
-        matching = {
-            name: entry for name, entry in listed.items() if literal == key or re.fullmatch(expression(key), name)
-        }
-        if not matching:
-            raise Problem(f"{one}: no object is there; correct the address or the pattern")
-        keys |= matching
-    root = os.path.commonpath([os.path.dirname(key) for key in keys])
+        objects |= _objects(store, one)
+    root = _shared_folder(objects)
     reader = store.reader({"key": root}, ACCESS, store.locate({"location": {"key": root}}, None, dict(os.environ))[1])
     return [
-        Source(
-            os.path.relpath(key, root) if root else key,
-            size,
-            {"etag": etag},
-            f"{IN_BUCKET}{spec['bucket']}/{key}",
-            reader,
-        )
-        for key, (size, etag) in sorted(keys.items())
+        Source(key.removeprefix(f"{root}/"), size, version, f"{IN_BUCKET}{spec['bucket']}/{key}", reader)
+        for key, (size, version) in sorted(objects.items())
     ]
+
+
+def _shared_folder(keys: Iterable[str]) -> str:
+    """Return the folder that all keys share; unlike os.path.commonpath this keeps two slashes in a row."""
+    folders = zip(*(key.split("/")[:-1] for key in keys), strict=False)
+    return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, folders))
+
+
+def _objects(store: Store, address: str) -> dict[str, tuple[int, dict]]:
+    """Return {key: (bytes, version)} of the objects that an address, a folder or a pattern in a bucket means."""
+    key = address.removeprefix(IN_BUCKET).partition("/")[2]
+    literal = _WILD.split(key)[0]
+    if literal != key:
+        listed = store.listed(literal, below="/" in key[len(literal) :] or "**" in key)
+        matches = {name: entry for name, entry in listed.items() if re.fullmatch(expression(key), name)}
+    elif key and not key.endswith("/"):
+        matches = _object_or_folder(store, address, key)
+    else:
+        matches = _choose_hdf5(address, store.listed(key, below=False))
+    if objects := {name: entry for name, entry in matches.items() if not name.endswith("/")}:
+        return objects
+    raise Problem(f"{address}: no object is there; correct the address or the pattern")
+
+
+def _object_or_folder(store: Store, address: str, key: str) -> dict[str, tuple[int, dict]]:
+    with contextlib.suppress(Absent):
+        return store.listed("", [key])
+    try:
+        listed = store.listed(f"{key}/", below=False)
+    except Problem:
+        # Those who may read objects may not always list them.
+        return {}
+    return _choose_hdf5(address, listed)
+
+
+def _choose_hdf5(folder: str, listed: dict[str, tuple[int, dict]]) -> dict[str, tuple[int, dict]]:
+    """Return the objects of a folder with names of HDF5 files."""
+    if not formats.ZARR.isdisjoint(key.rpartition("/")[2] for key in listed):
+        raise Problem(f"{folder} {_IS_ZARR}")
+    files = {key: entry for key, entry in listed.items() if formats.is_named_hdf5(key)}
+    if listed and not files:
+        raise Problem(f"{folder} has no HDF5 object of its own; {folder.rstrip('/')}/**/*.h5 {_BELOW}")
+    return files
 
 
 def store_of(bucket: str) -> dict:

@@ -11,10 +11,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from scripts.lib.formats import reason
 from scripts.lib.program import Problem, dataset_options, run, sync, write_json
 from scripts.studies.shots import manifest
 from scripts.studies.shots.checksums import fingerprint
-from scripts.studies.shots.files import extents, reason
+from scripts.studies.shots.files import extents
 from scripts.studies.shots.inputs import sources
 from scripts.studies.shots.shot_files import SMALL, describe
 from scripts.studies.shots.signals import Settings, axis_values, ordered_pairs, plan, signal_values, table

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import h5py
 
+from scripts.lib.formats import reason
 from scripts.lib.program import Problem
 from scripts.studies.shots import selection
 from scripts.studies.shots.checksums import fingerprint
@@ -19,7 +20,6 @@ from scripts.studies.shots.files import (
     extents,
     filters_of,
     is_elsewhere,
-    reason,
 )
 from scripts.studies.shots.inputs import Source, sources
 from scripts.studies.shots.sets import IN_BUCKET

@@ -1,0 +1,207 @@
+"""File formats by their first bytes: HDF5, and what is named in its place, each with its remedy."""
+
+import codecs
+import errno
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+# What people name HDF5 files; netCDF-4 is HDF5. Files of .hdf, .mat and .nc may be older formats, which are reported.
+_ENDINGS = (
+    *(".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nc4", ".mat", ".nwb", ".h5ad", ".h5mu", ".loom", ".nxs", ".cxi", ".kea"),
+    *(".h5p", ".h5part", ".bag", ".cgns", ".cool", ".mcool", ".fast5", ".hspy", ".jld2", ".snirf", ".uvh5"),
+)
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# No HDF5 file is shorter.
+_LEAST_BYTES = 96
+# The largest user block is far below HDF5's own limit.
+_BLOCKS = [0, *(512 * 2**power for power in range(24))]
+_HEAD_BYTES = 2048
+# Files that only Zarr stores have.
+ZARR = frozenset((".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"))
+_CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\f\r")
+_MARKUP = {"<": "XML", "{": "JSON", "[": "JSON"}
+_SHOWN = 40
+# What a driver that writes several files leaves in the first.
+_FAMILY, _SPLIT = b"NCSAfami", b"NCSAmult"
+
+_NETCDF3 = "convert it: nccopy -k nc4 in.nc out.nc"
+_GET_AGAIN = "copy or download it again"
+_JOIN = "join them: h5repart -family_to_single 'name%d.h5' joined.h5, with the pattern of their names"
+_UNITE = "copy it into one file with the driver that wrote it (of h5py: driver='split')"
+_NO_LOCKS = "if its file system has no locks, set HDF5_USE_FILE_LOCKING=FALSE"
+# (offset, bytes there, name, remedy)
+_KINDS = (
+    (0, b"CDF\1", "netCDF-3 (classic)", _NETCDF3),
+    (0, b"CDF\2", "netCDF-3 (64-bit offset)", _NETCDF3),
+    (0, b"CDF\5", "netCDF-3 (CDF-5)", _NETCDF3),
+    (0, b"MATLAB 5.0", "a MAT-file of a version before 7.3", "save it in MATLAB with -v7.3, or read it with SciPy"),
+    (0, b"GRIB", "GRIB", "convert it: cdo -f nc4 copy in.grib out.nc"),
+    (0, b"BUFR", "BUFR", "convert it with ecCodes"),
+    (0, b"\x0e\x03\x13\x01", "HDF4", "convert it: h4toh5 in.hdf out.h5"),
+    (0, b"\xcd\xf3\x00\x01", "NASA's CDF", "convert it with cdflib"),
+    (0, b"\xcd\xf2\x60\x02", "NASA's CDF", "convert it with cdflib"),
+    (0, b"SIMPLE  =", "FITS", "convert it with Astropy and h5py"),
+    (0, b"II*\0", "TIFF", "convert it: gdal_translate -of netCDF -co FORMAT=NC4 in.tif out.nc"),
+    (0, b"MM\0*", "TIFF", "convert it: gdal_translate -of netCDF -co FORMAT=NC4 in.tif out.nc"),
+    (0, b"II+\0", "BigTIFF", "convert it: gdal_translate -of netCDF -co FORMAT=NC4 in.tif out.nc"),
+    (0, b"PAR1", "Parquet", "convert it with pandas and h5py"),
+    (0, b"ARROW1", "Arrow", "convert it with pandas and h5py"),
+    (0, b"\x93NUMPY", "NumPy's format", "convert it with numpy.load and h5py"),
+    (0, b"SQLite format 3", "an SQLite database", "export its tables"),
+    (0, b"%PDF", "a PDF", "name the data instead"),
+    (0, b"\x00\x05\x16\x07", "macOS's companion (._…) of another file", "leave it out"),
+    (0, b"\x1f\x8b", "compressed (gzip)", "gunzip it first"),
+    (0, b"\x1f\x9d", "compressed (compress)", "uncompress it first"),
+    (0, b"BZh", "compressed (bzip2)", "bunzip2 it first"),
+    (0, b"\xfd7zXZ\0", "compressed (xz)", "unxz it first"),
+    (0, b"\x28\xb5\x2f\xfd", "compressed (Zstandard)", "unzstd it first"),
+    (0, b"\x04\x22\x4d\x18", "compressed (LZ4)", "unlz4 it first"),
+    (0, b"PK\3\4", "a zip archive", "unzip it, and name the files in it"),
+    (0, b"PK\5\6", "an empty zip archive", _GET_AGAIN),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it (7z x), and name the files in it"),
+    (0, b"Rar!", "a RAR archive", "unpack it, and name the files in it"),
+    (257, b"ustar", "a tar archive", "unpack it (tar -xf), and name the files in it"),
+    (0, b"version https://git-lfs", "a pointer of Git LFS", "fetch its content: git lfs pull"),
+    (0, b"/annex/objects/", "a pointer of git-annex", "fetch its content: git annex get"),
+)
+
+
+def is_named_hdf5(name: str) -> bool:
+    """Return whether a name ends as that of an HDF5 file does."""
+    return os.path.splitext(name)[1].lower() in _ENDINGS
+
+
+def is_hdf5(content: BinaryIO) -> bool:
+    """Return whether a file has HDF5's signature, at its beginning or behind a user block."""
+    return _find_signature(content) is not None
+
+
+def reason(error: Exception) -> str:
+    """Return HDF5's message in one line: the system's message where there is one, else the kind of error."""
+    # The text of a KeyError is in quotes.
+    words = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    number = re.search(r"errno = (\d+)", words)
+    return os.strerror(int(number[1])) if number else " ".join(words.split()) or type(error).__name__
+
+
+def explain(where: str, content: BinaryIO, error: Exception) -> str:
+    """Return in one line why HDF5 does not open a file, and what to do.
+
+    Args:
+        where: the file's path or address.
+        content: its bytes.
+        error: HDF5's.
+    """
+    if (offset := _find_signature(content)) is None:
+        return f"{where} is not an HDF5 file{_name_kind(where, content)}"
+    head, size = _read_head(content, offset)
+    return f"{where} cannot be read as HDF5: {_name_fault(where, head, size - offset, error)}"
+
+
+def explain_path(path: Path, error: Exception) -> str:
+    """Return in one line why HDF5 does not open a file of this machine, or read it further in, and what to do."""
+    try:
+        with open(path, "rb") as content:
+            return explain(str(path), content, error)
+    except OSError as of_system:
+        return f"{path} cannot be read: {of_system.strerror}"
+
+
+def _find_signature(content: BinaryIO) -> int | None:
+    """Return the offset of HDF5's signature, None without one."""
+    size = content.seek(0, os.SEEK_END)
+    for offset in _BLOCKS:
+        if offset >= size:
+            break
+        content.seek(offset)
+        if content.read(len(_SIGNATURE)) == _SIGNATURE:
+            return offset
+    return None
+
+
+def _read_head(content: BinaryIO, offset: int = 0) -> tuple[bytes, int]:
+    """Return the first bytes from an offset on, and the size of the file."""
+    size = content.seek(0, os.SEEK_END)
+    content.seek(offset)
+    return content.read(_HEAD_BYTES), size
+
+
+def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
+    """Return what is amiss with an HDF5 file and what to do, from its first bytes and HDF5's words."""
+    words = " ".join(str(error).split())
+    if _FAMILY in head:
+        return f"it is the first of a family of files; {_JOIN}"
+    if _SPLIT in head:
+        return f"it is a part of a split file; {_UNITE}"
+    if cut := re.search(r"eof = (\d+), sblock->base_addr = (\d+), stored_eof = (\d+)", words):
+        there, before, whole = map(int, cut.groups())
+        return f"it is truncated, {there + before:,} of {whole:,} bytes are there; {_GET_AGAIN}"
+    if size < _LEAST_BYTES:
+        return f"it is truncated within its first {_LEAST_BYTES} bytes; {_GET_AGAIN}"
+    if "already open for" in words:
+        return "it is marked as being written; wait for its writer, or, if that was killed, use h5clear -s"
+    if isinstance(error, OSError) and "lock file" in words:
+        busy = error.errno in (errno.EAGAIN, errno.EACCES)
+        return "a program that writes it has locked it; end that" if busy else f"{reason(error)}; {_NO_LOCKS}"
+    return reason(error)
+
+
+def _name_kind(where: str, content: BinaryIO) -> str:
+    """Return " but ..." with what a file is that is not HDF5, and what to do."""
+    head, _ = _read_head(content)
+    if part := _name_part(Path(where)):
+        return f" but {part}"
+    for offset, first, name, remedy in _KINDS:
+        if head.startswith(first, offset):
+            return f" but {name}; {remedy}"
+    if not head:
+        return f" but empty; {_GET_AGAIN}"
+    if not head.strip(b"\0"):
+        return f" and begins with zeros; {_GET_AGAIN}"
+    return _name_text(head) or "; correct the name, or leave it out"
+
+
+def _name_text(head: bytes) -> str:
+    """Return " but ..." with the kind of a text, "" of other bytes."""
+    try:
+        # Unlike bytes.decode this takes a character that the end of the head cuts.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head).lstrip()
+    except UnicodeDecodeError:
+        return ""
+    if not _CONTROL.isdisjoint(text):
+        return ""
+    if text.lower().startswith(("<!doctype html", "<html")):
+        return " but a page of HTML: is it the address of a web page? download the file itself"
+    if code := re.search(r"<Error>.*<Code>(\w+)</Code>", text, re.DOTALL):
+        return f" but a store's error message ({code[1]}); download it again, with credentials if it needs some"
+    kind = _MARKUP.get(text[:1]) or f"text ({text.partition(chr(10))[0].rstrip()[:_SHOWN]!r})"
+    return f" but {kind}; name the data instead"
+
+
+def _name_part(path: Path) -> str:
+    """Return which part of several files this is, "" if it is none: the first of them lies beside it."""
+    for first in _beside(path.name, r"\d+", lambda digits: ("0" * len(digits), "0")):
+        if _has(path.with_name(first), _FAMILY):
+            return f"a member of the family of files that begins with {first}; {_JOIN}"
+    for first in _beside(path.name, r"(?<=-)[a-z](?=\.)", lambda _: ("m", "s")):
+        if _has(path.with_name(first), _SPLIT):
+            return f"a part of a split file, whose metadata are in {first}; {_UNITE}"
+    return ""
+
+
+def _beside(name: str, pattern: str, others: Callable[[str], Iterable[str]]) -> Iterator[str]:
+    """Yield names that differ in what a pattern matches."""
+    for part in re.finditer(pattern, name):
+        yield from (f"{name[: part.start()]}{other}{name[part.end() :]}" for other in others(part[0]))
+
+
+def _has(path: Path, mark: bytes) -> bool:
+    """Return whether the first bytes of a file have a mark."""
+    try:
+        with open(path, "rb") as content:
+            return mark in content.read(_HEAD_BYTES)
+    except OSError:
+        return False
