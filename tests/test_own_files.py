@@ -82,19 +82,6 @@ def test_patterns_choose_datasets_and_references_are_left_out_and_counted(sets):
     assert all(Path(file["path"]).stat().st_mtime_ns == file["mtime_ns"] for file in made["files"])
 
 
-def test_values_that_lie_in_other_files_are_left_out_and_counted(tmp_path, capsys):
-    path = granule(tmp_path / "some.h5", 1)
-    with h5py.File(path, "a") as file:
-        layout = h5py.VirtualLayout((3,), "i4")
-        layout[:] = h5py.VirtualSource("elsewhere.h5", "values", (3,))
-        file.create_virtual_dataset("virtual", layout)
-        file.create_dataset("outside", (3,), "i4", external=[("raw.bin", 0, 12)])
-    # Those of references are left out, too.
-    assert described(str(path))["layout"]["datasets_left_out"] == 2 + 1
-    assert look.main(["--files", str(path)]) == 0
-    assert "2 datasets with values in other files (virtual or external)" in capsys.readouterr().out
-
-
 def test_a_pattern_that_means_nothing_anywhere_is_one_line(sets):
     with pytest.raises(Problem, match="no file of mine has a dataset that /absent/\\* means"):
         described(sets["original"], ("/gt1l/**", "/absent/*"))
@@ -153,8 +140,8 @@ def with_a_filter(path: Path) -> Path:
     [
         (b"<!DOCTYPE html><title>no</title>", "/**", "is not an HDF5 file but a page of HTML"),
         (b"PK" + bytes(2000), "/**", "is not an HDF5 file"),
-        (None, "/absent/*", "has no dataset that /absent/* means; correct data.datasets"),
-        ("blosc", "/**", "/packed cannot be read: it needs blosc, which HDF5 has only as a plugin; leave it out"),
+        (None, "/absent/*", "has no dataset that /absent/* means; it has /gt1l/land_ice_segments/h_li, "),
+        ("blosc", "/**", "can be read: /packed (a filter is lacking; blosc, which HDF5 has only as a plugin)"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(tmp_path, content, datasets, words):
@@ -261,11 +248,11 @@ def test_what_a_selection_leaves_and_a_filter_that_is_lacking_are_said_before_an
         (line,) = [line for line in done.stdout.splitlines() if "data.files" in line]
         return line
 
-    assert said().endswith("7 datasets of it read, 6 by [5:9, ...], 3 files")
+    assert said().endswith("7 datasets of it read, 6 by [5:9, ...] (/references (references) left out), 3 files")
     assert said(read_files=4).endswith("3 files; read_files is 4, so each record reads all of them")
     assert said(level="[99999]", datasets=["/gt*/**"]).startswith("AMISS")
     packed = with_a_filter(tmp_path / "packed.h5")
-    assert "/packed cannot be read: it needs blosc" in said(files={"original": str(packed)})
+    assert "has nothing that can be read: /packed (a filter is lacking; blosc" in said(files={"original": str(packed)})
 
 
 def test_bad_files_are_named_and_the_others_looked_at(tmp_path, sets):

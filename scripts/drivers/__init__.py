@@ -31,6 +31,11 @@ UNSET = -1
 DEFAULT = "default"
 # Which part of a dataset is read, as numpy takes it; () is all of it.
 Where = slice | tuple
+# What a dataset, or the tree of a file, may need of a driver beside the bytes of one file.
+WITHIN = "virtual datasets"
+BESIDE = "virtual datasets of other files"
+IN_PLACE = "values in other files that a copy beside them would not be read from"
+LINKS = "trees with links, or with names that are not UTF-8"
 # What HDF5's dimension scales and netCDF4 keep as attributes for themselves: not every library shows them.
 HIDDEN = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME", "_FillValue", "_NCProperties", "_nc3_strict", "_Netcdf4")
 
@@ -119,6 +124,10 @@ class Driver(ABC):
         """Return whether it reads a store of this kind."""
         return (self.files and store.files) or (self.s3 and store.spec["kind"] == "s3")
 
+    def follows(self, need: str, address: str) -> bool:
+        """Return whether it reads what has a need, WITHIN, BESIDE, IN_PLACE or LINKS, of a file at a path or URL."""
+        return False
+
     @abstractmethod
     def open(self, address: str, access: Access) -> File:
         """Open the file at a path or URL for reading; the time that this takes is that of an open.
@@ -203,7 +212,7 @@ def _plain(value: object) -> bytes | None:
     import numpy as np
 
     if isinstance(value, (str, bytes)):
-        return value.encode() if isinstance(value, str) else value.rstrip(b"\0")
+        return value.encode(errors="surrogateescape") if isinstance(value, str) else value.rstrip(b"\0")
     array = np.asarray(value)
     if array.dtype.kind in "SUO":
         texts = array.ravel().tolist()

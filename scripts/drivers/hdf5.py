@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from scripts.drivers import DEFAULT, UNSET, Access, Driver, Unable, Where, read_cache_level
+from scripts.drivers import DEFAULT, IN_PLACE, UNSET, Access, Driver, Unable, Where, read_cache_level
 from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.stores.s3 import KEYS
@@ -41,6 +41,10 @@ class Ros3(Driver):
     optional = True
     page_buffers = chunk_caches = True
     read_caches = ("none", "block")
+
+    def follows(self, need: str, address: str) -> bool:
+        """Return whether it is not outside the bucket: HDF5 asks for objects beside this one in the same way."""
+        return need != IN_PLACE
 
     def trusts_system(self, hdf5: str) -> bool:
         """Return whether libcurl reads; s2n takes SSL_CERT_FILE."""
@@ -156,12 +160,38 @@ def walk(file: "h5py.File") -> Iterator[tuple[str, tuple[int, ...] | None, Mappi
     """Yield path, shape and attributes of all groups and datasets of a file that h5py has opened."""
     import h5py
 
+    from scripts.lib import tree
+
     objects = [file]
-    # A visitor that returns something ends the visit.
-    file.visititems(lambda _, item: objects.append(item))
+    try:
+        # A visitor that returns something ends the visit.
+        file.visititems(lambda _, item: objects.append(item))
+    except UnicodeDecodeError:
+        objects = list(_visited(file))
     for item in objects:
         if isinstance(item, h5py.Group | h5py.Dataset):
-            yield item.name, (item.shape or ()) if isinstance(item, h5py.Dataset) else None, dict(item.attrs)
+            shape = (item.shape or ()) if isinstance(item, h5py.Dataset) else None
+            yield tree.text(item.name), shape, {tree.text(name): _value(item, name) for name in item.attrs}
+
+
+def _visited(file: "h5py.File") -> Iterator[object]:
+    """Yield the objects of a file whose names h5py's own visit cannot decode."""
+    import h5py
+
+    from scripts.lib import tree
+
+    kinds = {h5py.h5g.GroupID: h5py.Group, h5py.h5d.DatasetID: h5py.Dataset}
+    for link in tree.walk(file):
+        if link.first and type(link.object) in kinds:
+            yield kinds[type(link.object)](link.object)
+
+
+def _value(item: object, name: str | bytes) -> object:
+    """Return the value of an attribute; None of a type that h5py lacks."""
+    try:
+        return item.attrs[name]
+    except (TypeError, ValueError, OSError):
+        return None
 
 
 def credentials(store: dict) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from scripts.drivers import DEFAULT, Access, Driver, Unable, Where, able, hdf5, objects
+from scripts.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, Unable, Where, able, hdf5, objects
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,10 @@ class H5NetCDF(Driver):
     libraries = ("h5netcdf", "s3fs", "fsspec")
     chunk_caches = True
     read_caches = objects.READ_CACHES
+
+    def follows(self, need: str, address: str) -> bool:
+        """Return whether values can be read by h5py, which takes a file object for any other file, too."""
+        return need == WITHIN or (need != LINKS and "://" not in address)
 
     def open(self, address: str, access: Access) -> "File":
         """Open a file or an object."""

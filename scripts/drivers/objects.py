@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from scripts.drivers import DEFAULT, Access, Driver, hdf5, read_cache_level
+from scripts.drivers import DEFAULT, LINKS, WITHIN, Access, Driver, hdf5, read_cache_level
 from scripts.lib import sizes
 from scripts.stores.s3 import ENDPOINT
 
@@ -19,7 +19,15 @@ _VALID_S = 12 * 3600
 READ_CACHES = ("none", "readahead", "blockcache", "bytes")
 
 
-class S3FS(Driver):
+class _FileObject(Driver):
+    """What h5py reads through a Python file object: HDF5 takes the same object for any other file, too."""
+
+    def follows(self, need: str, address: str) -> bool:
+        """Return whether it is in the file itself."""
+        return need in (WITHIN, LINKS)
+
+
+class S3FS(_FileObject):
     """A file of s3fs: what it keeps and how it reads ahead is fsspec's, by default readahead with blocks of 50 MiB.
 
     s3fs keeps its client for all opens of a process, which is its default.
@@ -36,7 +44,7 @@ class S3FS(Driver):
         return File(file_of(address, access), access)
 
 
-class RemFile(Driver):
+class RemFile(_FileObject):
     """A file of remfile, which knows HTTP only: what is not public has a signed address. Its disk cache is off.
 
     It learns of a file's size by asking for all of it and hanging up, which a server counts as bytes that it offered.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.drivers import Access, Indexed, Unable, Where, able, hdf5, objects
+from scripts.drivers import LINKS, Access, Indexed, Unable, Where, able, hdf5, objects
 from scripts.stores.s3 import ENDPOINT
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ class Kerchunk(Zarr):
 
     needs = ("kerchunk", "zarr", "s3fs")
     libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
+
+    def follows(self, need: str, address: str) -> bool:
+        """Return whether it is a link: its index has each object once, as HDF5 visits them."""
+        return need == LINKS
 
     def _index(self, place: str, address: str, access: Access, path: Path) -> None:
         from kerchunk.hdf import SingleHdf5ToZarr

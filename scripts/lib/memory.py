@@ -1,5 +1,6 @@
 """Memory of processes and of their machine, as Linux tells it (proc(5), cgroup v2)."""
 
+import resource
 from pathlib import Path
 
 from scripts.lib.host import control_groups, number, read
@@ -41,6 +42,16 @@ def available() -> int:
             files = number(r"^inactive_file (\d+)", group / "memory.stat") or 0
             free = min(free, max(0, int(limit) + files - int(read(group / "memory.current") or 0)))
     return free
+
+
+def free() -> int:
+    """Return the bytes that this process may take: those `available`, within its own limits (setrlimit(2))."""
+    left = [available()]
+    for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        limit, taken = resource.getrlimit(kind)[0], _bytes("/proc/self/status", name)
+        if limit != resource.RLIM_INFINITY and taken is not None:
+            left.append(max(0, limit - taken))
+    return min(left)
 
 
 def _bytes(path: str, name: str) -> int | None:

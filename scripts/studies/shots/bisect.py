@@ -37,7 +37,7 @@ from scripts.statistics.bisection import (
     search,
     verdicts,
 )
-from scripts.studies.shots import look as files_at_first
+from scripts.studies.shots.first import describe_first
 from scripts.studies.shots.sets import bucket_of
 
 STUDY = "shots"
@@ -322,7 +322,7 @@ def _bisection(given: argparse.Namespace) -> Bisection:
             f"FILES={given.files}: requests are counted by the embedded server only; name files on this machine"
         )
     if files:
-        files_at_first.at_first({"files": files, "datasets": ["/**"]})
+        describe_first({"files": files, "datasets": ["/**"]})
     of = releases.between(package, given.first, given.last, clone)
     name = given.run or f"bisect-{package}-{of.names[0]}-{of.names[-1]}"
     expect_folders(name)

@@ -50,6 +50,20 @@ def filters_of(dataset: h5py.Dataset) -> list[str]:
     return [_FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}" for number in numbers]
 
 
+def lacking_filters(dataset: h5py.Dataset) -> list[str]:
+    """Return the names of filters that some chunk of a dataset needs and the HDF5 of this process lacks."""
+    created = dataset.id.get_create_plist()
+    numbers = [created.get_filter(index)[0] for index in range(created.get_nfilters())]
+    lacking = [index for index, number in enumerate(numbers) if not h5py.h5z.filter_avail(number)]
+    if not lacking:
+        return []
+    masks: set[int] = set()
+    # A bit of the mask is set where a chunk was written without the filter.
+    dataset.id.chunk_iter(lambda chunk: masks.add(chunk.filter_mask))
+    names = filters_of(dataset)
+    return [names[index] for index in lacking if any(not mask >> index & 1 for mask in masks)]
+
+
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:
     """Return the (first, behind last) byte in the file of each piece of a dataset's raw data, ascending."""
     spans = []
@@ -67,5 +81,5 @@ def common(values: set) -> object:
 
 def expression(pattern: str) -> str:
     """Return a pattern of paths as a regular expression: `*` and `?` within a name, `**` across several."""
-    kinds = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    kinds = {"**/": "(?:(?s:.*)/)?", "**": "(?s:.*)", "*": "[^/]*", "?": "[^/]"}
     return "".join(kinds.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern) if part)

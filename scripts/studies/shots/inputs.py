@@ -39,6 +39,11 @@ class Source:
     where: str
     reader: Reader | None = None
 
+    @property
+    def root(self) -> str:
+        """The folder that holds all files, "" in a bucket."""
+        return "" if self.reader else self.where.removesuffix(self.name).rstrip("/")
+
     def raw(self) -> BinaryIO | AsFile:
         """Open its bytes for reading.
 

@@ -1,7 +1,6 @@
 """Looks at HDF5 files of any tree, in seconds, and says what they are and what that means for who reads them."""
 
 import argparse
-import functools
 import shlex
 import statistics
 import sys
@@ -14,10 +13,8 @@ import h5py
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem, run
-from scripts.studies.shots import selection
 from scripts.studies.shots.files import BUILT_IN, creation, datasets_of, filters_of, is_elsewhere
 from scripts.studies.shots.inputs import Source, sources, store_of
-from scripts.studies.shots.manifest import chosen, expect_filters
 from scripts.studies.shots.sets import bucket_of
 
 # Of many files the datasets of some are looked at, evenly spaced, until this time is over.
@@ -124,15 +121,6 @@ class Looked:
         return lines
 
 
-@dataclass(frozen=True)
-class First:
-    """What one file of a set is: whether it is paged, and in words; and how many files the set has."""
-
-    paged: bool
-    words: str
-    files: int
-
-
 def main(argv: list[str] | None = None) -> int:
     """Print what files are."""
     parser = argparse.ArgumentParser(prog="python -sE -m scripts.studies.shots.look", description=__doc__)
@@ -178,36 +166,6 @@ def look(of_set: Sequence[Source]) -> Looked:
     if not looked.bytes:
         raise Problem(looked.bad[0])
     return looked
-
-
-def at_first(data: dict, levels: Iterable[str] = ()) -> First:
-    """Say what the first file of a set is, what some selections leave of it, and that the others are there.
-
-    Raises:
-        Problem: it cannot be read, has no dataset that is named, none that a selection leaves, or one whose filter
-            HDF5 lacks.
-    """
-    of_set = sources(data["files"], data.get("at"))
-    with of_set[0].opened() as file:
-        facts, where = creation(file), of_set[0].where
-        meant = [one for of in chosen(file, data["datasets"], where)[0].values() for one in of]
-        for dataset in meant:
-            expect_filters(dataset, where)
-        left = {level: sum(map(functools.partial(_leaves, level), meant)) for level in levels if level.startswith("[")}
-        if none := [level for level, count in left.items() if not count]:
-            raise Problem(f"the selection {none[0]} leaves nothing to read of {where}; choose a larger one")
-        fewer = [f"{count} by {level}" for level, count in left.items() if count < len(meant)]
-    paged = f"paged ({facts['page_size']} bytes)" if facts["paged"] else "not paged"
-    return First(
-        facts["paged"],
-        f"{where} is {paged}, {_count(len(meant), 'dataset')} of it read"
-        f"{''.join(f', {one}' for one in fewer)}, {_count(len(of_set), 'file')}",
-        len(of_set),
-    )
-
-
-def _leaves(level: str, dataset: h5py.Dataset) -> bool:
-    return any(True for _ in selection.places(level, dataset.shape or (), dataset.chunks))
 
 
 def _deep(file: h5py.File, size: int, looked: Looked) -> None:

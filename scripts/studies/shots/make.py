@@ -49,6 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     write_json(options.out, head | parts | contents)
     layout = contents["layout"]
     print(f"{options.out}: {layout['layout']}, {layout['files']} files, {layout['dataset_reads']} dataset reads")
+    for kind in contents.get("left_out", ()):
+        more = f" and {kind['count'] - 1:,} more" if kind["count"] > 1 else ""
+        print(f"left out: {kind['first']}{more}")
     return 0
 
 

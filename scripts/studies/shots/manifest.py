@@ -2,89 +2,67 @@
 
 import hashlib
 import json
-import re
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import h5py
 
+from scripts.drivers import BESIDE, IN_PLACE, LINKS, WITHIN
+from scripts.lib import tree
 from scripts.lib.formats import reason
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, Unable
 from scripts.studies.shots import selection
 from scripts.studies.shots.checksums import fingerprint
-from scripts.studies.shots.files import (
-    BUILT_IN,
-    common,
-    creation,
-    datasets_of,
-    expression,
-    extents,
-    filters_of,
-    is_elsewhere,
-)
+from scripts.studies.shots.choice import choose, describe, nothing_to_read
+from scripts.studies.shots.datasets import Dataset, Entry
+from scripts.studies.shots.elsewhere import holders
+from scripts.studies.shots.files import common, creation, extents
 from scripts.studies.shots.inputs import Source, sources
 from scripts.studies.shots.sets import IN_BUCKET
 
 # What a manifest, which each cell reads, may hold.
 _MOST_READS = 200_000
+_TOO_MANY = f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or select less"
+_NO_CONVERSION = "no appropriate function for conversion path"
 
 
 def of_set(settings: dict) -> dict:
     """Return the facts of a set of files: which datasets are read, their sizes, checksums and places.
+
+    Files of which nothing is read are left out, and datasets that cannot be read; both are counted.
 
     Args:
         settings: {"files", "datasets", "layout", "selection" where it is not all of them, "at": the store's entry where
             they lie in a bucket}.
 
     Raises:
-        Problem: a file is not HDF5, holds no dataset that is named, or something of them that cannot be read.
+        Problem: a file is not HDF5, or values cannot be read; no file has a dataset that a pattern means.
     """
-    level, patterns = settings.get("selection", selection.ALL), settings["datasets"]
-    files, objects, groups, facts = [], {}, {}, []
-    reads, skipped, without = 0, 0, 0
-    for source in (files_of := sources(settings["files"], settings.get("at"))):
+    files = sources(settings["files"], settings.get("at"))
+    contents = _Contents(settings.get("selection", selection.ALL), settings["datasets"])
+    for source in files:
         with source.opened() as file:
-            facts.append(creation(file))
-            if level == selection.METADATA:
-                held = {"/": _entry(source, [["/", *fingerprint(list(_walk(file))), selection.WALK]])}
-                groups.setdefault(level, {})["/"] = None
-            else:
-                by_pattern, left_out = chosen(file, patterns, source.where)
-                skipped += left_out
-                held = {}
-                for pattern, datasets in by_pattern.items():
-                    for dataset in datasets:
-                        held[dataset.name] = _lines(source, dataset, level)
-                        without += not held[dataset.name]["datasets"]
-                        reads += len(held[dataset.name]["datasets"])
-                        groups.setdefault(pattern, {})[dataset.name] = None
-        if reads > _MOST_READS:
-            raise Problem(
-                f"more than {_MOST_READS:,} reads of datasets or chunks; narrow data.datasets, files, or the selection"
-            )
-        objects[source.name] = {path: entry for path, entry in held.items() if entry["datasets"]}
-        path = {} if source.reader else {"path": source.where}
-        files.append({"name": source.name, "bytes": source.bytes, **source.version, **path})
-    if idle := [
-        one for one in patterns if not one.startswith("!") and one not in groups and level != selection.METADATA
-    ]:
-        raise Problem(f"no file of {settings['layout']} has a dataset that {idle[0]} means; correct data.datasets")
-    if not any(objects.values()):
-        raise Problem(f"the selection {level} leaves nothing to read of these datasets; choose a larger one")
+            contents.add(source, file)
+    contents.expect_all(settings["layout"])
+    entries = [entry for held in contents.objects.values() for entry in held.values()]
     return {
         "generator": None,
         "settings": {},
-        **({"in_place": _root(files_of[0])} if "at" in settings else {}),
-        "files": files,
+        **({"in_place": _root(files[0])} if "at" in settings else {}),
+        "files": list((contents.companions | {entry["name"]: entry for entry in contents.files}).values()),
         "layout": {
             "layout": settings["layout"],
-            **{key: common({fact[key] for fact in facts}) for key in ("paged", "page_size")},
-            "files": len(files),
-            "dataset_reads": sum(len(entry["datasets"]) for held in objects.values() for entry in held.values()),
-            "datasets_left_out": skipped,
-            "datasets_without_selection": without,
+            **{key: common({fact[key] for fact in contents.facts}) for key in ("paged", "page_size")},
+            "files": len(contents.files),
+            "files_left_out": len(files) - len(contents.files),
+            "dataset_reads": sum(len(entry["datasets"]) for entry in entries),
+            "datasets_left_out": len(contents.left_out),
+            "datasets_without_selection": contents.without,
         },
-        "datasets": {pattern: list(paths) for pattern, paths in groups.items()},
-        "objects": objects,
+        "left_out": list(_reasons(contents.left_out)),
+        "datasets": {pattern: list(paths) for pattern, paths in contents.groups.items()},
+        "objects": contents.objects,
     }
 
 
@@ -101,81 +79,172 @@ def _root(source: Source) -> str:
     return key.removesuffix(source.name).rstrip("/")
 
 
-def _walk(file: h5py.File) -> Iterator[tuple]:
-    # What HDF5's own drivers do is what the others are held against.
-    from scripts.drivers import hdf5
+@dataclass
+class _Contents:
+    """What is read of the files of a set, which are added one after the other.
 
-    yield from hdf5.walk(file)
-
-
-def chosen(file: h5py.File, patterns: Sequence[str], where: str) -> tuple[dict[str, list[h5py.Dataset]], int]:
-    """Return the datasets that each pattern means, and how many were left out.
-
-    References mean nothing to another reader, and what lies in other files is not there in a store.
+    Attributes:
+        level, patterns: which parts of which datasets are read.
+        files: entries of the files that are read.
+        companions: by name, those of other files that hold values of their datasets.
+        facts: how each file was made.
+        objects: what is read, by file and path.
+        groups: the paths, as keys, that each pattern means.
+        left_out: what cannot be read; in `first_left_out` by pattern, of the first file that has some.
+        lacking: why nothing is read of a file, of the first of them.
+        without: how many datasets have nothing at the selected places.
     """
-    wanted = [(pattern, re.compile(expression(pattern))) for pattern in patterns if not pattern.startswith("!")]
-    unwanted = [re.compile(expression(pattern[1:])) for pattern in patterns if pattern.startswith("!")]
-    meant: dict[str, list[h5py.Dataset]] = {}
-    skipped = 0
-    for dataset in datasets_of(file):
-        matching = [pattern for pattern, compiled in wanted if compiled.fullmatch(dataset.name)]
-        if not matching or any(compiled.fullmatch(dataset.name) for compiled in unwanted):
-            continue
-        if len(matching) > 1:
-            raise Problem(
-                f"{where}: {dataset.name} is meant by {matching[0]} and by {matching[1]}; leave one of them out"
-            )
-        if is_elsewhere(dataset) or _of_references(dataset):
-            skipped += 1
-            continue
-        meant.setdefault(matching[0], []).append(dataset)
+
+    level: str
+    patterns: Sequence[str]
+    files: list[dict] = field(default_factory=list)
+    companions: dict[str, dict] = field(default_factory=dict)
+    facts: list[dict] = field(default_factory=list)
+    objects: dict[str, dict[str, dict]] = field(default_factory=dict)
+    groups: dict[str, dict[str, None]] = field(default_factory=dict)
+    left_out: list[Entry] = field(default_factory=list)
+    first_left_out: dict[str, list[Entry]] = field(default_factory=dict)
+    lacking: str = ""
+    without: int = 0
+
+    def add(self, source: Source, file: h5py.File) -> None:
+        """Add what is read of a file, if there is something.
+
+        Raises:
+            Problem: values cannot be read, or these are more reads than a manifest may hold.
+        """
+        held = self._tree(source, file) if self.level == selection.METADATA else self._datasets(source, file)
+        if not held:
+            return
+        self.objects[source.name] = held
+        self.facts.append(creation(file))
+        path = {} if source.reader else {"path": source.where}
+        self.files.append({"name": source.name, "bytes": source.bytes, **source.version, **path})
+        if sum(len(entry["datasets"]) for of in self.objects.values() for entry in of.values()) > _MOST_READS:
+            raise Problem(_TOO_MANY)
+
+    def _tree(self, source: Source, file: h5py.File) -> dict[str, dict]:
+        # What HDF5's own drivers do is what the others are held against.
+        from scripts.drivers import hdf5
+
+        self.groups.setdefault(self.level, {})["/"] = None
+        needs = {"needs": LINKS} if any(map(_is_odd, tree.walk(file))) else {}
+        return {"/": _entry(source, [["/", *fingerprint(list(hdf5.walk(file))), selection.WALK]]) | needs}
+
+    def _datasets(self, source: Source, file: h5py.File) -> dict[str, dict]:
+        choice = choose(file, self.patterns, source.where, self.level, source.root)
+        held = {}
+        for pattern, datasets in choice.meant.items():
+            for dataset in datasets:
+                try:
+                    entry = _lines(source, dataset, self.level)
+                except Unable as error:
+                    choice.add(pattern, Entry(dataset.name, reason="h5py cannot read its values", detail=str(error)))
+                    continue
+                self.groups.setdefault(pattern, {})[dataset.name] = None
+                if entry["datasets"]:
+                    held[dataset.name] = entry | self._needs(source, dataset)
+                else:
+                    self.without += 1
+        self.left_out += choice.all_left_out()
+        self.first_left_out = choice.left_out | self.first_left_out
+        if not held:
+            self.lacking = self.lacking or nothing_to_read(choice, self.patterns, source.where)
+        return held
+
+    def _needs(self, source: Source, dataset: Dataset) -> dict:
+        """Return what a dataset needs of a driver, and keep the files that hold its values."""
+        if not dataset.elsewhere:
+            return {}
+        held = holders(dataset)
+        for path in sorted(held.files):
+            name, state = os.path.relpath(path, source.root), path.stat()
+            facts = {"bytes": state.st_size, "mtime_ns": state.st_mtime_ns, "path": str(path)}
+            self.companions[name] = {"name": name, **facts}
+        return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
+
+    def expect_all(self, layout: str) -> None:
+        """See that something is read for each pattern.
+
+        Raises:
+            Problem: no file has a dataset that a pattern means, or all of these are left out.
+        """
+        if not self.groups:
+            raise Problem(self.lacking)
+        wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
+        idle = [one for one in wanted if one not in self.groups and self.level != selection.METADATA]
+        if idle and (entries := self.first_left_out.get(idle[0])):
+            raise Problem(f"of {layout}, nothing that {idle[0]} means can be read: {describe(entries)}")
+        if idle:
+            raise Problem(f"no file of {layout} has a dataset that {idle[0]} means; correct the pattern")
+        if not self.objects:
+            raise Problem(f"the selection {self.level} leaves nothing to read of these datasets; choose a larger one")
+
+
+def _is_odd(link: tree.Link) -> bool:
+    """Return whether readers differ in what they make of a link."""
+    return bool(link.kind or not link.first or tree.text(link.path).encode() != link.path)
+
+
+def _reasons(entries: Sequence[Entry]) -> Iterator[dict]:
+    """Yield each reason why something is left out, how often it is, and the first of them."""
+    for why in dict.fromkeys(entry.reason for entry in entries):
+        of = [entry for entry in entries if entry.reason == why]
+        yield {"reason": why, "count": len(of), "first": str(of[0])}
+
+
+def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> tuple[dict[str, list], int]:
+    """Return the datasets that each pattern means and whose values are in the file, and how many were left out.
+
+    Args: as of `choose`.
+
+    Raises:
+        Problem: there is none.
+    """
+    choice = choose(file, patterns, where, level)
+    inside = {pattern: [one for one in of if not one.elsewhere] for pattern, of in choice.meant.items()}
+    meant = {pattern: of for pattern, of in inside.items() if of}
     if not meant:
-        raise Problem(f"{where} has no dataset that {', '.join(patterns)} means; correct data.datasets")
+        for pattern, of in choice.meant.items():
+            choice.left_out.setdefault(pattern, []).extend(Entry(one.name, one, reason=one.elsewhere) for one in of)
+        raise Problem(nothing_to_read(choice, patterns, where))
+    skipped = len(choice.all_left_out()) + sum(map(len, choice.meant.values())) - sum(map(len, meant.values()))
     return meant, skipped
 
 
-def _of_references(dataset: h5py.Dataset) -> bool:
-    kind = dataset.dtype
-    if h5py.check_ref_dtype(kind):
-        return True
-    # A structure with texts, whose bytes are addresses in memory.
-    return kind.names is not None and kind.hasobject
+def _lines(source: Source, dataset: Dataset, level: str) -> dict:
+    """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file.
 
-
-def _lines(source: Source, dataset: h5py.Dataset, level: str) -> dict:
-    """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file."""
+    Raises:
+        Unable: h5py has no such values, or memory no room for them.
+        Problem: they cannot be read, or these are more reads than a manifest may hold.
+    """
     lines, stored = [], []
     stored_of = _stored(dataset)
     for place in selection.places(level, dataset.shape or (), dataset.chunks):
-        try:
-            values = dataset[selection.slices(place)]
-        except (OSError, RuntimeError) as error:
-            expect_filters(dataset, source.where)
-            raise Problem(
-                f"{source.where}: {dataset.name} cannot be read: {reason(error)}; {_leave(dataset)}"
-            ) from error
-        lines.append([dataset.name, *fingerprint(values), *([place] if place else [])])
+        lines.append([dataset.name, *_fingerprint_of(source, dataset, place), *([place] if place else [])])
         stored.append(stored_of(place))
+        if len(lines) > _MOST_READS:
+            raise Problem(_TOO_MANY)
     return _entry(source, lines, stored)
 
 
-def expect_filters(dataset: h5py.Dataset, where: str) -> None:
-    """See that HDF5 has the filters of a dataset itself.
-
-    Raises:
-        Problem: it has one as a plugin only.
-    """
-    if lacking := ", ".join(name for name in filters_of(dataset) if name not in BUILT_IN):
-        why = f"it needs {lacking}, which HDF5 has only as a plugin"
-        raise Problem(f"{where}: {dataset.name} cannot be read: {why}; {_leave(dataset)}")
-
-
-def _leave(dataset: h5py.Dataset) -> str:
-    return f'leave it out ("!{dataset.name}" in data.datasets)'
+def _fingerprint_of(source: Source, dataset: Dataset, place: selection.Place) -> tuple[int, int]:
+    try:
+        return fingerprint(dataset[selection.slices(place)])
+    except (TypeError, ValueError, MemoryError) as error:
+        raise Unable(reason(error)) from error
+    except (OSError, RuntimeError) as error:
+        if _NO_CONVERSION in str(error):
+            raise Unable(reason(error)) from error
+        remedy = f'leave it out by the pattern "!{dataset.name}"'
+        raise Problem(f"{source.where}: {dataset.name} cannot be read: {reason(error)}; {remedy}") from error
 
 
-def _stored(dataset: h5py.Dataset) -> Callable[[selection.Place], int]:
+def _stored(dataset: Dataset) -> Callable[[selection.Place], int]:
     """Return a function that gives the bytes in the file that a place of a dataset takes."""
+    if dataset.elsewhere:
+        return lambda place: 0
     if not dataset.chunks:
         whole = sum(end - start for start, end in extents(dataset))
 

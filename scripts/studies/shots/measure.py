@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scripts import drivers
 from scripts.lib import dask_workers, host, slowed
-from scripts.lib.program import Problem, read_json, run
+from scripts.lib.program import Problem, Unable, read_json, run
 from scripts.lib.window import Step, run_measurement
 from scripts.studies.shots import reader, selection
 
@@ -40,7 +40,9 @@ def measure(step: Step) -> dict:
     plan = _Plan(cell["access"], objects, manifest, step.job["location"], access, workers, control)
     nodes, files = int(cell.get("nodes", 1)), [Path(file) for file in step.job["local_files"]]
     record: dict = {"read": objects}
-    if isinstance(driver := drivers.of(access.driver), drivers.Indexed):
+    driver = drivers.of(access.driver)
+    _expect_followed(driver, access.driver, manifest, step.job["location"])
+    if isinstance(driver, drivers.Indexed):
         access = replace(access, index=str(Path(step.job["scratch"], "index")))
         plan = replace(plan, access=access)
         record["index"] = _indexed(step, driver, plan)
@@ -165,6 +167,23 @@ class _Plan:
 def _place(where: list) -> selection.Place | str:
     """Return the place of a line of the manifest, which has none where a dataset is read as a whole."""
     return where[0] if where == [selection.WALK] else tuple(tuple(span) for span in (where[0] if where else ()))
+
+
+def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
+    """See that a driver reads all of what the datasets need, whichever of them this repeat reads.
+
+    Raises:
+        Unable: it does not.
+    """
+    folder = location.get("folder")
+    in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
+    for file, held in manifest["objects"].items():
+        for path, entry in held.items():
+            need = entry.get("needs")
+            if need and not (
+                driver.follows(need, drivers.address_of(location, file)) and (in_place or need != drivers.IN_PLACE)
+            ):
+                raise Unable(f"driver {name} does not read {need}: {path} of {file}")
 
 
 def _indexed(step: Step, driver: drivers.Indexed, plan: "_Plan") -> dict:

@@ -1,6 +1,6 @@
 """What is read of a dataset: all of it, a part of it, some of its chunks, or of a file nothing but its metadata."""
 
-import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -38,15 +38,31 @@ def places(level: str, shape: Sequence[int], chunks: Sequence[int] | None) -> It
         if all(begin < end for begin, end, _ in spans):
             yield spans
     else:
-        numbers = [range(-(-length // size)) for length, size in zip(shape, chunks or shape, strict=True) if size]
-        for number in itertools.islice(itertools.product(*numbers), 0, None, int(level.partition("/")[2])):
-            sizes = zip(number, chunks or shape, shape, strict=True)
-            yield tuple((index * size, min((index + 1) * size, length), 1) for index, size, length in sizes)
+        sizes = [size or 1 for size in chunks or shape]
+        counts = [-(-length // size) for length, size in zip(shape, sizes, strict=True)]
+        for number in range(0, math.prod(counts), int(level.partition("/")[2])):
+            corner = [index * size for index, size in zip(_unravelled(number, counts), sizes, strict=True)]
+            ends = (min(start + size, length) for start, size, length in zip(corner, sizes, shape, strict=True))
+            yield tuple((start, end, 1) for start, end in zip(corner, ends, strict=True))
+
+
+def _unravelled(number: int, counts: Sequence[int]) -> list[int]:
+    """Return the indices of a chunk by its number, the last dimension fastest; there may be more than memory holds."""
+    indices = []
+    for count_of_axis in reversed(counts):
+        number, index = divmod(number, count_of_axis)
+        indices.append(index)
+    return indices[::-1]
 
 
 def slices(place: Place) -> tuple[slice, ...]:
     """Return a place as numpy takes it."""
     return tuple(slice(*span) for span in place)
+
+
+def count(place: Place, shape: Sequence[int]) -> int:
+    """Return the number of elements of a dataset at a place."""
+    return math.prod(len(range(*span)) for span in place) if place else math.prod(shape)
 
 
 def touches(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:

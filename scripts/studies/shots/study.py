@@ -211,11 +211,11 @@ def _own_files(section: dict) -> str:
 
 def _own_set(study: Shots, config: dict, name: str) -> str:
     """Say what one file of a set is, and see that the matrix can read the set."""
-    from scripts.studies.shots import look
+    from scripts.studies.shots.first import describe_first
 
     data = study.data(config, {"layout": name})
     levels = [mapping for mapping in mappings(study.section(config)) if name in mapping["layout"]]
-    looked = look.at_first(data, dict.fromkeys(level for mapping in levels for level in mapping["selection"]))
+    looked = describe_first(data, dict.fromkeys(level for mapping in levels for level in mapping["selection"]))
     buffers = {level for mapping in levels for level in mapping["page_buffer"]} - {"unset", "0"}
     if buffers and not looked.paged:
         ask = f"a page buffer of {', '.join(sorted(buffers))} has no effect on it"

@@ -1,0 +1,108 @@
+"""Walks the links of an HDF5 file: each object once, whatever its name and type, and no error ends the walk."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import h5py
+
+SOFT, EXTERNAL, _OTHER = "soft link", "external link", "link of a user-defined kind"
+_KINDS = {h5py.h5l.TYPE_HARD: "", h5py.h5l.TYPE_SOFT: SOFT, h5py.h5l.TYPE_EXTERNAL: EXTERNAL}
+Address = tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link of a group and where it leads.
+
+    Attributes:
+        path: from the root, as it is in the file: UTF-8 as a rule.
+        object: the group, dataset or type; None where it cannot be opened, and of a link to another file.
+        address: identifies the object within the file; () where it cannot be opened.
+        first: the link is the first hard link that leads to the object.
+        kind: "" of a hard link, else "soft link" or "external link".
+        target: where a soft or external link leads, in words.
+        error: why the object cannot be opened, or the links of a group not listed.
+    """
+
+    path: bytes
+    object: h5py.h5g.GroupID | h5py.h5d.DatasetID | h5py.h5t.TypeID | None = None
+    address: Address = ()
+    first: bool = False
+    kind: str = ""
+    target: str = ""
+    error: Exception | None = None
+
+    @property
+    def name(self) -> str:
+        """The path in UTF-8; other bytes are escaped."""
+        return text(self.path)
+
+
+def text(name: str | bytes) -> str:
+    """Return a name, which h5py leaves as bytes if it is not UTF-8; such bytes are escaped."""
+    return name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
+
+
+def walk(file: h5py.File) -> Iterator[Link]:
+    """Yield the root and all links below it, a group before its members, members by name; soft links lead no further.
+
+    Unlike HDF5's own visit, it asks for no sizes of metadata, which would read the index of each dataset's chunks.
+    """
+    root = h5py.h5g.open(file.id, b"/")
+    seen = {_address(root)}
+    yield Link(b"/", root, _address(root), first=True)
+    stack = [_links(root, b"", seen)]
+    while stack:
+        if (link := next(stack[-1], None)) is None:
+            stack.pop()
+            continue
+        yield link
+        if link.first and isinstance(link.object, h5py.h5g.GroupID):
+            stack.append(_links(link.object, link.path, seen))
+
+
+def members(group: Link) -> Iterator[Link]:
+    """Yield the links of a group that was reached before, so that none of them is the first to its object."""
+    yield from _links(group.object, group.path, None)
+
+
+def _links(group: h5py.h5g.GroupID, path: bytes, seen: set[Address] | None) -> Iterator[Link]:
+    """Yield the links of a group at `path`, by name; objects to which a hard link is the first are added to `seen`."""
+    links: list[tuple[bytes, int]] = []
+    order = {"idx_type": h5py.h5.INDEX_NAME, "order": h5py.h5.ITER_INC}
+    try:
+        group.links.iterate(lambda name, info: links.append((name, info.type)), info=True, **order)
+    except Exception as error:
+        yield Link(path or b"/", error=error)
+    for name, kind in links:
+        yield _follow(group, name, kind, path + b"/" + name, seen)
+
+
+def _follow(group: h5py.h5g.GroupID, name: bytes, kind: int, path: bytes, seen: set[Address] | None) -> Link:
+    words, target = _KINDS.get(kind, _OTHER), ""
+    try:
+        target = _target(group, name, words)
+        if words not in ("", SOFT):
+            return Link(path, kind=words, target=target)
+        member = h5py.h5o.open(group, name)
+        address = _address(member)
+        if words and address[0] != _address(group)[0]:
+            # It leads through a link to another file.
+            return Link(path, kind=EXTERNAL, target=target)
+    except Exception as error:
+        return Link(path, kind=words, target=target, error=error)
+    first = seen is not None and not words and address not in seen
+    if first:
+        seen.add(address)
+    return Link(path, member, address, first, words, target)
+
+
+def _target(group: h5py.h5g.GroupID, name: bytes, kind: str) -> str:
+    if kind == SOFT:
+        return text(group.links.get_val(name))
+    return ", ".join(map(text, group.links.get_val(name))) if kind == EXTERNAL else ""
+
+
+def _address(member: h5py.h5i) -> Address:
+    state = h5py.h5g.get_objinfo(member)
+    return state.fileno, state.objno

@@ -1,0 +1,159 @@
+"""Which datasets of a file patterns mean, and what of these is left out, with the reasons."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import h5py
+
+from scripts.lib import tree
+from scripts.lib.program import Problem
+from scripts.studies.shots.datasets import Dataset, Entry, entry_of, excess
+from scripts.studies.shots.elsewhere import holders
+from scripts.studies.shots.patterns import Pattern
+
+ALL = "/**"
+_NAMED = 3
+
+
+@dataclass
+class Choice:
+    """What patterns mean in a file.
+
+    Attributes:
+        meant: the datasets that can be read, by pattern.
+        left_out: what cannot, by pattern.
+        others: the first datasets that no pattern means.
+    """
+
+    meant: dict[str, list[Dataset]] = field(default_factory=dict)
+    left_out: dict[str, list[Entry]] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+
+    def add(self, pattern: str, entry: Entry) -> None:
+        """Add a dataset, or a link, that a pattern means."""
+        if entry.reason:
+            self.left_out.setdefault(pattern, []).append(entry)
+        else:
+            self.meant.setdefault(pattern, []).append(entry.dataset)
+
+    def all_left_out(self) -> list[Entry]:
+        """Return what is left out, whichever pattern means it."""
+        return [entry for of_pattern in self.left_out.values() for entry in of_pattern]
+
+
+def choose(file: h5py.File, patterns: Sequence[str], where: str, level: str = "", root: str = "") -> Choice:
+    """Return what patterns mean in the file at `where`: a dataset once per pattern, under its first path that matches.
+
+    First is the path of hard links by which `tree.walk` comes to it; then those through other links.
+
+    Args:
+        file: the file.
+        patterns: those that datasets match, and with a `!` those that they do not.
+        where: its path or address, for messages.
+        level: of the factor `selection`: datasets of which memory has no room for such a part are left out.
+        root: the folder that holds all files of a set: datasets with values in files outside it are left out.
+
+    Raises:
+        Problem: two patterns mean the same path.
+    """
+    chooser, links = _Chooser(patterns, where, level, root), []
+    for link in tree.walk(file):
+        if link.object is not None and not link.first:
+            links.append(link)
+        else:
+            chooser.take(link)
+    if any(pattern.text != ALL for pattern in chooser.wanted):
+        for link in chooser.behind(links):
+            chooser.take(link)
+    return chooser.choice
+
+
+class _Chooser:
+    """Takes links one after the other."""
+
+    def __init__(self, patterns: Sequence[str], where: str, level: str, root: str) -> None:
+        self.wanted = [Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
+        self._unwanted = [Pattern(pattern) for pattern in patterns if pattern.startswith("!")]
+        self._where, self._level, self._root, self.choice = where, level, root, Choice()
+        # Datasets by pattern: whatever leads to one of these again is not another.
+        self._done: set[tuple[str, tree.Address]] = set()
+
+    def take(self, link: tree.Link) -> None:
+        """Take a link if some pattern means it."""
+        if link.object is None:
+            self._take_broken(link)
+        elif isinstance(link.object, h5py.h5d.DatasetID):
+            self._take_dataset(link)
+
+    def _take_broken(self, link: tree.Link) -> None:
+        entry = entry_of(link)
+        for pattern in self.wanted:
+            below = pattern.text != ALL and pattern.positions_below(link.name)
+            if (below or pattern.matches(link.name)) and not self._is_unwanted(link):
+                self.choice.add(pattern.text, entry)
+
+    def _take_dataset(self, link: tree.Link) -> None:
+        meaning = [one.text for one in self.wanted if one.matches(link.name)]
+        new = [text for text in meaning if (text, link.address) not in self._done]
+        self._done |= {(text, link.address) for text in meaning}
+        if not meaning and len(self.choice.others) < _NAMED:
+            self.choice.others.append(link.name)
+        if not new or self._is_unwanted(link):
+            return
+        if len(new) > 1:
+            raise Problem(f"{self._where}: {link.name} is meant by {new[0]} and by {new[1]}; leave one of them out")
+        entry = entry_of(link)
+        if not entry.reason and (obstacle := self._obstacle(entry.dataset)):
+            entry = replace(entry, reason=obstacle[0], detail=obstacle[1])
+        self.choice.add(new[0], entry)
+
+    def _obstacle(self, dataset: Dataset) -> tuple[str, str] | None:
+        """Return why a dataset cannot be read here and now."""
+        if self._level and (detail := excess(dataset, self._level)):
+            return "too large", detail
+        if self._root and (where := dataset.elsewhere):
+            outside = [path for path in holders(dataset).files if not path.is_relative_to(self._root)]
+            if outside:
+                return where, f"{min(outside)} is outside {self._root}; name it among the files, too"
+        return None
+
+    def _is_unwanted(self, link: tree.Link) -> bool:
+        return any(pattern.matches(link.name) for pattern in self._unwanted)
+
+    def behind(self, links: list[tree.Link]) -> Iterator[tree.Link]:
+        """Yield links to objects that were reached before, and links below such groups as far as a pattern leads.
+
+        Short paths come first. A group is entered once for all paths that leave the same of each pattern to match.
+        """
+        rest = [(link.path.count(b"/"), link.path, link) for link in links]
+        heapq.heapify(rest)
+        entered = set()
+        while rest:
+            *_, link = heapq.heappop(rest)
+            if not isinstance(link.object, h5py.h5g.GroupID):
+                yield link
+                continue
+            positions = tuple(pattern.positions_below(link.name) for pattern in self.wanted)
+            if any(positions) and (link.address, positions) not in entered:
+                entered.add((link.address, positions))
+                for member in tree.members(link):
+                    heapq.heappush(rest, (member.path.count(b"/"), member.path, member))
+
+
+def describe(entries: Iterable[Entry]) -> str:
+    """Return what is left out in words: the first of each reason, and how many more there are."""
+    by_reason: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_reason.setdefault(entry.reason, []).append(entry)
+    return ", ".join(f"{of[0]}{f' and {len(of) - 1:,} more' * (len(of) > 1)}" for of in by_reason.values())
+
+
+def nothing_to_read(choice: Choice, patterns: Sequence[str], where: str) -> str:
+    """Return why patterns leave nothing to read of a file."""
+    if left_out := choice.all_left_out():
+        return f"{where} has nothing that can be read: {describe(left_out)}"
+    if list(patterns) == [ALL]:
+        return f"{where} has no datasets"
+    some = f"; it has {', '.join(choice.others)}" if choice.others else ""
+    return f"{where} has no dataset that {', '.join(patterns)} means{some}"

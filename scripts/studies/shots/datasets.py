@@ -1,0 +1,139 @@
+"""Datasets of a file: under which paths they are found, and why some of them are left out."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import h5py
+import numpy as np
+
+from scripts.lib import memory, sizes, tree
+from scripts.lib.formats import reason
+from scripts.studies.shots import elsewhere, selection
+from scripts.studies.shots.files import lacking_filters
+
+
+class Dataset(h5py.Dataset):
+    """A dataset under the path that led to it; HDF5 would search the file for its name."""
+
+    def __init__(self, identifier: h5py.h5d.DatasetID, path: str) -> None:
+        """Take an open dataset of a file that is only read."""
+        super().__init__(identifier, readonly=True)
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self._path
+
+    @property
+    def elsewhere(self) -> str:
+        """How its values lie in other files, "virtual" or "external storage"; "" if they are in its own."""
+        return elsewhere.kind_of(self.id.get_create_plist())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset of a file, or a link that leads to none.
+
+    Attributes:
+        path: from the root; bytes that are not UTF-8 are escaped.
+        dataset: None where it cannot be opened, and of a link to another file.
+        address: identifies the dataset within the file.
+        reason: why it is left out, in the same words for all of a kind; "" if it can be read.
+        detail: what is to be known of this one.
+    """
+
+    path: str
+    dataset: Dataset | None = None
+    address: tree.Address = ()
+    reason: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Return the path with the reason."""
+        return f"{self.path} ({self.reason}{self.detail and f'; {self.detail}'})"
+
+
+def entries_of(file: h5py.File) -> Iterator[Entry]:
+    """Yield each dataset of a file once, and what cannot be opened: links that lead nowhere or elsewhere, groups.
+
+    Raises:
+        Exception: h5py's own, where not even the root group can be listed.
+    """
+    for link in tree.walk(file):
+        if link.object is None or (link.first and isinstance(link.object, h5py.h5d.DatasetID)):
+            yield entry_of(link)
+
+
+def entry_of(link: tree.Link) -> Entry:
+    """Return the entry of a link that leads to a dataset or to nothing that can be opened."""
+    if link.object is not None:
+        dataset = Dataset(link.object, link.name)
+        return Entry(link.name, dataset, link.address, *_obstacle(dataset, link.path))
+    if link.error and link.path == b"/":
+        raise link.error
+    detail = f"to {link.target}" if link.target else ""
+    if link.error:
+        detail = f"{link.target} is not there" if link.kind == tree.SOFT else reason(link.error)
+    return Entry(link.name, reason=link.kind or "cannot be opened", detail=detail)
+
+
+def excess(dataset: h5py.Dataset, level: str) -> str:
+    """Return in words that memory has no room for what a selection reads of a dataset at once, "" if it has.
+
+    Args:
+        dataset: the dataset.
+        level: of the factor `selection`.
+    """
+    kind, shape = dataset.dtype, dataset.shape or ()
+    if level == selection.METADATA:
+        return ""
+    if (place := next(selection.places(level, shape, dataset.chunks), None)) is None:
+        return ""
+    # Values that are not plain are copied once more for their checksum.
+    copies = 1 if kind.names is None and kind.isnative else 2
+    size = (selection.count(place, shape) * copies + math.prod(dataset.chunks or (0,))) * kind.itemsize
+    if size < memory.SPARE or size <= (free := memory.free()):
+        return ""
+    return f"{sizes.text(size)} are needed, and {sizes.text(free)} of memory are free"
+
+
+def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
+    """Return why a dataset cannot be read whatever part of it is asked for, and a detail; "" if it can."""
+    if tree.text(path).encode() != path:
+        return "its name is not UTF-8", ""
+    try:
+        kind = dataset.dtype
+    except Exception as error:
+        return "h5py has no such type", _type_in_words(dataset.id.get_type(), error)
+    try:
+        created = dataset.id.get_create_plist()
+        if _has_references(kind):
+            return "references", ""
+        if created.get_nfilters() and (lacking := ", ".join(lacking_filters(dataset))):
+            return "a filter is lacking", f"{lacking}, which HDF5 has only as a plugin"
+        if (where := elsewhere.kind_of(created)) and (amiss := elsewhere.holders(dataset).amiss):
+            return where, amiss
+    except Exception as error:
+        return "cannot be opened", reason(error)
+    return "", ""
+
+
+def _type_in_words(kind: h5py.h5t.TypeID, error: Exception) -> str:
+    classes = {h5py.h5t.INTEGER: "integer", h5py.h5t.FLOAT: "float", h5py.h5t.TIME: "time"}
+    classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure"}
+    words = f"{classes.get(kind.get_class(), 'type')} of {kind.get_size()} bytes"
+    # Some errors are no more than a number.
+    return f"{words}: {reason(error)}" if " " in reason(error) else words
+
+
+def _has_references(kind: np.dtype) -> bool:
+    """Return whether values of a type, or members of them, are references, which mean nothing to another reader."""
+    if kind.subdtype:
+        return _has_references(kind.subdtype[0])
+    if kind.names:
+        return any(_has_references(kind[name]) for name in kind.names)
+    if within := h5py.check_vlen_dtype(kind):
+        return isinstance(within, np.dtype) and _has_references(within)
+    return h5py.check_ref_dtype(kind) is not None
