@@ -65,7 +65,7 @@ fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/va
 look: setup ## say in seconds what HDF5 files are, and what that means: FILES='data/*.h5' or 's3://bucket/prefix/*.h5'
 	@.venv/bin/python -sE -m scripts.studies.shots.look --files="$$FILES"
 
-advise: setup ## say how your files are read fastest, and prove it: FILES='data/*.h5' ACCESS='files [0:100, ...]' LATENCY=20 RATE=50
+advise: setup ## find the fastest way to read your files, and measure it: FILES='data/*.h5' ACCESS='files [0:100, ...]' LATENCY=20 RATE=50
 	@.venv/bin/python -sE -m scripts.studies.shots.advise --files="$$FILES" --access="$$ACCESS" --datasets="$$DATASETS" --scratch="$$SCRATCH" \
 		--store="$$STORE" $${LATENCY:+--latency="$$LATENCY"} $${RATE:+--rate="$$RATE"} $${REPEATS:+--repeats="$$REPEATS"} $${RUN:+--run="$$RUN"}
 

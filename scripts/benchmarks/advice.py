@@ -12,6 +12,7 @@ from scripts.benchmarks.common import Row, Say, copy_tree, program, snakemake, u
 from scripts.lib import sizes
 from scripts.lib.program import read_json, write_json
 from scripts.studies.shots import copies
+from scripts.studies.shots.arms import FACTORS
 from scripts.studies.shots.report import advised, results
 
 _FILES = 3
@@ -120,15 +121,17 @@ def _config_of_others(tree: Path, run: str, promised: dict, unseen: Path, shape:
     if (layout := promised["layout"]) != "original":
         kind, _, page = layout.partition("-")
         options = tree / "results" / run / "scratch/chunks.txt" if kind == "chunks" else None
-        made = copies.make(copies.Layout(layout, sizes.in_bytes(page), options), originals, unseen / layout)
+        layout_of = copies.Layout(layout, sizes.in_bytes(page) if page else 0, options)
+        made = copies.make(layout_of, originals, unseen / layout, ["/**"])
         sets[layout] = list(map(str, made.files))
     shots["data"] = {"files": sets, "datasets": ["/**"]}
     chosen = [shots["advice"]["arms"][0], promised["arm"]]
-    shots["advice"] |= {"arms": chosen}
-    level = shape.unseen.partition(" ")[2]
-    keys = ("layout", "driver", "page_buffer", "read_cache")
-    wanted = [{key: [arm[key]] for key in keys} for arm in chosen]
-    matrix = [mapping for mapping in shots["matrix"] if {key: mapping[key] for key in keys} in wanted]
+    (before,), level = shots["advice"]["accesses"], shape.unseen.partition(" ")[2]
+    forecasts = ("requests", "bytes", "seconds")
+    arms = [arm | {what: {level: arm[what][before]} for what in forecasts} for arm in chosen]
+    shots["advice"] |= {"arms": arms, "considered": arms, "accesses": {level: 1.0}}
+    wanted = [{key: [arm[key]] for key in FACTORS} for arm in chosen]
+    matrix = [mapping for mapping in shots["matrix"] if {key: mapping[key] for key in FACTORS} in wanted]
     shots["matrix"] = [mapping | {"selection": [level]} for mapping in matrix]
     shots["control_cells"] = 0
     path = tree / f"{run}-others.json"

@@ -37,8 +37,9 @@ class Cost(NamedTuple):
 def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted], opened: blocks.Open) -> Cost:
     """Estimate what a study still has to measure.
 
-    The seconds of a cell are those of its last records on this machine; else what its study estimates, scaled by how
-    long cells on the same store took here against that; else what was published for such a cell; else the estimate.
+    The seconds of a cell are those of its last records on this machine; else its forecast; else its study's estimate,
+    scaled by the ratio of both for cells on the same store here; else the published time of such a cell; else the
+    estimate.
     """
     program, (seconds_of, ratios) = studies.of(study), _before(study)
     rows, totals = [], Counter()
@@ -48,6 +49,8 @@ def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted
         before_s = guess.get("before_s", 0)
         if own := seconds_of.get(cell.name):
             seconds, basis = statistics.median(own), "as before"
+        elif (forecast := program.forecast(cell, config)) is not None:
+            seconds, basis = forecast + _CELL_OVERHEAD_S, "forecast"
         elif alike := ratios.get(matrix.digest(cell.settings["store"])):
             seconds = statistics.median(alike) * _guessed(guess) + before_s
             basis = f"estimated by cells on {cell.levels['store']} before"

@@ -129,6 +129,10 @@ class Study:
         """
         return {"requests": 0, "bytes": 0, "seconds": 0}
 
+    def forecast(self, cell: "Cell", config: dict) -> float | None:
+        """Return the seconds that a record of a cell is forecast to read; None without a forecast."""
+        return None
+
     def published(self, settings: dict) -> tuple[float, str] | None:
         """Return the seconds that a record of such a cell took by what was published, and what that is of."""
         return None

@@ -60,7 +60,7 @@ def measure(getter: Http, name: str, nbytes: int) -> dict:
     Args:
         getter: asks a store for the object.
         name: of the object.
-        nbytes: how much of it one request asks for.
+        nbytes: how much of it one request asks for; 0 leaves the rate out.
 
     Returns:
         round_trip_s: median time of a request without a body in its answer, in seconds.
@@ -83,13 +83,13 @@ def measure(getter: Http, name: str, nbytes: int) -> dict:
         getter.close()
         first = seconds(getter.connect, getter.head)
         trip = statistics.median(seconds(getter.head) for _ in range(_ROUNDS))
-        begun = getter.get(name, 0, nbytes)
-        rate = nbytes / MIB / (time.perf_counter() - begun)
+        begun = getter.get(name, 0, nbytes) if nbytes else 0
+        rate = {"mib_s": nbytes / MIB / (time.perf_counter() - begun)} if nbytes else {}
     except (OSError, HTTPException) as error:
         raise Problem(f"the store does not answer bare requests ({type(error).__name__}: {error})") from error
     finally:
         getter.close()
-    return {"round_trip_s": trip, "connect_s": max(0.0, first - trip), "mib_s": rate}
+    return {"round_trip_s": trip, "connect_s": max(0.0, first - trip), **rate}
 
 
 def under_way(passed: dict | None) -> dict:

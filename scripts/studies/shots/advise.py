@@ -1,79 +1,81 @@
-"""Looks at HDF5 files, tries ways to read them and copies in other layouts, and says what is worth it.
+"""Advises on reading HDF5 files: tries drivers, caches and copies in other layouts, and recommends the fastest.
 
-Ways and copies are forecast by what they ask for; the best are measured beside the files as they are. It ends with
-three lines: what to type to repack the files, how to open them, and what that gains and costs.
+Ways to read and copies are forecast by their requests and bytes; the best are measured beside the files as they are. It
+ends with three lines: how to repack the files, how to open them, and what that gains and costs.
 """
 
 import argparse
 import json
-import re
+import os
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from scripts.frame.matrix import permanent_name
 from scripts.lib import sizes
 from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.studies.shots import accesses as access
 from scripts.studies.shots import arms as ways
-from scripts.studies.shots import copies, look, selection, sets
-from scripts.studies.shots.arms import Arm
-from scripts.studies.shots.copies import Layout, Made
-from scripts.studies.shots.files import creation
-from scripts.studies.shots.inputs import Source, sources
+from scripts.studies.shots import copies, sets
+from scripts.studies.shots.accesses import Accesses
+from scripts.studies.shots.inputs import Source, sources, store_of
+from scripts.studies.shots.manifest import chosen
+from scripts.studies.shots.place import find_place, parse_network, parse_store
+from scripts.studies.shots.probe import find_misses, find_next_best
+from scripts.studies.shots.report import advised
+from scripts.studies.shots.report import results as tables
+from scripts.studies.shots.trial import LONGEST_S, MOST_COPIES, ORIGINAL, Trial
 
-# So many files and bytes stand for all, and so many ways to read copies are measured.
-_FILES, _BYTES, _COPIES = 6, 2 * 2**30, 2
+# So many files and bytes stand for all.
+_FILES, _BYTES = 6, 2 * 2**30
+# Smaller files are advised on by forecast alone: starting a measurement takes longer than reading them.
+_SMALL = 2**20
+# How often a way that misses its forecast is replaced by the next best.
+_REPLACED = 2
 _REPEATS = 6
-# Of a bucket whose round trip is not named.
-_LATENCY_MS = 20
-_ORIGINAL, _READERS = "original", "readers"
+# So many files of a set are read by a record, one after the other with one client, unless that takes too long.
+_READ_FILES = 3
+_READERS, _PROBE = "readers", "probe"
 _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
-_ACCESSES = ("files", "datasets")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Advise; return the status of the run."""
     arguments = _parser().parse_args(argv)
-    wanted, (access, level) = shlex.split(arguments.files), _access(arguments.access)
+    wanted, accesses = shlex.split(arguments.files), access.parse(arguments.access)
     if not wanted:
-        raise Problem("say which: make advise FILES='data/*.h5' ACCESS='files all'")
+        raise Problem("name the files: make advise FILES='data/*.h5' ACCESS='files all'")
     datasets, bucket = shlex.split(arguments.datasets) or ["/**"], sets.bucket_of(wanted)
-    store, at = _store(arguments, bool(bucket)), look.store_of(bucket) if bucket else None
+    given, own = parse_network(arguments.latency, arguments.rate), parse_store(arguments.store)
+    at = store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
-    some = _sample(of_set)
-    size = sum(one.bytes for one in some)
-    print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(size)}", flush=True)
+    place = find_place(own, given, at, of_set)
+    some = _select(_sample(of_set), datasets)
+    print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
+    print(f"read over {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
-    question = permanent_name("advise", wanted, access, level, datasets, store, versions)
+    question = permanent_name("advise", wanted, asdict(accesses), datasets, arguments.store, given, versions)
     name = arguments.run or question
     results = Path("results", name)
     scratch = Path(arguments.scratch, name) if arguments.scratch else results / "scratch"
     config, asks = scratch / "advise.json", scratch / "question.json"
     if not config.exists():
         scratch.mkdir(parents=True, exist_ok=True)
-        copies.expect_room(scratch, size * (2 + 3 * _COPIES))
-        python = _python(results)
-        files = _here(some, scratch / _ORIGINAL)
-        trial = _Trial(files, access, level, datasets, store, scratch, python)
-        made, arms = trial.chosen()
+        copies.expect_room(scratch, sum(one.bytes for one in some) * (2 + 3 * MOST_COPIES))
+        files = _bring(some, scratch / ORIGINAL)
+        every = files if at else [Path(one.where) for one in of_set]
+        trial = Trial(files, every, _name_files(wanted, of_set), accesses, datasets, place, scratch, _python(results))
+        trial.make_copies(trial.forecast())
         _expect_unchanged(some, sources(wanted, at))
         write_json(asks, question)
-        write_json(config, trial.configuration(name, made, arms))
+        write_json(config, _configuration(name, trial, _locate(trial, some[0], at)))
     elif json.loads(asks.read_text(encoding="utf-8")) != question:
         raise Problem(f"{results} is advice on another question, or on files that changed since; name another RUN")
-    write_json(config, read_json(config) | {"repeats": arguments.repeats})
-    command = [sys.executable, "-sE", "-m", "scripts.launch", f"--configfile={config}", "--yes"]
-    if status := subprocess.run(command, check=False).returncode:
-        return status
-    from scripts.studies.shots.report import advised
-    from scripts.studies.shots.report import results as tables
-
-    print("\n".join(advised.lines(tables.load(results / "shots", results / "shots/facts.json"))))
-    return 0
+    return _measure(config, arguments.repeats)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,62 +85,17 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--access",
         default="",
-        help="what is read at once: files (the default) or datasets (across all files), and how much of them: all (the"
-        " default), metadata, [0:100, ...], or 1/10 of the chunks",
+        help="read files (the default) or datasets (across all files) at once, and all of each (the default), metadata,"
+        " [0:100, ...], or 1/10 of the chunks; several with their shares, as in 'files [:, 0] 70 %%; all 30 %%'",
     )
     add("--datasets", default="", help='patterns of datasets, "/gt*/**" "!/gt*/quality/**"; all by default')
-    through = "read through an embedded S3 server with this round trip; of files in a bucket it is 20"
-    add("--latency", type=int, metavar="MS", help=through)
-    add("--rate", type=int, metavar="MIB/S", help="and with at most so much per connection")
-    add("--store", default="", help="or from your own bucket, s3://bucket/prefix, to which tried files are uploaded")
+    add("--latency", type=int, metavar="MS", help="round trip of the store: read through an embedded S3 server over it")
+    add("--rate", type=int, metavar="MIB/S", help="the most that a connection to the store brings")
+    add("--store", default="", help="your own bucket to read from, s3://bucket/prefix; tried files are uploaded there")
     add("--scratch", default="", help="folder for copies (default: results/<run>/scratch)")
-    add(
-        "--repeats",
-        type=int,
-        default=_REPEATS,
-        metavar="N",
-        help="times that each way is measured (default: %(default)s)",
-    )
-    add("--run", default="", help="name of the run (default: advise- and what is asked, in hexadecimal)")
+    add("--repeats", type=int, default=_REPEATS, metavar="N", help="repeats of each way (default: %(default)s)")
+    add("--run", default="", help="name of the run (default: advise- and a hash of the question)")
     return parser
-
-
-def _access(text: str) -> tuple[str, str]:
-    """Return access and selection from words such as "files [0:100, ...]".
-
-    Raises:
-        Problem: they mean nothing.
-    """
-    first, _, rest = text.strip().partition(" ")
-    access, level = (first, rest.strip()) if first in _ACCESSES else (_ACCESSES[0], text.strip())
-    level = level or selection.ALL
-    if not re.fullmatch(r"all|metadata|1/[1-9][0-9]{0,8}|\[[-0-9:., ]+\]", level) or selection.mistake(level):
-        raise Problem(
-            f"{text!r} is no access: write files or datasets, then all, metadata, [0:100, ...] or 1/10,"
-            " as in ACCESS='files [0:100, ...]'"
-        )
-    return access, level
-
-
-def _store(arguments: argparse.Namespace, in_bucket: bool) -> dict:
-    """Return the store that is read from: the user's own, an embedded one, or the disk.
-
-    Raises:
-        Problem: what is named is none.
-    """
-    network = {"latency_ms": arguments.latency, "per_connection_mib_s": arguments.rate}
-    if any(value is not None and value < 1 for value in network.values()):
-        raise Problem("LATENCY (ms) and RATE (MiB/s) are whole numbers from 1: LATENCY=20 RATE=50")
-    network = {key: value for key, value in network.items() if value}
-    if arguments.store:
-        if not (bucket := sets.bucket_of(arguments.store)):
-            raise Problem(f"{arguments.store} is no place in a bucket; write STORE=s3://bucket/prefix")
-        prefix = arguments.store.removeprefix(sets.IN_BUCKET).partition("/")[2].strip("/")
-        return look.store_of(bucket) | {"prefix": prefix, "upload": True}
-    if network or in_bucket:
-        network = network or {"latency_ms": _LATENCY_MS}
-        return {"kind": "s3", "bucket": "advise", "server": "embedded", "network": network}
-    return {"kind": "posix"}
 
 
 def _sample(of_set: Sequence[Source]) -> list[Source]:
@@ -150,18 +107,38 @@ def _sample(of_set: Sequence[Source]) -> list[Source]:
     return some
 
 
+def _select(some: Sequence[Source], datasets: Sequence[str]) -> list[Source]:
+    """Return the files that have datasets to read, and name the others.
+
+    Raises:
+        Problem: there are none.
+    """
+    usable, problems = [], []
+    for one in some:
+        try:
+            with one.opened() as file:
+                chosen(file, datasets, one.where)
+            usable.append(one)
+        except Problem as problem:
+            problems.append(str(problem))
+    if not usable:
+        raise Problem(problems[0])
+    print("".join(f"left out: {problem}\n" for problem in problems), end="")
+    return usable
+
+
 def _python(results: Path) -> str:
     """Return the interpreter of the library that reads, built now if need be."""
     artefact = results / "environments" / f"{_READERS}.json"
     spec = ("--library", _READERS, "--spec", json.dumps(_LIBRARY), "--out", str(artefact))
     done = subprocess.run([sys.executable, "-sE", "-m", "scripts.build_library", *spec], check=False)
     if done.returncode:
-        raise Problem("the library that reads could not be built; the lines above say why")
+        raise Problem("the library that reads could not be built; the lines above have the reason")
     return read_json(artefact)["python"]
 
 
-def _here(some: Sequence[Source], folder: Path) -> list[Path]:
-    """Return where the files are on the scratch folder's disk, each under its own name, as it is, linked or copied."""
+def _bring(some: Sequence[Source], folder: Path) -> list[Path]:
+    """Return paths of the files on the scratch folder's disk: their own, links to them, or copies."""
     folder.mkdir(parents=True, exist_ok=True)
     device, paths = folder.stat().st_dev, []
     own_names = len({Path(one.name).name for one in some}) == len(some)
@@ -179,7 +156,7 @@ def _here(some: Sequence[Source], folder: Path) -> list[Path]:
 
 
 def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None:
-    """See that files are as they were before they were copied.
+    """Check that files are as they were before they were copied.
 
     Raises:
         Problem: one is not.
@@ -190,92 +167,114 @@ def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None
             raise Problem(f"{one.where} changed while it was copied; try again when nobody writes to it")
 
 
-class _Trial:
-    """What is tried on some files, in a scratch folder; the interpreter is that of the library that reads."""
-
-    def __init__(
-        self, files: list[Path], access: str, level: str, datasets: list[str], store: dict, scratch: Path, python: str
-    ) -> None:
-        self.files, self.access, self.level, self.datasets = files, access, level, datasets
-        self.store, self.scratch, self._python = store, scratch, python
-        self.considered: list[Arm] = []
-        # What is read for one object.
-        self._object = files[:1] if access == "files" else files
-
-    def chosen(self) -> tuple[dict[str, tuple[Layout, Made]], list[Arm]]:
-        """Make copies; return those that are measured, and the ways to read that are, the files as they are first."""
-        with Source(self.files[0].name, 0, {}, str(self.files[0])).opened() as file:
-            paged = creation(file)["paged"]
-        plain = self._forecast(_ORIGINAL, self._object, self.datasets, paged)
-        best: dict[str, tuple[Arm, Layout]] = {}
-        for layout in self._layouts():
-            made = copies.make(layout, self._object, self.scratch / "forecast" / layout.name)
-            arm = min(self._forecast(layout.name, made.files, layout.patterns(self.datasets), True), key=_seconds)
-            kind = layout.name.partition("-")[0]
-            if kind not in best or arm.seconds < best[kind][0].seconds:
-                best[kind] = arm, layout
-        copied = sorted(best.values(), key=lambda pair: pair[0].seconds)[:_COPIES]
-        made = {
-            layout.name: (layout, copies.make(layout, self.files, self.scratch / layout.name)) for _, layout in copied
-        }
-        shutil.rmtree(self.scratch / "forecast")
-        others = sorted(plain[1:], key=_seconds)[:1]
-        return made, [plain[0], *others, *(arm for arm, _ in copied)]
-
-    def _layouts(self) -> list[Layout]:
-        size = self.files[0].stat().st_size
-        names = [(page, sizes.text(page).replace(" ", "")) for page in copies.page_sizes(size)]
-        layouts = [Layout(f"paged-{name}", page) for page, name in names]
-        options = self.scratch / "chunks.txt"
-        if copies.larger_chunks(self.files[0], self.datasets, options):
-            layouts += [Layout(f"chunks-{name}", page, options) for page, name in names]
-        if self.access == "datasets" and len(self.files) > 1:
-            layouts += [Layout(f"large-{name}", page, merged=True) for page, name in names]
-        return layouts
-
-    def _forecast(self, layout: str, files: Sequence[Path], datasets: list[str], paged: bool) -> list[Arm]:
-        from_s3 = self.store["kind"] == "s3"
-        arms = list(ways.sensible(layout, from_s3, paged))
-        network = self.store.get("network", {"latency_ms": _LATENCY_MS} if from_s3 else ways.DISK)
-        forecast = ways.forecast(arms, self._python, files, datasets, self.level, network)
-        self.considered += forecast
-        best = min(forecast, key=_seconds)
-        print(f"{layout}: {best.requests:,} requests, {sizes.text(best.bytes)} at best ({best.driver})", flush=True)
-        return forecast
-
-    def configuration(self, name: str, made: dict[str, tuple[Layout, Made]], arms: list[Arm]) -> dict:
-        """Return the configuration of the run that measures, with what was forecast and what copies took."""
-        originals = list(map(str, self.files))
-        sets_of = {_ORIGINAL: originals} | {key: list(map(str, of.files)) for key, (_, of) in made.items()}
-        patterns = {_ORIGINAL: self.datasets} | {key: of.patterns(self.datasets) for key, (of, _) in made.items()}
-        common = {"library": [_READERS], "store": ["tried"], "access": [self.access], "selection": [self.level]}
-        common |= {"workers": [1], "cache": ["cold"]}
-        shots = {
-            "question": "How are these files read fastest, and is a copy in another layout worth it?",
-            "data": {"files": sets_of, "datasets": patterns},
-            "rdcc_nbytes": ways.RDCC_NBYTES,
-            "control_cells": 1,
-            "advice": {
-                "arms": list(map(asdict, arms)),
-                "considered": list(map(asdict, self.considered)),
-                "copies": {
-                    key: {
-                        "typed": layout.typed(),
-                        **{side: getattr(of, side) for side in ("original_bytes", "copy_bytes", "seconds")},
-                    }
-                    for key, (layout, of) in made.items()
-                },
-            },
-            "matrix": [{key: [level] for key, level in arm.levels.items()} | common for arm in arms],
-        }
-        return {
-            **{"run": name, "libraries": {_READERS: _LIBRARY}},
-            **{"stores": {"tried": self.store}, "studies": {"shots": shots}},
-        }
+def _configuration(name: str, trial: Trial, where: dict) -> dict:
+    """Return the configuration of the run that measures; without arms where forecasts must do."""
+    small = max(path.stat().st_size for path in trial.files) < _SMALL
+    arms = [] if small else trial.choose()
+    slowest = max((arm.rank(trial.accesses)[0] for arm in arms), default=0)
+    files = max(1, min(_READ_FILES, len(trial.files), int(LONGEST_S // max(slowest, 1))))
+    shots = {
+        "question": "How are these files read fastest, and is a copy in another layout worth it?",
+        "data": {"files": trial.sets, "datasets": trial.patterns},
+        "read_files": files if trial.accesses.unit == "files" else 1,
+        "rdcc_nbytes": ways.RDCC_NBYTES,
+        "control_cells": 1,
+        "advice": trial.facts(arms) | {"where": where | {"groups": trial.groups}},
+        "matrix": [_mapping(arm, trial.accesses) for arm in arms],
+    }
+    return {
+        **{"run": name, "libraries": {_READERS: _LIBRARY}, "stores": {"tried": trial.place.store}},
+        "studies": {"shots": shots},
+    }
 
 
-def _seconds(arm: Arm) -> float:
-    return arm.seconds
+def _mapping(arm: ways.Arm, accesses: Accesses) -> dict:
+    """Return the mapping of the matrix that measures an arm."""
+    levels = {factor: [level] for factor, level in arm.levels.items()}
+    levels |= {"library": [_READERS], "store": ["tried"], "workers": [1], "cache": ["cold"]}
+    return levels | {"access": [accesses.unit], "selection": list(accesses.shares)}
+
+
+def _measure(config: Path, repeats: int) -> int:
+    """Measure the arms of a configuration, print the advice, and return the status of the run."""
+    settings = read_json(config)
+    advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
+    if not advice["arms"]:
+        print("\n".join(advised.lines_by_forecast(advice)))
+        return 0
+    if not (results / _PROBE).exists():
+        _probe(config, settings)
+    write_json(config, read_json(config) | {"repeats": repeats})
+    status = _launch(config)
+    if (results / "shots/cells.csv").exists():
+        print("\n".join(advised.lines(tables.load(results / "shots", results / "shots/facts.json"))))
+    print("".join(f"remove: {line}\n" for line in _list_removals(settings, results)), end="")
+    return status
+
+
+def _probe(config: Path, settings: dict) -> None:
+    """Measure each arm once, in records of their own, and add the next best of those that miss their forecast."""
+    shots, results = settings["studies"]["shots"], Path("results", settings["run"])
+    once = config.with_name("probe.json")
+    for _ in range(_REPLACED):
+        probed = settings | {"repeats": 1, "extra_blocks": 0, "studies": {"shots": shots | {"control_cells": 0}}}
+        write_json(once, probed)
+        _launch(once, "--", f"{results}/shots/appended.json")
+        misses = find_misses(shots["advice"], results / "shots/records")
+        if not (added := find_next_best(shots["advice"], misses)):
+            break
+        shots["advice"]["arms"] += added
+        accesses = Accesses(shots["matrix"][0]["access"][0], shots["advice"]["accesses"])
+        shots["matrix"] += [_mapping(ways.Arm(**arm), accesses) for arm in added]
+        write_json(config, settings)
+    # Choosing among arms and judging them take separate records.
+    if (results / "shots").exists():
+        (results / "shots").rename(results / _PROBE)
+
+
+def _launch(config: Path, *words: str) -> int:
+    command = [sys.executable, "-sE", "-m", "scripts.launch", f"--configfile={config}", "--yes", *words]
+    return subprocess.run(command, check=False).returncode
+
+
+def _list_removals(settings: dict, results: Path) -> Iterator[str]:
+    """Yield the commands that remove uploads from a user's bucket."""
+    store = settings["stores"]["tried"]
+    if store.get("upload"):
+        endpoint = f" --endpoint-url {store['endpoint']}" if "endpoint" in store else ""
+        for artefact in sorted(results.glob("data/*/tried.json")):
+            place = "/".join(filter(None, [store["bucket"], store["prefix"], artefact.parent.name]))
+            yield f"aws s3 rm --recursive s3://{place}/{endpoint}"
+
+
+def _name_files(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
+    """Return files as a shell names them: paths and patterns, those of a folder by their endings.
+
+    Those of a bucket are named where they are to be downloaded to.
+    """
+    if of_set[0].reader:
+        return [f"{ORIGINAL}/*"]
+    named = []
+    for one in wanted:
+        ends = sorted(
+            {Path(source.where).suffix for source in of_set if Path(source.where).parent == Path(one).resolve()}
+        )
+        named += [f"{one.rstrip('/')}/*{end}" for end in ends] if Path(one).is_dir() else [one]
+    return named
+
+
+def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
+    """Return where the first file and its copies are opened once they are in place, and the bucket's region."""
+    name, store = Path(first.name).name, trial.place.store
+    copied = {key: copies.LARGE if layout.merged else f"{key}/{name}" for key, (layout, _) in trial.made.items()}
+    if store["kind"] == "posix":
+        path = os.path.relpath(first.where)
+        return {"files": {ORIGINAL: first.where if path.startswith("..") else path} | copied, "region": ""}
+    own = at or (store if store.get("upload") else {"bucket": "bucket", "prefix": ""})
+    within = "/".join(filter(None, [own["bucket"], own["prefix"]]))
+    original = first.where.removeprefix(sets.IN_BUCKET) if at else f"{within}/{name}"
+    files = {ORIGINAL: original} | {key: f"{within}/{path}" for key, path in copied.items()}
+    return {"files": files, "region": own.get("region", "us-east-1")}
 
 
 if __name__ == "__main__":

@@ -1,80 +1,131 @@
-"""Ways to read files: which make sense, and what each is forecast to ask for and to take."""
+"""Arms of advice: ways to read a set of files, and the requests, bytes and time that each is forecast to take."""
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
+from scripts.studies.shots.accesses import Accesses
 
-# Chunk cache of each dataset in bytes, which forecast and measurement have in common.
+# Chunk cache of each dataset in bytes, unless an arm sets another: the default of HDF5 2, which reads.
 RDCC_NBYTES = 8 * 2**20
-# What a read of a disk is taken to cost, where no network is emulated.
-DISK = {"latency_ms": 0.1, "per_connection_mib_s": 500}
 _BUFFERS = ("0", "64MiB", "256MiB")
 _CACHES = ("blockcache-1MiB", "blockcache-4MiB", "blockcache-16MiB")
+FACTORS = ("layout", "driver", "page_buffer", "read_cache", "chunk_cache")
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to read a set of files: levels of the factors, and what an object is forecast to take, in bytes and s."""
+    """A way to read a set of files: levels of the factors, and the forecast of one object.
+
+    Attributes:
+        requests, bytes, seconds: of one object, by level of the factor `selection`.
+    """
 
     layout: str
     driver: str
     page_buffer: str = "unset"
     read_cache: str = "default"
-    requests: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
+    chunk_cache: str = "default"
+    requests: Mapping[str, int] | None = None
+    bytes: Mapping[str, int] | None = None
+    seconds: Mapping[str, float] | None = None
 
     @property
     def levels(self) -> dict[str, str]:
         """Its levels by factor."""
-        return {key: getattr(self, key) for key in ("layout", "driver", "page_buffer", "read_cache")}
+        return {factor: getattr(self, factor) for factor in FACTORS}
+
+    def mean(self, what: str, accesses: Accesses) -> float:
+        """Return the mean of a forecast over all accesses, weighted by their shares."""
+        return sum(share * getattr(self, what)[level] for level, share in accesses.shares.items())
+
+    def rank(self, accesses: Accesses) -> tuple[float, float]:
+        """Return the key that sorts the best arm first: by time, then by bytes."""
+        return self.mean("seconds", accesses), self.mean("bytes", accesses)
 
 
-def sensible(layout: str, from_s3: bool, paged: bool) -> Iterator[Arm]:
-    """Yield the ways to read a set of files that make sense, the one without any setting first."""
+def list_arms(layout: str, from_s3: bool, paged: bool, chunk_cache: str = "") -> Iterator[Arm]:
+    """Yield the ways to read a set of files, the one without any setting first.
+
+    Args:
+        layout: name of the set.
+        from_s3: the files lie in a bucket.
+        paged: the files have pages, so that HDF5's page buffer works.
+        chunk_cache: a larger chunk cache to try with each of them, "" for none.
+    """
+    plain = []
     for driver in ("ros3", "s3fs") if from_s3 else ("sec2",):
-        yield Arm(layout, driver)
+        plain.append(Arm(layout, driver))
         buffers = _BUFFERS if paged and driver != "s3fs" else ()
-        yield from (Arm(layout, driver, buffer) for buffer in buffers if (driver, buffer) != ("sec2", "0"))
-    yield from (Arm(layout, "s3fs", read_cache=cache) for cache in (_CACHES if from_s3 else ()))
+        plain += [Arm(layout, driver, buffer) for buffer in buffers if (driver, buffer) != ("sec2", "0")]
+    plain += [Arm(layout, "s3fs", read_cache=cache) for cache in (_CACHES if from_s3 else ())]
+    yield from plain
+    yield from (replace(arm, chunk_cache=chunk_cache) for arm in plain if chunk_cache)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A forecast to make: arms of one layout, and its files, which make up one object."""
+
+    arms: Sequence[Arm]
+    paths: Sequence[Path]
+    datasets: Sequence[str]
 
 
 def forecast(
-    arms: Sequence[Arm], python: str, paths: Sequence[Path], datasets: list[str], selection: str, network: dict
-) -> list[Arm]:
-    """Return arms of one layout with what reading the files once takes, the requests one after the other.
+    questions: Sequence[Question], python: str, accesses: Accesses, network: Mapping[str, float]
+) -> list[list[Arm] | str]:
+    """Return the arms of each layout with their forecasts, or the reason why its files cannot be read.
+
+    Requests are taken to follow one another.
 
     Args:
-        arms: of files that are laid out alike.
+        questions: one for each layout.
         python: the interpreter of the library that will read.
-        paths: of the files.
-        datasets: patterns, as in data.datasets.
-        selection: the level of the factor.
+        accesses: how files are read.
         network: as in a store.
 
     Raises:
-        Problem: the files cannot be read so.
+        Problem: the interpreter fails.
     """
-    question = {
-        "datasets": datasets,
-        "selection": selection,
-        "rdcc_nbytes": RDCC_NBYTES,
-        "arms": [arm.levels for arm in arms],
-    }
-    questions = json.dumps([{"path": str(path)} | question for path in paths])
+    posed = [
+        {
+            "path": str(path),
+            "datasets": list(one.datasets),
+            "selections": list(accesses.shares),
+            "rdcc_nbytes": RDCC_NBYTES,
+            "arms": [arm.levels for arm in one.arms],
+        }
+        for one in questions
+        for path in one.paths
+    ]
     command = [python, "-sE", "-m", "scripts.studies.shots.forecast"]
-    done = subprocess.run(command, input=questions, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=json.dumps(posed), capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise Problem(f"what is read of {paths[0]} cannot be forecast: {last.removeprefix('problem: ')}")
-    taken = []
-    for arm, answers in zip(arms, zip(*json.loads(done.stdout), strict=True), strict=True):
-        requests, size = (sum(answer[key] for answer in answers) for key in ("requests", "bytes"))
-        took = requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.mib_s(network, 1)
-        taken.append(replace(arm, requests=requests, bytes=size, seconds=took))
-    return taken
+        last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        raise Problem(f"requests cannot be forecast: {last.removeprefix('problem: ')}")
+    answers = iter(json.loads(done.stdout))
+    return [_summed(one, [next(answers) for _ in one.paths], network) for one in questions]
+
+
+def _summed(question: Question, answers: Sequence[dict], network: Mapping[str, float]) -> list[Arm] | str:
+    """Return the arms with the sums over an object's files."""
+    if problems := [answer["problem"] for answer in answers if "problem" in answer]:
+        return problems[0]
+    forecasts = []
+    for number, arm in enumerate(question.arms):
+        of_files = [answer["arms"][number] for answer in answers]
+        requests, size = (
+            {level: sum(of[level][key] for of in of_files) for level in of_files[0]} for key in ("requests", "bytes")
+        )
+        seconds = {level: _seconds(requests[level], size[level], network) for level in requests}
+        forecasts.append(replace(arm, requests=requests, bytes=size, seconds=seconds))
+    return forecasts
+
+
+def _seconds(requests: int, size: int, network: Mapping[str, float]) -> float:
+    return requests * network.get("latency_ms", 0) / 1000 + size / 2**20 / networks.mib_s(network, 1)

@@ -1,9 +1,9 @@
-"""Copies of files in other layouts, made by HDF5's own tools with the commands that a user can type."""
+"""Copies of files in other layouts, made by HDF5's own tools with the commands that users type."""
 
-import math
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -13,53 +13,55 @@ from pathlib import Path
 import h5py
 
 from scripts.lib import sizes
-from scripts.lib.program import Problem, tool, write_text
+from scripts.lib.program import Problem, tool
+from scripts.studies.shots.equality import same_values
 from scripts.studies.shots.manifest import chosen
 
-# Chunks below the first are worth making larger, up to the second (bytes in memory), where there are several.
-_SMALL_CHUNK, _CHUNK, _SEVERAL = 2**17, 2**20, 4
-_LARGE = "large.h5"
-# h5repack reads a line of its options into 1,024 characters, and names end at a blank, a comma or a colon.
-_LINE = 900
+LARGE = "large.h5"
+# A tool that takes longer is ended.
+_LIMIT_S = 1800
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a copy is laid out.
+    """Layout of a copy.
 
     Attributes:
         name: of the set of copies, a level of the factor `layout`.
-        page_size: bytes.
-        chunks: the file with h5repack's options that makes chunks larger; None leaves them.
+        page_size: bytes; 0 without pages.
+        options: h5repack's options that give other chunks: a file for all originals, or a folder with one for each,
+            `<name>.txt`; None keeps the chunks.
         merged: all files become one, each a group of it.
     """
 
     name: str
-    page_size: int
-    chunks: Path | None = None
+    page_size: int = 0
+    options: Path | None = None
     merged: bool = False
+
+    @property
+    def paged(self) -> list[str]:
+        """h5repack's arguments for the pages."""
+        return ["-S", "PAGE", "-G", str(self.page_size)] if self.page_size else []
 
     def repack(self, original: str, copy: str) -> list[str]:
         """Return the command that makes a copy of one file."""
-        more = ["-e", str(self.chunks)] if self.chunks else []
-        return ["h5repack", *more, "-S", "PAGE", "-G", str(self.page_size), original, copy]
+        chunked = ["-e", str(self.options_of(Path(original).name))] if self.options else []
+        return ["h5repack", *chunked, *self.paged, original, copy]
 
-    def typed(self) -> str:
-        """Return what a user types for each file, or for all of them."""
-        if not self.merged:
-            return shlex.join(self.repack("original.h5", "copy.h5"))
-        copying = 'for file in *.h5; do h5copy -p -i "$file" -s / -o merged.h5 -d "/${file%.*}"; done'
-        return f"{copying}; {shlex.join(self.repack('merged.h5', _LARGE))}"
+    def options_of(self, name: str) -> str:
+        """Return the file with h5repack's options for the original of a name."""
+        return f"{self.options}/{name}.txt" if self.options.is_dir() else str(self.options)
 
     def patterns(self, datasets: Sequence[str]) -> list[str]:
-        """Return the patterns of datasets that mean in the copy what some mean in the original."""
+        """Return the patterns that match in the copy the datasets that some match in the original."""
         within = {one: ("!" * one.startswith("!")) + "/*" + one.removeprefix("!") for one in datasets}
         return [within[one] if self.merged else one for one in datasets]
 
 
 @dataclass(frozen=True)
 class Made:
-    """A set of copies: their files, bytes of all originals and of all copies, and the seconds that it took."""
+    """Copies: their files, bytes of all originals and of all copies, and the seconds that making them took."""
 
     files: list[Path]
     original_bytes: int
@@ -67,35 +69,71 @@ class Made:
     seconds: float
 
 
-def make(layout: Layout, originals: Sequence[Path], folder: Path) -> Made:
-    """Make copies of some files in a folder.
+def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str]) -> Made:
+    """Make copies of some files in a folder, and compare the values of datasets with those of the originals.
 
     Raises:
-        Problem: there is no h5repack, the disk has no room, or h5repack fails.
+        Problem: a tool is missing or fails, or a copy cannot be read or holds other values.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    begin, copies = time.monotonic(), []
-    if layout.merged:
-        merged = folder / "merged.h5.part"
-        merged.unlink(missing_ok=True)
-        for original in originals:
-            _run(["h5copy", "-p", "-i", str(original), "-s", "/", "-o", str(merged), "-d", f"/{original.stem}"])
-        _run(layout.repack(str(merged), str(folder / _LARGE)))
-        merged.unlink()
-        copies = [folder / _LARGE]
-    else:
-        for original in originals:
-            _run(layout.repack(str(original), str(folder / original.name)))
-            copies.append(folder / original.name)
+    begin = time.monotonic()
+    copies = _merge(layout, originals, folder) if layout.merged else _repack(layout, originals, folder)
     took = time.monotonic() - begin
+    for number, original in enumerate(originals):
+        within = f"/{original.stem}" if layout.merged else ""
+        copy = copies[0 if layout.merged else number]
+        if difference := same_values(original, copy, _list_paths(original, datasets), within):
+            raise Problem(difference)
     return Made(copies, *(sum(path.stat().st_size for path in of) for of in (originals, copies)), took)
 
 
+def _list_paths(original: Path, datasets: Sequence[str]) -> list[str]:
+    with h5py.File(original) as file:
+        return [one.name for of in chosen(file, datasets, str(original))[0].values() for one in of]
+
+
+def _repack(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
+    for original in originals:
+        _run(layout.repack(str(original), str(folder / original.name)))
+    return [folder / original.name for original in originals]
+
+
+def _merge(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:
+    merged = folder / "merged.h5.part"
+    merged.unlink(missing_ok=True)
+    for original in originals:
+        _run(["h5copy", "-p", "-i", str(original), "-s", "/", "-o", str(merged), "-d", f"/{original.stem}"])
+    _run(layout.repack(str(merged), str(folder / LARGE)))
+    merged.unlink()
+    return [folder / LARGE]
+
+
+def type_command(layout: Layout, files: Sequence[str]) -> str:
+    """Return the line to type that makes copies of files, in a folder that is named as the layout.
+
+    Args:
+        layout: of the copies.
+        files: paths and patterns of a shell.
+    """
+    words, folder = " ".join(map(_quote, files)), layout.name
+    if layout.merged:
+        copying = 'name=${file##*/}; h5copy -p -i "$file" -s / -o merged.h5 -d "/${name%.*}"'
+        return f"for file in {words}; do {copying}; done; {shlex.join(layout.repack('merged.h5', LARGE))}"
+    options = layout.options and _quote(layout.options_of('"${file##*/}"'))
+    command = ["h5repack", *(["-e", options] if options else []), *layout.paged, '"$file"', f'{folder}/"${{file##*/}}"']
+    return f"mkdir -p {folder}; for file in {words}; do {' '.join(command)}; done"
+
+
+def _quote(pattern: str) -> str:
+    """Quote a path for a shell, but leave its wildcards and variables."""
+    return re.sub(r"[^\w@%+=:,./*?\[\]~\"${}#-]", lambda match: f"\\{match[0]}", pattern)
+
+
 def expect_room(folder: Path, needed: int) -> None:
-    """See that a disk has room.
+    """Check that a disk has room.
 
     Raises:
-        Problem: it has not.
+        Problem: it has too little.
     """
     if (free := shutil.disk_usage(folder).free) < needed:
         raise Problem(
@@ -104,56 +142,32 @@ def expect_room(folder: Path, needed: int) -> None:
         )
 
 
-def larger_chunks(original: Path, datasets: Sequence[str], options: Path) -> bool:
-    """Write the options of h5repack that make small chunks larger; returns whether any are so small and so many."""
-    lines: dict[tuple[int, ...], list[str]] = {}
-    with h5py.File(original) as file:
-        for of_pattern in chosen(file, datasets, str(original))[0].values():
-            for one in of_pattern:
-                if (shape := _larger(one)) and not re.search(r"[\s,:]", one.name):
-                    lines.setdefault(shape, []).append(one.name)
-    if lines:
-        write_text(options, "".join(text for shape, names in lines.items() for text in _options(shape, names)))
-    return bool(lines)
-
-
-def _options(shape: Sequence[int], names: Sequence[str]) -> Iterator[str]:
-    """Yield h5repack's options that give datasets chunks of a shape, in lines that it can read."""
-    text = ""
-    for name in names:
-        if text and len(text) + len(name) > _LINE:
-            yield f"-l {text}:CHUNK={'x'.join(map(str, shape))}\n"
-            text = ""
-        text += f"{',' if text else ''}{name}"
-    yield f"-l {text}:CHUNK={'x'.join(map(str, shape))}\n"
-
-
-def _larger(dataset: h5py.Dataset) -> tuple[int, ...] | None:
-    """Return the shape of larger chunks, each dimension doubled in turn where most chunks lie along it."""
-    if not dataset.chunks or dataset.id.get_num_chunks() < _SEVERAL:
-        return None
-    shape, item = list(dataset.chunks), dataset.dtype.itemsize
-    if math.prod(shape) * item >= _SMALL_CHUNK:
-        return None
-    while math.prod(shape) * item < _CHUNK:
-        along = max(range(len(shape)), key=lambda axis: dataset.shape[axis] / shape[axis])
-        if shape[along] >= dataset.shape[along]:
-            break
-        shape[along] = min(2 * shape[along], dataset.shape[along])
-    return tuple(shape)
-
-
-def page_sizes(size: int) -> Iterator[int]:
+def list_page_sizes(size: int) -> Iterator[int]:
     """Yield the page sizes that are tried for files of `size` bytes: none larger than a quarter of it."""
     yield from (page for page in (2**20, 2**22, 2**24) if page == 2**20 or 4 * page <= size)
 
 
 def _run(command: list[str]) -> None:
+    """Run one of HDF5's tools, with HDF5's own reason if it fails."""
     program = tool(command[0], remedy=f"{command[0]} is not here; apt install hdf5-tools, or put HDF5's bin on PATH")
-    with subprocess.Popen(
-        [program, *command[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
-        words = process.communicate()[1]
-    if process.returncode:
-        last = ([line.strip() for line in words.splitlines() if line.strip()] or ["it said nothing"])[-1]
-        raise Problem(f"{shlex.join(command)} failed: {last}")
+    words = [program, "--enable-error-stack", *command[1:]]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise Problem(f"{command[0]} took more than {_LIMIT_S // 60} minutes") from None
+    if done.returncode:
+        raise Problem(f"{command[0]} failed: {_reason(done.stderr) or _status(done.returncode)}")
+
+
+def _status(code: int) -> str:
+    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it gave no reason, and status {code}"
+
+
+def _reason(words: str) -> str:
+    """Return the innermost reason of the library's first error stack, or else the tool's last line."""
+    stacks = re.split(r"^(?=\S*-DIAG)", words, flags=re.MULTILINE)
+    # The tools report each driver that they try in stacks of their own.
+    library = [stack for stack in stacks if stack.startswith("HDF5-DIAG")]
+    calls = re.findall(r"^ *#\d+: .*?\): (.*)$", (library or stacks[-1:])[0], re.MULTILINE)
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return (calls or lines or [""])[-1]

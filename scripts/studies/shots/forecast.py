@@ -5,17 +5,18 @@ library and the driver compute is left out. It runs in the interpreter of a libr
 """
 
 import argparse
+import functools
 import io
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import h5py
 
 from scripts import drivers
 from scripts.drivers import hdf5
 from scripts.lib import sizes
-from scripts.lib.program import run
+from scripts.lib.program import Problem, run
 from scripts.studies.shots import selection as places
 from scripts.studies.shots.files import creation
 from scripts.studies.shots.manifest import chosen
@@ -31,27 +32,34 @@ Reads = list[tuple[int, int]]
 def main(argv: list[str] | None = None) -> int:
     """Answer a list of questions on standard input, JSON, with one on standard output; return 0.
 
-    A question is {"path", "datasets", "selection", "rdcc_nbytes", "arms": [{"driver", "page_buffer", "read_cache"}]},
-    its answer a list of {"requests", "bytes"}, one for each arm.
+    A question is {"path", "datasets", "selections", "rdcc_nbytes", "arms": [{factor: level}]}, its answer {"arms": a
+    list of {selection: {"requests", "bytes"}}}, or {"problem": the reason} where the file cannot be read.
     """
     prog = "python -sE -m scripts.studies.shots.forecast"
     argparse.ArgumentParser(prog=prog, description=__doc__).parse_args(argv)
-    json.dump([_answer(question) for question in json.load(sys.stdin)], sys.stdout)
+    json.dump([_answer(**question) for question in json.load(sys.stdin)], sys.stdout)
     return 0
 
 
-def _answer(question: dict) -> list[dict]:
-    arms = question.pop("arms")
-    watched: dict[str, tuple[Reads, int]] = {}
-    answers = []
-    for arm in arms:
-        buffer = arm["page_buffer"]
-        if arm["driver"] == "ros3" and buffer == "unset" and _paged(question["path"]):
-            buffer = _BY_DEFAULT
-        if buffer not in watched:
-            watched[buffer] = reads(**question, page_buffer=buffer)
-        answers.append(requests_of(arm["driver"], arm["read_cache"], *watched[buffer]))
-    return answers
+def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_nbytes: int, arms: list[dict]) -> dict:
+    try:
+        paged = _paged(path)
+        watch = functools.cache(functools.partial(reads, path, tuple(datasets)))
+        return {
+            "arms": [
+                {level: _requests(arm, paged, functools.partial(watch, level, rdcc_nbytes)) for level in selections}
+                for arm in arms
+            ]
+        }
+    except (Problem, OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
+        return {"problem": " ".join(str(error).split()) or type(error).__name__}
+
+
+def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, int]]) -> dict:
+    buffer = arm["page_buffer"]
+    if arm["driver"] == "ros3" and buffer == "unset" and paged:
+        buffer = _BY_DEFAULT
+    return requests_of(arm["driver"], arm["read_cache"], *watch(buffer, arm["chunk_cache"]))
 
 
 class _Watched(io.RawIOBase):
@@ -83,17 +91,21 @@ def _paged(path: str) -> bool:
         return creation(file)["paged"]
 
 
-def reads(path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str) -> tuple[Reads, int]:
-    """Return the reads, (offset, length) in bytes, that HDF5 makes of a file for what is read of it, and its size.
+def reads(
+    path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str, chunk_cache: str = "default"
+) -> tuple[Reads, int]:
+    """Return HDF5's reads of a file for one access, (offset, length) in bytes, and the file's size.
 
     Args:
         path: of the file.
         datasets: patterns, as in data.datasets.
         selection: the level of the factor.
-        rdcc_nbytes: chunk cache of each dataset, bytes.
+        rdcc_nbytes: chunk cache of each dataset in bytes, unless the next but one sets another.
         page_buffer: the level of the factor.
+        chunk_cache: the level of the factor.
     """
-    access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), rdcc_nbytes)
+    nbytes, slots = drivers.chunk_cache(chunk_cache, rdcc_nbytes)
+    access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), nbytes, rdcc_nslots=slots)
     with open(path, "rb") as raw:
         watched = _Watched(raw)
         plist = hdf5.access_list(access)

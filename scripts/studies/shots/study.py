@@ -6,6 +6,7 @@ from functools import partial
 from scripts import drivers
 from scripts.frame.records import Kept
 from scripts.frame.study import (
+    Cell,
     Study,
     apart,
     elsewhere,
@@ -24,6 +25,7 @@ from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.shots import injected, runtimes, selection
 from scripts.studies.shots import sets as own_sets
+from scripts.studies.shots.arms import FACTORS
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
 # What a request to a service elsewhere takes at the least.
@@ -105,6 +107,14 @@ class Shots(Study):
     def contest(self, levels: dict[str, str], config: dict) -> tuple[str, str] | None:
         """Return what ways to read have in common that advice was asked on: each is compared with each."""
         return (levels["access"], levels["selection"]) if "advice" in self.section(config) else None
+
+    def forecast(self, cell: Cell, config: dict) -> float | None:
+        """Return the seconds of a record of a way to read that advice has forecast."""
+        levels = {"read_cache": drivers.DEFAULT, "chunk_cache": drivers.DEFAULT} | cell.levels
+        for arm in self.section(config).get("advice", {}).get("arms", []):
+            if all(arm[factor] == levels[factor] for factor in FACTORS):
+                return arm["seconds"][levels["selection"]] * (cell.settings["read_files"] or 1)
+        return None
 
     def estimate(self, settings: dict) -> dict:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.

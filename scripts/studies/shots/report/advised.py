@@ -1,237 +1,278 @@
-"""What advice says: whether and how to repack files, how to open them, and what that gains against how things are."""
+"""Advice on files: whether and how to repack them, how to open them, and the gain over the files as they are."""
 
 import math
 
 import pandas as pd
 
 from scripts.lib import sizes
+from scripts.report import answer as answers
 from scripts.report import comparisons, names, pages, prose
 from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
+from scripts.studies.shots.probe import MISSED, key_of, mean
+from scripts.studies.shots.report import opening
+from scripts.studies.shots.report.opening import Target
+from scripts.studies.shots.report.ways import Advice, Way, facts_of, read_advice
+from scripts.studies.shots.trial import LONGEST_S, ORIGINAL, WORTH
 
-_ORIGINAL = "original"
-_ARM = ["layout", "driver", "page_buffer", "read_cache"]
-# A copy has to be faster than the files as they are by more than this share, to be worth it.
-_WORTH = 0.9
+# Without any faster way, "leave the files" is advice only if a gain above this could have been detected.
+_DETECTED = 1.25
 _KINDS = {
     "paged": "repack the files with pages",
-    "chunks": "repack the files with pages and larger chunks",
-    "large": "put all files into one, with pages",
-}
-# How files are opened, with h5py and with xarray: a line with a place for the settings.
-_H5PY = {
-    "sec2": 'h5py.File("file.h5"{})',
-    "ros3": 'h5py.File("s3://bucket/file.h5", driver="ros3", aws_region=b"us-east-1"{})',
-    "s3fs": 'h5py.File(s3fs.S3FileSystem().open("bucket/file.h5"{}))',
-}
-# To h5py.File a page buffer of 0 is none that was asked for, and ROS3 then takes its own.
-_UNBUFFERED = (
-    "plist = h5py.h5p.create(h5py.h5p.FILE_ACCESS); plist.set_page_buffer_size(0, 0, 0);"
-    ' plist.set_fapl_ros3(b"us-east-1", b"", b"");'
-    ' file = h5py.File(h5py.h5f.open(b"s3://bucket/file.h5", h5py.h5f.ACC_RDONLY, plist))'
-)
-_XARRAY = {
-    "sec2": 'xarray.open_dataset("file.h5", engine="h5netcdf"{})',
-    "ros3": 'xarray.open_dataset("s3://bucket/file.h5", engine="h5netcdf", driver="ros3",'
-    ' driver_kwds={{"aws_region": b"us-east-1"{}}})',
-    "s3fs": 'xarray.open_dataset(s3fs.S3FileSystem().open("bucket/file.h5"{}), engine="h5netcdf")',
+    "chunks": "repack the files with other chunks",
+    "large": "merge all files into one, with pages",
 }
 
 
 def lines(run: Results) -> list[str]:
-    """Return the three lines that advice ends with, in plain text; fewer where nothing could be measured."""
-    arms = _arms(run)
-    if not arms or not arms[0]["cell"]:
-        return ["advice: none, as the files as they are could not be measured; the report has the reasons"]
-    best = _best(arms)
-    return [f"repack: {_repack(best, run)}", f"open:   {opening(best)}", f"gain:   {_gain(best, arms[0], run)}"]
+    """Return the lines that advice ends with, in plain text."""
+    if not (advice := read_advice(run)):
+        return ["advice: none, since the files as they are could not be measured; the report lists the reasons"]
+    notes = [f"note:   {note}" for note in _list_notes(advice, run)]
+    return [*_lines(advice, advice.best, _gain(advice)), *notes]
 
 
-def opening(arm: dict, form: dict[str, str] = _H5PY) -> str:
-    """Return the line of code that opens a file with the driver and settings of an arm; "" where there is none."""
-    setting, size = "", arm["page_buffer"]
-    if size == "0":
-        return _UNBUFFERED if form is _H5PY else ""
-    if arm["driver"] == "s3fs" and arm["read_cache"] != "default":
-        kind, _, block = arm["read_cache"].partition("-")
-        setting = f', cache_type="{kind}", block_size={sizes.in_bytes(block)}'
-    elif size != "unset":
-        setting = f", page_buf_size={sizes.in_bytes(size)}"
-        if form is _XARRAY:
-            setting = f', "page_buf_size": {sizes.in_bytes(size)}'
-            setting = setting if arm["driver"] == "ros3" else f", driver_kwds={{{setting[2:]}}}"
-    return form[arm["driver"]].format(setting)
+def lines_by_forecast(facts: dict) -> list[str]:
+    """Return the lines for advice without any measurement."""
+
+    def rank(way: Way) -> tuple[float, float]:
+        return mean(way.arm, "seconds", facts), mean(way.arm, "bytes", facts)
+
+    ways = [Way(arm) for arm in facts["considered"] if arm["layout"] in (ORIGINAL, *facts["copies"])]
+    base, best = ways[0], min((way for way in ways if way.layout == ORIGINAL), key=rank)
+    best = best if rank(best)[0] < WORTH * rank(base)[0] else base
+    copy = min(ways, key=rank)
+    best = copy if rank(copy)[0] < WORTH * rank(best)[0] else best
+    gain = f"by forecast, not measured: {_forecast(best.arm, facts)}"
+    if best is not base:
+        times = names.times(rank(base)[0] / rank(best)[0])
+        gain += f" instead of {_forecast(base.arm, facts)} with {base.name}, {times} times as fast"
+    return _lines(Advice(facts, ways, base), best, gain)
+
+
+def _lines(advice: Advice, best: Way, gain: str) -> list[str]:
+    target = _target(advice.facts, best)
+    printed = [f"repack: {_repack(advice.facts, best)}", f"open:   {opening.with_h5py(best.arm, target)}"]
+    if best.arm["driver"] == "ros3":
+        other = advice.find_best_of("s3fs", best.layout)
+        printed.append(f"        ({opening.ROS3})")
+        printed += [f"or:     {opening.with_h5py(other.arm, target)}"] if other else []
+    return [*printed, f"gain:   {gain}"]
 
 
 def answer(run: Results) -> pages.Answer | None:
-    """Return the answer of a run that advice was asked of; None of other runs."""
-    arms = _arms(run)
-    if not arms or not arms[0]["cell"]:
+    """Return the answer of a run that was made for advice; None of other runs."""
+    if not (advice := read_advice(run)):
         return None
-    best = _best(arms)
-    repack = f"Repack: {code(_repack(best, run))}" if best["layout"] != _ORIGINAL else "Leave the files as they are."
-    lines_of = {"Open": opening(best), "With xarray": opening(best, _XARRAY)}
-    to_do = [repack, *(f"{what}: {code(line)}" for what, line in lines_of.items() if line)]
-    text = f"{bold(prose.capital(_words(best)))}: {_gain(best, arms[0], run)}."
-    return pages.Answer(text, to_do, _picture(arms, run))
+    best, target = advice.best, _target(advice.facts, advice.best)
+    by_ros3 = best.arm["driver"] == "ros3"
+    to_do = [f"Repack: {code(_repack(advice.facts, best))}"] if best.layout != ORIGINAL else []
+    to_do.append(f"Open: {code(opening.with_h5py(best.arm, target))}" + f" ({opening.ROS3})" * by_ros3)
+    to_do += [f"With xarray: {code(line)}" for line in [opening.with_xarray(best.arm, target)] if line]
+    if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
+        to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
+    undecided = best is advice.base and advice.detectable > _DETECTED
+    text = bold(prose.capital("undecided" if undecided else _recommend(best)))
+    to_do += answers.more_repeats(run) if undecided else []
+    return pages.Answer(f"{text}: {_gain(advice)}.", to_do, _picture(advice, run))
+
+
+def reasons(run: Results) -> list[str]:
+    """Return sentences on why some ways are slow, and on how forecasts compare; none for other runs."""
+    advice = read_advice(run)
+    return [f"{prose.capital(note)}." for note in _list_notes(advice, run)] if advice else []
 
 
 def outcome(run: Results) -> dict:
-    """Return what came of advice: of what is advised, or else of what came next to it, against the files as they are.
+    """Return the recommended way, or the best other one if nothing helps, against the files as they are.
 
-    {"arm", "layout", "opened" (driver and settings in words), "verdict" ("" without one), "gain": how many times as
-    fast it was, nan where it was not measured}.
+    {"arm", "layout", "opened" (driver and settings), "verdict" ("" without one), "gain": how many times as fast, nan
+    where it was not measured}, of the first access.
     """
-    arms = _arms(run)
-    best = _best(arms)
-    if best is arms[0]:
-        rest = sorted((arm for arm in arms[1:] if arm["row"]), key=lambda arm: arm["row"]["ratio"])
-        best = rest[0] if rest else best
-    row = best["row"] or {"verdict": "", "ratio": math.nan}
-    arm = {key: value for key, value in best.items() if key not in ("cell", "row")}
-    said = {"arm": arm, "layout": best["layout"], "opened": _opened(best), "verdict": row["verdict"]}
-    return said | {"gain": 1 / row["ratio"]}
+    advice = read_advice(run)
+    way = advice.best
+    if way is advice.base:
+        others = [other for other in advice.ways if other.rows]
+        way = min(others, key=lambda other: advice.ratio(other, "ratio"), default=way)
+    row = next(iter(way.rows.values()), {"verdict": "", "ratio": math.nan})
+    measured = {"arm": way.arm, "layout": way.layout, "opened": way.name, "verdict": row["verdict"]}
+    return measured | {"gain": 1 / row["ratio"]}
 
 
 def show(page: Page, run: Results) -> None:
-    """Show what was considered, forecast and measured, and what copies took, where advice was asked of a run."""
-    if _advice(run):
-        page.section("What was considered", bullets(_copied(run)))
-        page.table(_considered(run), "")
+    """Show all ways with forecasts and measurements, and the copies, if advice was asked of a run."""
+    if facts := facts_of(run):
+        page.section("What was considered", bullets([f"Place: {facts['place']}.", *_list_copies(facts)]))
+        page.table(_considered(run, facts), "")
 
 
-def _advice(run: Results) -> dict:
-    return (run.facts.get("settings") or {}).get("advice") or {}
+def _picture(advice: Advice, run: Results) -> Figure:
+    """Return the picture of the measured ways against the files as they are."""
+    tried = [(way, level, row) for way in advice.ways for level, row in way.rows.items()]
+    several = len(advice.shares) > 1
+    rows = pd.DataFrame([row for *_, row in tried])
+    labels = [f"{way.layout}, {way.name}" + f", {level}" * several for way, level, _ in tried]
+    title = f"Against the files as they are, {advice.base.name}"
+    axis = "Time / time of the files as they are"
+    panels = (comparisons.panel(rows, labels, title, axis, run),) if tried else ()
+    caption = comparisons.caption(run, rows) if tried else ""
+    return Figure("advice", "What was measured", caption, panels, comparisons.numbers(run, rows) if tried else rows)
 
 
-def _arms(run: Results) -> list[dict]:
-    """Return the ways to read that were measured, with what was forecast of each, its `cell` (None if there is none).
-
-    All but the first have the `row` of their comparison with the first, if there is one, turned so that the first is
-    the baseline.
-    """
-    cells, rows = run.measured, pd.concat([run.contest, run.comparisons()])
-    rows = {(row["baseline_cell"], row["contender_cell"]): row for row in rows.to_dict("records")}
-    arms = []
-    for arm in _advice(run).get("arms", []):
-        own = cells[(cells[_ARM] == [arm[key] for key in _ARM]).all(axis=1)]
-        cell = own.iloc[0].to_dict() if len(own) else None
-        first = (arms[0] if arms else {}).get("cell")
-        pair = (first["cell"], cell["cell"]) if first and cell else ("", "")
-        turned = _turned(rows[pair[::-1]]) if pair[::-1] in rows else None
-        arms.append(arm | {"cell": cell, "row": rows.get(pair, turned)})
-    return arms
-
-
-def _turned(row: dict) -> dict:
-    """Return a comparison with its sides exchanged."""
-    ratios = {"ratio": 1 / row["ratio"], "ratio_low": 1 / row["ratio_high"], "ratio_high": 1 / row["ratio_low"]}
-    verdict = {"faster": "slower", "slower": "faster"}.get(row["verdict"], row["verdict"])
-    return row | ratios | {"verdict": verdict}
-
-
-def _picture(arms: list[dict], run: Results) -> Figure:
-    """Return the picture of what was measured against the files as they are."""
-    tried = [arm for arm in arms if arm["row"]]
-    rows, names_of = pd.DataFrame([arm["row"] for arm in tried]), [f"{arm['layout']}, {_opened(arm)}" for arm in tried]
-    title = f"Against the files as they are, {_opened(arms[0])}"
-    axis = "Time of what is named / time of the files as they are"
-    panels = (comparisons.panel(rows, names_of, title, axis, run),) if tried else ()
-    said = comparisons.caption(run, rows) if tried else ""
-    return Figure("advice", "What was measured", said, panels, comparisons.numbers(run, rows) if tried else rows)
-
-
-def _best(arms: list[dict]) -> dict:
-    """Return what to do: what is shown to be the fastest, of what is as fast that without a copy, else the first."""
-    faster = [arm for arm in arms[1:] if arm["row"] and arm["row"]["verdict"] == "faster"]
-    faster = sorted(faster, key=lambda arm: arm["cell"]["total_s"])
-    without = [arm for arm in faster if arm["layout"] == _ORIGINAL]
-    if faster and without and faster[0]["cell"]["total_s"] > _WORTH * without[0]["cell"]["total_s"]:
-        return without[0]
-    return faster[0] if faster else arms[0]
-
-
-def _gain(best: dict, base: dict, run: Results) -> str:
-    seconds, whole = (f"{prose.number(arm['cell']['total_s'])} s" for arm in (best, base))
+def _gain(advice: Advice) -> str:
+    """Return the gain of the recommended way over the files as they are."""
+    best, base = advice.best, advice.base
     if best is base:
-        return (
-            "nothing that was tried was shown to be faster than the files as they are, read with"
-            f" {_opened(base)} in {whole}; keep them"
-        )
-    ratio, *ends = (1 / best["row"][key] for key in ("ratio", "ratio_high", "ratio_low"))
-    gain = f"{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast"
-    as_they_are = "" if best["layout"] == _ORIGINAL else "the files as they are and "
-    than = f"as with {as_they_are}{_opened(base)}: {seconds} instead of {whole} per read"
-    requests = _requests(best, base)
-    return ", ".join(filter(None, [f"{gain} {than}", requests, _cost(best, run)]))
+        text = f"no way was shown to be faster than the files as they are, read with {base.name}{_each(advice, base)}"
+        unseen = f"; gains below {names.times(advice.detectable)} times could not be detected"
+        return text + (unseen if advice.detectable > _DETECTED else "")
+    than = f"as {'' if best.layout == ORIGINAL else 'the files as they are '}with {base.name}"
+    gains = "; ".join(_gain_of(advice, level, than) for level in advice.shares)
+    return f"{gains}, {_cost(advice.facts, best)}"
 
 
-def _requests(best: dict, base: dict) -> str:
-    counts = [arm["cell"].get("requests", math.nan) for arm in (best, base)]
+def _list_notes(advice: Advice, run: Results) -> list[str]:
+    notes = [*advice.facts["unsuited"], *_list_clients(advice, run), *_list_misses(advice, run)]
+    return [*notes, *_list_unmeasured(advice)]
+
+
+def _gain_of(advice: Advice, level: str, than: str) -> str:
+    """Return the gain for one access with the seconds and requests of an object."""
+    row, both = advice.best.rows[level], (advice.best, advice.base)
+    ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
+    seconds = (f"{prose.number(way.cells[level]['total_s'] / advice.files)} s" for way in both)
+    of = f"{level} ({100 * advice.shares[level]:.0f} %): " if len(advice.shares) > 1 else ""
+    times = f"{of}{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
+    text = f"{times}: {' instead of '.join(seconds)} per read"
+    counts = [way.cells[level].get("requests", math.nan) for way in both]
     if any(map(pd.isna, counts)):
-        return ""
-    return f"{counts[0]:,.0f} requests instead of {counts[1]:,.0f}"
+        return text
+    after, before = (f"{count / advice.files:,.0f}" for count in counts)
+    return f"{text}, {after} requests instead of {before}"
 
 
-def _cost(best: dict, run: Results) -> str:
-    if best["layout"] == _ORIGINAL:
+def _each(advice: Advice, way: Way) -> str:
+    """Return the seconds of an object for each access."""
+    return " in " + " and ".join(
+        f"{prose.number(cell['total_s'] / advice.files)} s" + f" ({level})" * (len(way.cells) > 1)
+        for level, cell in way.cells.items()
+    )
+
+
+def _list_clients(advice: Advice, run: Results) -> list[str]:
+    """Return the times of the first file and of each further one, where a record reads several with one client."""
+    times = [_first_and_next(run, way) for way in (advice.best, advice.base)]
+    if advice.files < 2 or None in times:
+        return []
+    (first, further), (first_before, further_before) = times
+    return [
+        f"the first file {prose.number(first)} instead of {prose.number(first_before)} s, each further one"
+        f" {prose.number(further)} instead of {prose.number(further_before)} s"
+    ]
+
+
+def _first_and_next(run: Results, way: Way) -> tuple[float, float] | None:
+    """Return the median seconds of a record's first file and of its further ones."""
+    cells = {cell["cell"] for cell in way.cells.values()}
+    samples = run.samples[run.samples["cell"].isin(cells)]
+    order = samples.groupby(["cell", "repeat"], observed=True).cumcount()
+    seconds = samples["open+read-data-time"]
+    return (seconds[order == 0].median(), seconds[order > 0].median()) if (order > 0).any() else None
+
+
+def _list_misses(advice: Advice, run: Results) -> list[str]:
+    """Return the measured ways that took much longer than their forecast and their processor time."""
+    cpu = run.samples.groupby(["cell", "repeat"], observed=True)["cpu-time"].sum().groupby("cell").median()
+    missed = []
+    for way in advice.ways:
+        for level, cell in way.cells.items():
+            expected = advice.files * way.arm["seconds"][level] + cpu.get(cell["cell"], 0)
+            if (times := cell["total_s"] / expected) > MISSED:
+                missed.append(f"{way.layout} with {way.name} took {names.times(times)} times its forecast")
+    return missed
+
+
+def _list_unmeasured(advice: Advice) -> list[str]:
+    """Return the way without any setting where it takes too long to be measured."""
+    first = advice.facts["considered"][0]
+    if key_of(first) == key_of(advice.base.arm):
+        return []
+    return [f"{Way(first).name}: {_forecast(first, advice.facts)} by forecast, too long to be measured"]
+
+
+def _forecast(arm: dict, facts: dict) -> str:
+    requests, size, seconds = (mean(arm, what, facts) for what in ("requests", "bytes", "seconds"))
+    return f"{requests:,.0f} requests, {sizes.text(round(size))} and {_duration(seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 2 * LONGEST_S:
+        return f"{prose.number(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _target(facts: dict, best: Way) -> Target:
+    """Return the file to open."""
+    where = facts["where"]
+    return Target(where["files"].get(best.layout, where["files"][ORIGINAL]), where["region"], where["groups"])
+
+
+def _cost(facts: dict, best: Way) -> str:
+    if best.layout == ORIGINAL:
         return "without a copy"
-    copy = _copy(best, run)
+    copy = facts["copies"][best.layout]
     change = 100 * (copy["copy_bytes"] / copy["original_bytes"] - 1)
     took = copy["seconds"] / (copy["original_bytes"] / 2**30)
     return f"for a copy of {change:+.0f} % bytes that takes {prose.number(took)} s per GiB to make"
 
 
-def _repack(best: dict, run: Results) -> str:
-    return _copy(best, run)["typed"] if best["layout"] != _ORIGINAL else "no, leave the files as they are"
+def _repack(facts: dict, best: Way) -> str:
+    return facts["copies"][best.layout]["typed"] if best.layout != ORIGINAL else "no, leave the files as they are"
 
 
-def _words(best: dict) -> str:
-    files = "leave the files as they are" if best["layout"] == _ORIGINAL else _KINDS[best["layout"].partition("-")[0]]
-    return f"{files}, and read them with {_opened(best)}"
+def _recommend(best: Way) -> str:
+    files = "leave the files as they are" if best.layout == ORIGINAL else _KINDS[best.layout.partition("-")[0]]
+    return f"{files}, and read them with {best.name}"
 
 
-def _opened(arm: dict) -> str:
-    """Return driver and setting of an arm, in words: "s3fs (blockcache of 4 MiB)"."""
-    setting, size = "defaults", arm["page_buffer"]
-    if arm["read_cache"] != "default":
-        kind, _, block = arm["read_cache"].partition("-")
-        setting = f"{kind} of {names.size(block)}"
-    elif size != "unset":
-        setting = f"page buffer of {names.size(size)}" if size != "0" else "no page buffer"
-    return f"{arm['driver']} ({setting})"
-
-
-def _copy(arm: dict, run: Results) -> dict:
-    return _advice(run)["copies"][arm["layout"]]
-
-
-def _copied(run: Results) -> list[str]:
-    return [
+def _list_copies(facts: dict) -> list[str]:
+    """Return how each set of copies was made, and why others could not be."""
+    made = [
         f"{name}: {code(copy['typed'])}; {sizes.text(copy['original_bytes'])} became {sizes.text(copy['copy_bytes'])}"
         f" in {prose.number(copy['seconds'])} s"
-        for name, copy in _advice(run)["copies"].items()
+        for name, copy in facts["copies"].items()
     ]
+    return made + [f"Left out: {reason}" for reason in facts["left_out"]]
 
 
-def _considered(run: Results) -> Table:
-    """Return all ways to read with what they were forecast to ask for; what was measured of those that were chosen."""
-    measured = {tuple(arm[key] for key in _ARM): arm["cell"] or {} for arm in _arms(run)}
+def _considered(run: Results, facts: dict) -> Table:
+    """Return all ways with their forecasts, and the measurements of those that were chosen."""
+    advice = read_advice(run)
+    measured = {key_of(way.arm): way.cells for way in advice.ways} if advice else {}
     rows = []
-    for arm in _advice(run)["considered"]:
-        cell = measured.get(tuple(arm[key] for key in _ARM), {})
-        row = {"files": arm["layout"], "driver and setting": _opened(arm), "requests": arm["requests"]}
-        row |= {"MiB": arm["bytes"] / 2**20, "time / s": arm["seconds"]}
-        rows.append(row | {"requests, measured": cell.get("requests"), "time, measured / s": cell.get("total_s")})
+    for arm in facts["considered"]:
+        for level in facts["accesses"]:
+            cell = measured.get(key_of(arm), {}).get(level, {})
+            row = {"files": arm["layout"], "driver and setting": Way(arm).name, "access": level}
+            row |= {"requests": arm["requests"][level], "MiB": arm["bytes"][level] / 2**20}
+            row |= {"time / s": arm["seconds"][level], **_per_object(cell, advice)}
+            rows.append(row)
     caption = (
-        "Ways to read one object, by what HDF5 was seen to read of the first file and what the driver makes of that:"
-        " requests one after the other over the round trip, bytes at the rate. What is computed is not in it. Measured:"
-        " medians of those that were chosen."
+        "Ways to read one object, by HDF5's reads of the first file and each driver's requests for them: a round trip"
+        " for each request, and all bytes at the rate of one connection, without computing. Measured: medians."
     )
     frame = pd.DataFrame(rows).sort_values("time / s", kind="stable", ignore_index=True)
+    frame = frame.drop(columns="access") if len(facts["accesses"]) == 1 else frame
     number = dict.fromkeys(("MiB", "time / s", "time, measured / s"), prose.number)
     return Table(
         "considered", caption, frame, number | {"requests": "{:,.0f}".format, "requests, measured": "{:,.0f}".format}
     )
+
+
+def _per_object(cell: dict, advice: Advice | None) -> dict[str, float]:
+    """Return the measured requests and seconds of one object; nan where there are none."""
+    requests, seconds = (cell.get(key, math.nan) for key in ("requests", "total_s"))
+    files = advice.files if advice else 1
+    return {"requests, measured": requests / files, "time, measured / s": seconds / files}

@@ -1,0 +1,148 @@
+"""Ways to read files that advice compares, as a run measured them, and the best of them."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from scripts.report import names
+from scripts.report.results import Results
+from scripts.studies.shots.probe import key_of, mean
+from scripts.studies.shots.trial import ORIGINAL, WORTH
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to read that was forecast and measured.
+
+    Attributes:
+        arm: its levels and forecast.
+        cells: its cells by level of `selection`, as far as they were measured.
+        rows: their comparisons with those of the files as they are, these being the baseline.
+    """
+
+    arm: dict
+    cells: Mapping[str, dict] = field(default_factory=dict)
+    rows: Mapping[str, dict] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> str:
+        """The set of files that it reads."""
+        return self.arm["layout"]
+
+    @property
+    def name(self) -> str:
+        """Driver and settings: "s3fs (blockcache of 4 MiB)"."""
+        settings = []
+        if self.arm["read_cache"] != "default":
+            kind, _, block = self.arm["read_cache"].partition("-")
+            settings.append(f"{kind} of {names.size(block)}")
+        if (buffer := self.arm["page_buffer"]) != "unset":
+            settings.append(f"page buffer of {names.size(buffer)}" if buffer != "0" else "no page buffer")
+        if self.arm["chunk_cache"] != "default":
+            settings.append(f"chunk cache of {names.size(self.arm['chunk_cache'])}")
+        return f"{self.arm['driver']} ({', '.join(settings) or 'defaults'})"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """All ways of a run.
+
+    Attributes:
+        facts: what the configuration keeps of the advice.
+        ways: the measured ones and those that could not be; with comparisons, but for the base.
+        base: the first measured way to read the files as they are.
+        files: how many files a record reads.
+    """
+
+    facts: dict
+    ways: Sequence[Way]
+    base: Way
+    files: int = 1
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Share of each access."""
+        return self.facts["accesses"]
+
+    @property
+    def detectable(self) -> float:
+        """The smallest gain that an undecided comparison could have detected; 1 if none is undecided."""
+        rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == "no evidence"]
+        return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
+
+    @functools.cached_property
+    def best(self) -> Way:
+        """The fastest way that is shown to be faster, without a copy if one gains too little; else the base."""
+        faster = sorted(filter(self._is_faster, self.ways), key=self.seconds)
+        without = next((way for way in faster if way.layout == ORIGINAL), self.base)
+        return faster[0] if faster and self.seconds(faster[0]) <= WORTH * self.seconds(without) else without
+
+    def seconds(self, way: Way) -> float:
+        """Return the seconds of an object as measured, the mean over all accesses."""
+        return sum(share * way.cells[level]["total_s"] for level, share in self.shares.items()) / self.files
+
+    def ratio(self, way: Way, which: str) -> float:
+        """Return a ratio of the comparisons with the base, weighted by the base's time for each access."""
+        weights = {level: self.shares[level] * self.base.cells[level]["total_s"] for level in way.rows}
+        return sum(weights[level] * way.rows[level][which] for level in weights) / sum(weights.values())
+
+    def find_best_of(self, driver: str, layout: str) -> Way | None:
+        """Return the best way of a driver to read a set of files: the fastest measured one, else by forecast."""
+        measured = [way for way in self.ways if (way.layout, way.arm["driver"]) == (layout, driver)]
+        if measured := [way for way in measured if way.cells.keys() == self.shares.keys()]:
+            return min(measured, key=self.seconds)
+        arms = [arm for arm in self.facts["considered"] if (arm["layout"], arm["driver"]) == (layout, driver)]
+        best = min(arms, key=lambda arm: mean(arm, "seconds", self.facts), default=None)
+        return Way(best) if best else None
+
+    def _is_faster(self, way: Way) -> bool:
+        """Return whether a way is faster for an access, and over all even at the upper ends of the intervals."""
+        verdicts = {row["verdict"] for row in way.rows.values()}
+        return way.rows.keys() == self.shares.keys() and "faster" in verdicts and self.ratio(way, "ratio_high") < 1
+
+
+def read_advice(run: Results) -> Advice | None:
+    """Return the advice of a run; None if there is none, or the files as they are were not measured."""
+    if not (facts := facts_of(run)):
+        return None
+    ways = _measured(run, facts)
+    base = next((way for way in ways if way.layout == ORIGINAL and way.cells.keys() == facts["accesses"].keys()), None)
+    if not base:
+        return None
+    rows = pd.concat([run.contest, run.comparisons()]).to_dict("records")
+    table = {(row["baseline_cell"], row["contender_cell"]): row for row in rows}
+    compared = [way if way is base else _compare(table, way, base) for way in ways]
+    return Advice(facts, compared, base, run.facts["settings"].get("read_files", 1))
+
+
+def facts_of(run: Results) -> dict:
+    """Return what a run's configuration keeps of the advice; {} of other runs."""
+    return (run.facts.get("settings") or {}).get("advice") or {}
+
+
+def _measured(run: Results, facts: dict) -> list[Way]:
+    cells = {key: {} for key in map(key_of, facts["arms"])}
+    for cell in run.measured.to_dict("records"):
+        key = key_of({"read_cache": "default", "chunk_cache": "default"} | cell)
+        if key in cells:
+            cells[key].setdefault(cell.get("selection", "all"), cell)
+    return [Way(arm, cells[key_of(arm)]) for arm in facts["arms"]]
+
+
+def _compare(table: Mapping[tuple[str, str], dict], way: Way, base: Way) -> Way:
+    """Return a way with its comparisons, turned where it is the baseline."""
+    rows = {}
+    for level, cell in way.cells.items():
+        pair = base.cells[level]["cell"], cell["cell"]
+        if row := table.get(pair) or (pair[::-1] in table and _turned(table[pair[::-1]])):
+            rows[level] = row
+    return Way(way.arm, way.cells, rows)
+
+
+def _turned(row: dict) -> dict:
+    """Return a comparison with its sides exchanged."""
+    ratios = {"ratio": 1 / row["ratio"], "ratio_low": 1 / row["ratio_high"], "ratio_high": 1 / row["ratio_low"]}
+    verdict = {"faster": "slower", "slower": "faster"}.get(row["verdict"], row["verdict"])
+    return row | ratios | {"verdict": verdict}

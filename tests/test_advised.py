@@ -1,0 +1,259 @@
+"""The words of advice: what is recommended, with which gain, and what was not decided or not measured."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from scripts.report.markup import bold, code
+from scripts.studies.shots.report import advised
+
+LEVEL = "[0:100, ...]"
+
+
+def arm(layout: str, driver: str, seconds: float, level: str = LEVEL, **settings: str) -> dict:
+    settings = {"page_buffer": "unset", "read_cache": "default", "chunk_cache": "default"} | settings
+    asked = {"requests": {level: 10}, "bytes": {level: 2**20}, "seconds": {level: seconds}}
+    return {"layout": layout, "driver": driver, **settings, **asked}
+
+
+ARMS = [
+    arm("original", "ros3", 2.0),
+    arm("original", "s3fs", 0.45, read_cache="blockcache-4MiB"),
+    arm("paged-4MiB", "ros3", 0.4, page_buffer="64MiB"),
+]
+ON_COPY = arm("paged-4MiB", "s3fs", 0.6)
+COPY = {"typed": "h5repack -S PAGE", "original_bytes": 2**30, "copy_bytes": 1.1 * 2**30, "seconds": 3.0}
+FACTS = {
+    "accesses": {LEVEL: 1.0},
+    "place": "a round trip of 20 ms (as given)",
+    "considered": [*ARMS, ON_COPY],
+    "copies": {"paged-4MiB": COPY},
+    "left_out": ["paged-1MiB: h5repack failed: no room"],
+    "unsuited": [],
+    "where": {
+        "files": {"original": "bucket/file.h5", "paged-4MiB": "bucket/copy.h5"},
+        "region": "eu-west-1",
+        "groups": ["/"],
+    },
+}
+
+
+def run_of(
+    seconds: list[float],
+    verdicts: list[str],
+    arms: list[dict],
+    files: int = 1,
+    detectable: float = 1.2,
+    **facts: object,
+) -> SimpleNamespace:
+    """Return what is needed of a run in which arms took so many seconds, with their verdicts against the first."""
+    cells, samples = [], []
+    for number, (one, took) in enumerate(zip(arms, seconds, strict=True)):
+        (level,) = one["seconds"]
+        cell = {"cell": str(number), "selection": level, "total_s": took, "requests": 100.0 / (number + 1)}
+        cells.append(one | cell)
+        share = [0.6, *[0.4 / (files - 1)] * (files - 1)] if files > 1 else [1.0]
+        for part in share:
+            samples.append({"cell": str(number), "repeat": 1, "open+read-data-time": part * took, "cpu-time": 0.01})
+    # The last comparison is the other way round.
+    rows = [
+        {"baseline_cell": "0", "contender_cell": str(number + 1), **ratios(took / seconds[0]), "verdict": verdict}
+        for number, (took, verdict) in enumerate(zip(seconds[1:], verdicts, strict=True))
+    ]
+    if rows:
+        verdict = {"faster": "slower", "slower": "faster"}.get(verdicts[-1], verdicts[-1])
+        sides = {"baseline_cell": str(len(rows)), "contender_cell": "0", "verdict": verdict}
+        rows[-1] = {**sides, **ratios(seconds[0] / seconds[-1])}
+    rows = [row | {"detectable_ratio": detectable} for row in rows]
+    settings = {"advice": FACTS | {"arms": arms} | facts, "read_files": files}
+    frame = pd.DataFrame(rows, columns=["baseline_cell", "contender_cell", *ratios(1), "verdict", "detectable_ratio"])
+    return SimpleNamespace(
+        measured=pd.DataFrame(cells),
+        contest=frame[:1],
+        comparisons=lambda: frame[1:],
+        facts={"settings": settings},
+        samples=pd.DataFrame(samples),
+    )
+
+
+def ratios(ratio: float) -> dict:
+    return {"ratio": ratio, "ratio_low": ratio / 1.1, "ratio_high": ratio * 1.1}
+
+
+def test_a_copy_is_advised_where_it_is_shown_to_be_faster_by_enough():
+    repack, opened, needs, other, gain, *_ = advised.lines(run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS))
+    assert repack == "repack: h5repack -S PAGE"
+    assert opened == (
+        'open:   import h5py; file = h5py.File("s3://bucket/copy.h5", driver="ros3", aws_region=b"eu-west-1",'
+        " page_buf_size=67108864)"
+    )
+    assert "needs an h5py with ROS3" in needs
+    assert other == 'or:     import h5py, s3fs; file = h5py.File(s3fs.S3FileSystem().open("bucket/copy.h5"))'
+    assert gain.startswith(
+        "gain:   4.0 [3.6, 4.4] times as fast as the files as they are with ros3 (defaults): 0.500 s"
+    )
+    assert ": 0.500 s instead of 2.00 s per read, 33 requests instead of 100" in gain
+    assert gain.endswith("for a copy of +10 % bytes that takes 3.00 s per GiB to make")
+
+
+def test_of_two_that_are_about_as_fast_that_without_a_copy_is_advised():
+    repack, opened, gain, *_ = advised.lines(run_of([2.0, 0.51, 0.5], ["faster", "faster"], ARMS))
+    assert repack == "repack: no, leave the files as they are"
+    assert 's3fs.S3FileSystem().open("bucket/file.h5", cache_type="blockcache", block_size=4194304)' in opened
+    assert gain.endswith("without a copy")
+
+
+@pytest.fixture
+def no_picture(monkeypatch):
+    """Leave the picture and the number of repeats out, which take a whole run."""
+    monkeypatch.setattr(advised, "_picture", lambda *_: None)
+    monkeypatch.setattr(advised.answers, "more_repeats", lambda _: ["more repeats"])
+
+
+@pytest.mark.parametrize(
+    "verdicts, detectable, headline",
+    [
+        (["same", "slower"], 1.1, "Leave the files as they are, and read them with ros3 (defaults)"),
+        (["same", "slower"], 3.0, "Leave the files"),
+        (["no evidence", "no evidence"], 1.2, "Leave the files"),
+        (["no evidence", "no evidence"], 2.2, "Undecided"),
+    ],
+)
+def test_leaving_the_files_is_advice_only_where_a_gain_could_have_been_detected(
+    no_picture, verdicts, detectable, headline
+):
+    run = run_of([2.0, 1.9, 2.5], verdicts, ARMS, detectable=detectable)
+    answer = advised.answer(run)
+    assert answer.headline.startswith(bold(headline).rstrip("\x02"))
+    assert ("gains below 2.2 times could not be detected" in answer.headline) == headline.startswith("Undecided")
+    assert ("more repeats" in answer.to_do) == headline.startswith("Undecided")
+    assert (
+        "no way was shown to be faster than the files as they are, read with ros3 (defaults) in 2.00 s"
+        in answer.headline
+    )
+    repack, *_ = advised.lines(run)
+    assert repack == "repack: no, leave the files as they are"
+
+
+def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_picture):
+    unsuited = "[0:100, ...] fetches 46 MiB for 7.6 MiB"
+    run = run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS, unsuited=[unsuited])
+    answer = advised.answer(run)
+    headline = "Repack the files with pages, and read them with ros3 (page buffer of 64 MiB)"
+    assert answer.headline.startswith(bold(headline))
+    repack, opened, xarray, other = answer.to_do
+    assert "h5repack -S PAGE" in repack
+    assert "needs an h5py with ROS3" in opened
+    assert "import xarray; data = xarray.open_dataset(" in xarray
+    assert other.startswith(f"With PyPI's h5py: {code('import h5py, s3fs;')[:-1]}")
+    assert advised.reasons(run)[0] == f"{unsuited}."
+    assert advised._list_copies(FACTS)[-1] == "Left out: paged-1MiB: h5repack failed: no room"
+
+
+def test_several_files_of_a_client_have_a_first_and_further_ones():
+    *_, gain, clients = advised.lines(run_of([3.0, 1.5, 2.0], ["faster", "slower"], ARMS, files=3))
+    assert "0.500 s instead of 1.00 s per read, 17 requests instead of 33" in gain
+    assert clients == "note:   the first file 0.900 instead of 1.80 s, each further one 0.300 instead of 0.600 s"
+
+
+def test_a_way_that_misses_its_forecast_is_named():
+    *_, note = advised.lines(run_of([2.0, 1.0, 0.5], ["faster", "faster"], ARMS))
+    assert note == "note:   original with s3fs (blockcache of 4 MiB) took 2.2 times its forecast"
+    printed = advised.lines(run_of([2.0, 0.9, 0.5], ["faster", "faster"], ARMS))
+    assert not any("its forecast" in line for line in printed)
+
+
+def test_the_way_without_settings_is_named_with_its_forecast_where_it_takes_too_long():
+    slow = arm("original", "ros3", 462.0)
+    printed = advised.lines(run_of([2.0, 0.5], ["faster"], ARMS[1:], considered=[slow, *ARMS[1:]]))
+    gain, note = next(line for line in printed if line.startswith("gain")), printed[-1]
+    assert gain.startswith(
+        "gain:   4.0 [3.6, 4.4] times as fast as the files as they are with s3fs (blockcache of 4 MiB)"
+    )
+    assert note == "note:   ros3 (defaults): 10 requests, 1 MiB and 8 min by forecast, too long to be measured"
+
+
+def test_without_a_measurement_of_the_files_as_they_are_nothing_is_advised():
+    run = run_of([2.0], [], ARMS[:1])
+    run.measured = run.measured.assign(driver="sec2")
+    assert advised.lines(run) == [
+        "advice: none, since the files as they are could not be measured; the report lists the reasons"
+    ]
+    run.facts = {}
+    assert advised.answer(run) is None
+
+
+# Several accesses.
+
+TWO = {"[:, 0]": 0.75, "all": 0.25}
+
+
+def run_of_two(first: tuple[float, float], second: tuple[float, float], verdicts: tuple[str, str]) -> SimpleNamespace:
+    """Return a run of two ways and two accesses, each with the seconds of both accesses."""
+    arms = [arm("original", "ros3", 1.0), dict(ARMS[1])]
+    for one in arms:
+        for what in ("requests", "bytes", "seconds"):
+            one[what] = dict.fromkeys(TWO, 1)
+    cells = [
+        one | {"cell": f"{number} {level}", "selection": level, "total_s": took, "requests": 10.0}
+        for number, (one, times) in enumerate(zip(arms, (first, second), strict=True))
+        for level, took in zip(TWO, times, strict=True)
+    ]
+    rows = [
+        {
+            "baseline_cell": f"0 {level}",
+            "contender_cell": f"1 {level}",
+            **ratios(after / before),
+            "verdict": verdict,
+            "detectable_ratio": 1.2,
+        }
+        for level, before, after, verdict in zip(TWO, first, second, verdicts, strict=True)
+    ]
+    frame = pd.DataFrame(rows)
+    samples = pd.DataFrame({"cell": [cell["cell"] for cell in cells], "repeat": 1, "cpu-time": 1e3})
+    samples["open+read-data-time"] = 1.0
+    settings = {"advice": FACTS | {"arms": arms, "considered": arms, "accesses": TWO}, "read_files": 1}
+    return SimpleNamespace(
+        measured=pd.DataFrame(cells),
+        contest=frame[:0],
+        comparisons=lambda: frame,
+        facts={"settings": settings},
+        samples=samples,
+    )
+
+
+@pytest.mark.parametrize(
+    "first, second, verdicts, repaid",
+    [
+        # Much faster where most accesses are, somewhat slower elsewhere.
+        ((1.0, 1.0), (0.2, 1.5), ("faster", "slower"), True),
+        # What it gains in the frequent access it loses in the other.
+        ((1.0, 1.0), (0.8, 3.0), ("faster", "slower"), False),
+        # An undecided access counts with the upper end of its interval.
+        ((1.0, 10.0), (0.8, 10.0), ("faster", "no evidence"), False),
+        ((1.0, 1.0), (0.9, 0.9), ("no evidence", "no evidence"), False),
+    ],
+)
+def test_accesses_are_weighed_by_their_shares(first, second, verdicts, repaid):
+    gain = next(line for line in advised.lines(run_of_two(first, second, verdicts)) if line.startswith("gain"))
+    assert ("no way was shown to be faster" not in gain) == repaid
+    if repaid:
+        assert gain.startswith("gain:   [:, 0] (75 %): 5.0 [4.5, 5.5] times as fast")
+        assert "; all (25 %): 0.7 [" in gain
+
+
+# Without measurements.
+
+
+def test_small_files_are_advised_on_by_forecast():
+    repack, opened, *_, gain = advised.lines_by_forecast(FACTS | {"arms": []})
+    assert (repack, "paged-4MiB" in repack) == ("repack: h5repack -S PAGE", False)
+    assert "copy.h5" in opened
+    assert gain.startswith("gain:   by forecast, not measured: 10 requests, 1 MiB and 0.400 s instead of 10 requests")
+    assert gain.endswith("5.0 times as fast")
+    alone = FACTS | {"arms": [], "considered": [ARMS[0], arm("original", "s3fs", 1.9)]}
+    repack, opened, *_, gain = advised.lines_by_forecast(alone)
+    assert repack == "repack: no, leave the files as they are"
+    assert 'driver="ros3"' in opened
+    assert gain == "gain:   by forecast, not measured: 10 requests, 1 MiB and 2.00 s"
