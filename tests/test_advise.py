@@ -42,7 +42,9 @@ def scattered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_h5repack
 def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers):
-    paged = copies.make(Layout("paged-1MiB", 2**20), [scattered], tmp_path / "paged", ["/**"]).files[0]
+    paged = copies.make(
+        Layout("paged-1MiB", 2**20), [scattered], tmp_path / "paged", ["/**"], accesses.parse("all")
+    ).files[0]
     large = tmp_path / "large.h5"
     with h5py.File(large, "w") as file:
         # Chunks of 16 MB: without a larger chunk cache, each row of a chunk is a read.

@@ -15,6 +15,7 @@ from scripts.studies.shots.copies import Layout
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("h5repack", "h5copy"))), reason="there is no h5repack: apt install hdf5-tools"
 )
+ALL = accesses.parse("all")
 NETWORK = {"latency_ms": 20, "per_connection_mib_s": 50}
 
 
@@ -31,7 +32,7 @@ def write(path: Path, values: int = 20_000, block: int = 0) -> Path:
 def options_of(folder: Path, originals: list[Path]) -> Path:
     folder.mkdir()
     for path in originals:
-        text = chunking.list_options(path, ["/**"], accesses.parse("all"), NETWORK)
+        text = chunking.list_options(path, ["/**"], ALL, NETWORK)
         (folder / f"{path.name}.txt").write_text(text)
     return folder
 
@@ -51,7 +52,7 @@ def test_copies_hold_the_same_and_are_what_their_command_makes(tmp_path):
         Layout("large", 2**20, merged=True),
     ]
     for layout in layouts:
-        made = copies.make(layout, originals, tmp_path / layout.name, ["/**"])
+        made = copies.make(layout, originals, tmp_path / layout.name, ["/**"], ALL)
         assert len(made.files) == (1 if layout.merged else 2)
         assert made.copy_bytes == sum(path.stat().st_size for path in made.files)
         with h5py.File(made.files[0]) as file:
@@ -81,7 +82,7 @@ def test_what_is_typed_makes_the_same_copies(tmp_path, kind):
     line = copies.type_command(layout, ["own data/*.nc"])
     subprocess.run(["sh", "-ec", line], cwd=tmp_path, check=True)
     made = [tmp_path / copies.LARGE] if layout.merged else [tmp_path / layout.name / path.name for path in originals]
-    expected = copies.make(layout, originals, tmp_path / "expected", ["/**"])
+    expected = copies.make(layout, originals, tmp_path / "expected", ["/**"], ALL)
     assert [path.stat().st_size for path in made] == [path.stat().st_size for path in expected.files]
 
 
@@ -90,21 +91,21 @@ def test_options_are_per_file_where_a_dataset_is_lacking(tmp_path):
     with h5py.File(originals[1], "a") as file:
         del file["group-1/v1"]
     options = options_of(tmp_path / "options", originals)
-    made = copies.make(Layout("chunks", options=options), originals, tmp_path / "copies", ["/**"])
+    made = copies.make(Layout("chunks", options=options), originals, tmp_path / "copies", ["/**"], ALL)
     with h5py.File(made.files[1]) as file:
         assert file["group-1/v3"].chunks == (20_000,)
     alike = Layout("chunks", options=options / "a.h5.txt")
     with pytest.raises(Problem, match="h5repack failed: "):
-        copies.make(alike, originals, tmp_path / "alike", ["/**"])
+        copies.make(alike, originals, tmp_path / "alike", ["/**"], ALL)
 
 
 def test_a_copy_that_cannot_be_made_has_hdf5s_reason(tmp_path):
     original = write(tmp_path / "own.mat", block=512)
     with pytest.raises(Problem, match="h5repack failed: userblock size must be > file object alignment"):
-        copies.make(Layout("paged", 2**20), [original], tmp_path / "paged", ["/**"])
+        copies.make(Layout("paged", 2**20), [original], tmp_path / "paged", ["/**"], ALL)
     # Without pages it works.
     options = options_of(tmp_path / "options", [original])
-    assert copies.make(Layout("chunks", options=options), [original], tmp_path / "chunks", ["/**"]).files
+    assert copies.make(Layout("chunks", options=options), [original], tmp_path / "chunks", ["/**"], ALL).files
 
 
 TOOLS = {
@@ -130,7 +131,7 @@ def test_a_tool_that_fails_or_leaves_a_wrong_copy_is_one_line(tmp_path, monkeypa
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", str(stand_in.parent), prepend=":")
     with pytest.raises(Problem) as problem:
-        copies.make(Layout("paged", 2**20), [original], tmp_path / "copies", ["/**"])
+        copies.make(Layout("paged", 2**20), [original], tmp_path / "copies", ["/**"], ALL)
     assert words in str(problem.value)
     assert "\n" not in str(problem.value)
 
@@ -138,4 +139,4 @@ def test_a_tool_that_fails_or_leaves_a_wrong_copy_is_one_line(tmp_path, monkeypa
 def test_without_h5repack_one_line_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(Problem, match="h5repack is not here; apt install hdf5-tools"):
-        copies.make(Layout("paged", 2**20), [write(tmp_path / "a.h5")], tmp_path / "copies", ["/**"])
+        copies.make(Layout("paged", 2**20), [write(tmp_path / "a.h5")], tmp_path / "copies", ["/**"], ALL)

@@ -11,7 +11,7 @@ import numpy as np
 from scripts.benchmarks.common import Row, Say, copy_tree, program, snakemake, used
 from scripts.lib import sizes
 from scripts.lib.program import read_json, write_json
-from scripts.studies.shots import copies
+from scripts.studies.shots import accesses, copies
 from scripts.studies.shots.arms import FACTORS
 from scripts.studies.shots.report import advised, results
 
@@ -122,7 +122,7 @@ def _config_of_others(tree: Path, run: str, promised: dict, unseen: Path, shape:
         kind, _, page = layout.partition("-")
         options = tree / "results" / run / "scratch/chunks.txt" if kind == "chunks" else None
         layout_of = copies.Layout(layout, sizes.in_bytes(page) if page else 0, options)
-        made = copies.make(layout_of, originals, unseen / layout, ["/**"])
+        made = copies.make(layout_of, originals, unseen / layout, ["/**"], accesses.parse("all"))
         sets[layout] = list(map(str, made.files))
     shots["data"] = {"files": sets, "datasets": ["/**"]}
     chosen = [shots["advice"]["arms"][0], promised["arm"]]

@@ -23,7 +23,6 @@ from scripts.studies.shots import arms as ways
 from scripts.studies.shots import copies, sets
 from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.inputs import Source, sources, store_of
-from scripts.studies.shots.manifest import chosen
 from scripts.studies.shots.place import find_place, parse_network, parse_store
 from scripts.studies.shots.probe import find_misses, find_next_best
 from scripts.studies.shots.report import advised
@@ -54,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     at = store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
     place = find_place(own, given, at, of_set)
-    some = _select(_sample(of_set), datasets)
+    some = _select(_sample(of_set), datasets, accesses)
     print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
     print(f"read over {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
@@ -107,7 +106,7 @@ def _sample(of_set: Sequence[Source]) -> list[Source]:
     return some
 
 
-def _select(some: Sequence[Source], datasets: Sequence[str]) -> list[Source]:
+def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses) -> list[Source]:
     """Return the files that have datasets to read, and name the others.
 
     Raises:
@@ -117,7 +116,7 @@ def _select(some: Sequence[Source], datasets: Sequence[str]) -> list[Source]:
     for one in some:
         try:
             with one.opened() as file:
-                chosen(file, datasets, one.where)
+                access.list_datasets(file, datasets, one.where, accesses)
             usable.append(one)
         except Problem as problem:
             problems.append(str(problem))

@@ -12,8 +12,7 @@ import h5py
 from scripts.lib import sizes
 from scripts.stores import network as networks
 from scripts.studies.shots import selection
-from scripts.studies.shots.accesses import Accesses
-from scripts.studies.shots.manifest import chosen
+from scripts.studies.shots.accesses import Accesses, list_datasets
 
 # Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest, and an index of smaller ones grows large.
 SMALLEST, LARGEST = 2**16, 2**20
@@ -63,11 +62,10 @@ def list_options(original: Path, datasets: Sequence[str], accesses: Accesses, ne
     """
     price, names = price_of(network), {}
     with h5py.File(original) as file:
-        for of_pattern in chosen(file, datasets, str(original))[0].values():
-            for one in of_pattern:
-                shape = fit(kind_of(one), tuple(accesses.shares.items()), price)
-                if shape and _SEPARATORS.isdisjoint(one.name):
-                    names.setdefault(shape, []).append(one.name)
+        for one in list_datasets(file, datasets, str(original), accesses):
+            shape = fit(kind_of(one), tuple(accesses.shares.items()), price)
+            if shape and _SEPARATORS.isdisjoint(one.name):
+                names.setdefault(shape, []).append(one.name)
     return "".join(line for shape, of in names.items() for line in _lines(shape, of))
 
 

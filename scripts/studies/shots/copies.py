@@ -14,8 +14,8 @@ import h5py
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem, tool
+from scripts.studies.shots.accesses import Accesses, list_datasets
 from scripts.studies.shots.equality import same_values
-from scripts.studies.shots.manifest import chosen
 
 LARGE = "large.h5"
 # A tool that takes longer is ended.
@@ -69,8 +69,8 @@ class Made:
     seconds: float
 
 
-def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str]) -> Made:
-    """Make copies of some files in a folder, and compare the values of datasets with those of the originals.
+def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequence[str], accesses: Accesses) -> Made:
+    """Make copies of some files in a folder, and compare the datasets that accesses read with those of the originals.
 
     Raises:
         Problem: a tool is missing or fails, or a copy cannot be read or holds other values.
@@ -82,14 +82,14 @@ def make(layout: Layout, originals: Sequence[Path], folder: Path, datasets: Sequ
     for number, original in enumerate(originals):
         within = f"/{original.stem}" if layout.merged else ""
         copy = copies[0 if layout.merged else number]
-        if difference := same_values(original, copy, _list_paths(original, datasets), within):
+        if difference := same_values(original, copy, _list_paths(original, datasets, accesses), within):
             raise Problem(difference)
     return Made(copies, *(sum(path.stat().st_size for path in of) for of in (originals, copies)), took)
 
 
-def _list_paths(original: Path, datasets: Sequence[str]) -> list[str]:
+def _list_paths(original: Path, datasets: Sequence[str], accesses: Accesses) -> list[str]:
     with h5py.File(original) as file:
-        return [one.name for of in chosen(file, datasets, str(original))[0].values() for one in of]
+        return [one.name for one in list_datasets(file, datasets, str(original), accesses)]
 
 
 def _repack(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path]:

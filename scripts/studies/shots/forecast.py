@@ -124,7 +124,7 @@ def _places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[st
     with h5py.File(path) as file:
         return [
             (one.name, place)
-            for of_pattern in chosen(file, datasets, path)[0].values()
+            for of_pattern in chosen(file, datasets, path, selection)[0].values()
             for one in of_pattern
             for place in places.places(selection, one.shape or (), one.chunks)
         ]

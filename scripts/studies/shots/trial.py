@@ -13,11 +13,10 @@ from scripts.lib import sizes
 from scripts.lib.program import Problem, write_text
 from scripts.studies.shots import arms as ways
 from scripts.studies.shots import chunking, copies
-from scripts.studies.shots.accesses import Accesses
+from scripts.studies.shots.accesses import Accesses, list_datasets
 from scripts.studies.shots.arms import Arm, Question
 from scripts.studies.shots.copies import Layout, Made
 from scripts.studies.shots.files import creation
-from scripts.studies.shots.manifest import chosen
 from scripts.studies.shots.place import Place
 
 ORIGINAL = "original"
@@ -90,7 +89,7 @@ class Trial:
         for layout in layouts:
             if len(self.made) < MOST_COPIES:
                 try:
-                    made = copies.make(layout, self.files, self.scratch / layout.name, self.datasets)
+                    made = copies.make(layout, self.files, self.scratch / layout.name, self.datasets, self.accesses)
                     self.made[layout.name] = layout, made
                 except Problem as problem:
                     self.left_out.append(f"{layout.name}: {problem}")
@@ -149,7 +148,7 @@ class Trial:
     def _examine(self) -> tuple[bool, str]:
         """Return whether the first file has pages, and a chunk cache for its largest chunks, "" if all fit."""
         with h5py.File(self._object[0]) as file:
-            meant = [one for of in chosen(file, self.datasets, str(self._object[0]))[0].values() for one in of]
+            meant = list_datasets(file, self.datasets, str(self._object[0]), self.accesses)
             self.unsuited = chunking.find_unsuited(meant, self.accesses, chunking.price_of(self.place.network))
             largest = max(
                 (math.prod(one.chunks) * chunking.kind_of(one).item for one in meant if one.chunks), default=0
@@ -200,7 +199,7 @@ class Trial:
         questions, folder = [], self.scratch / "forecast"
         for layout in layouts:
             try:
-                made = copies.make(layout, self._object, folder / layout.name, self.datasets)
+                made = copies.make(layout, self._object, folder / layout.name, self.datasets, self.accesses)
             except Problem as problem:
                 self.left_out.append(f"{layout.name}: {problem}")
                 continue
