@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,7 +43,11 @@ def refusal(path: Path | str) -> str:
         (b"CDF\2\0\0\0\0", "but netCDF-3 (64-bit offset); convert it: nccopy"),
         (b"CDF\5\0\0\0\0", "but netCDF-3 (CDF-5); convert it: nccopy"),
         (b"MATLAB 5.0 MAT-file, Platform: GLNXA64".ljust(128), "of a version before 7.3; save it in MATLAB with -v7.3"),
+        (struct.pack(">5i5s", 1000, 2, 3, 0, 5, b"test\0"), "but a MAT-file of a version before 7.3"),
+        (struct.pack("<5i2s", 51, 1, 1, 0, 2, b"x\0") + bytes(30), "but a MAT-file of a version before 7.3"),
+        (struct.pack("<5i2s", 52, 1, 1, 7, 2, b"x\0"), "not an HDF5 file; correct the name"),
         (b"GRIB\0\0\x54\x01", "but GRIB; convert it: cdo -f nc4 copy"),
+        (b"TTXX01 KWBC 181200\r\r\n\xd3\xc6GRIB\0\0\x54\x02", "but GRIB; convert it: cdo -f nc4 copy"),
         (b"\x0e\x03\x13\x01rest", "but HDF4; convert it: h4toh5"),
         (b"SIMPLE  =                    T", "but FITS; convert it"),
         (b"II*\0\x08\0\0\0", "but TIFF; convert it: gdal_translate"),

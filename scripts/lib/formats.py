@@ -4,6 +4,7 @@ import codecs
 import errno
 import os
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -32,13 +33,17 @@ _GET_AGAIN = "copy or download it again"
 _JOIN = "join them: h5repart -family_to_single 'name%d.h5' joined.h5, with the pattern of their names"
 _UNITE = "copy it into one file with the driver that wrote it (of h5py: driver='split')"
 _NO_LOCKS = "if its file system has no locks, set HDF5_USE_FILE_LOCKING=FALSE"
+_MATLAB = "a MAT-file of a version before 7.3", "save it in MATLAB with -v7.3, or read it with SciPy"
+# Of level 4: the type of the values in tens (P), and of the matrix in ones (T).
+_MATLAB4 = frozenset(10 * values + matrix for values in range(6) for matrix in range(3))
+# GRIB follows a header of the sender's.
+_GRIB = re.compile(rb"GRIB...[\1\2]", re.DOTALL)
 # (offset, bytes there, name, remedy)
 _KINDS = (
     (0, b"CDF\1", "netCDF-3 (classic)", _NETCDF3),
     (0, b"CDF\2", "netCDF-3 (64-bit offset)", _NETCDF3),
     (0, b"CDF\5", "netCDF-3 (CDF-5)", _NETCDF3),
-    (0, b"MATLAB 5.0", "a MAT-file of a version before 7.3", "save it in MATLAB with -v7.3, or read it with SciPy"),
-    (0, b"GRIB", "GRIB", "convert it: cdo -f nc4 copy in.grib out.nc"),
+    (0, b"MATLAB 5.0", *_MATLAB),
     (0, b"BUFR", "BUFR", "convert it with ecCodes"),
     (0, b"\x0e\x03\x13\x01", "HDF4", "convert it: h4toh5 in.hdf out.h5"),
     (0, b"\xcd\xf3\x00\x01", "NASA's CDF", "convert it with cdflib"),
@@ -157,11 +162,30 @@ def _name_kind(where: str, content: BinaryIO) -> str:
     for offset, first, name, remedy in _KINDS:
         if head.startswith(first, offset):
             return f" but {name}; {remedy}"
+    if _GRIB.search(head):
+        return " but GRIB; convert it: cdo -f nc4 copy in.grib out.nc"
+    if _is_matlab4(head):
+        return f" but {'; '.join(_MATLAB)}"
     if not head:
         return f" but empty; {_GET_AGAIN}"
     if not head.strip(b"\0"):
         return f" and begins with zeros; {_GET_AGAIN}"
     return _name_text(head) or "; correct the name, or leave it out"
+
+
+def _is_matlab4(head: bytes) -> bool:
+    """Return whether a file begins as MAT-files of level 4 do: type, rows, columns, imaginary, length of the name.
+
+    MathWorks' "MAT-File Format" (matfile_format.pdf) describes it.
+    """
+    if len(head) < struct.calcsize("5i"):
+        return False
+    for order, machine in ("<", 0), (">", 1000):
+        kind, rows, columns, imaginary, length = struct.unpack_from(f"{order}5i", head)
+        name = head[20 : 20 + length]
+        if kind - machine in _MATLAB4 and min(rows, columns) >= 0 and imaginary in (0, 1):
+            return length > 1 and name.endswith(b"\0") and name[:-1].isalnum()
+    return False
 
 
 def _name_text(head: bytes) -> str:

@@ -51,7 +51,7 @@ def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_
                 for arm in arms
             ]
         }
-    except (Problem, OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
+    except (Problem, OSError, RuntimeError, LookupError, ValueError, TypeError, MemoryError) as error:
         return {"problem": " ".join(str(error).split()) or type(error).__name__}
 
 
@@ -113,9 +113,20 @@ def reads(
         with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:
             if selection == places.METADATA:
                 list(hdf5.walk(file))
-            for name, place in _places(path, datasets, selection):
-                file[name][places.slices(place)]
+            _read(file, _places(path, datasets, selection))
         return watched.reads, raw.seek(0, io.SEEK_END)
+
+
+def _read(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
+    """Read parts of datasets; those that h5py cannot convert are left out of a run, too."""
+    errors = []
+    for name, place in parts:
+        try:
+            file[name][places.slices(place)]
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
+            errors.append(error)
+    if errors and len(errors) == len(parts):
+        raise errors[0]
 
 
 def _places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[str, places.Place]]:
