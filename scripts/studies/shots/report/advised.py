@@ -73,7 +73,7 @@ def answer(run: Results) -> pages.Answer | None:
     to_do += [f"With xarray: {code(line)}" for line in [opening.with_xarray(best.arm, target)] if line]
     if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
         to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
-    undecided = best is advice.base and advice.detectable > _DETECTED
+    undecided = best is advice.base and (advice.detectable > _DETECTED or bool(advice.unjudged))
     text = bold(prose.capital("undecided" if undecided else _recommend(best)))
     to_do += answers.more_repeats(run) if undecided else []
     return pages.Answer(f"{text}: {_gain(advice)}.", to_do, _picture(advice, run))
@@ -134,7 +134,8 @@ def _gain(advice: Advice) -> str:
 
 
 def _list_notes(advice: Advice, run: Results) -> list[str]:
-    notes = [*advice.facts["unsuited"], *_list_clients(advice, run), *_list_misses(advice, run)]
+    unjudged = [f"{way.layout} with {way.name} could not be compared" for way in advice.unjudged]
+    notes = [*advice.facts["unsuited"], *unjudged, *_list_clients(advice, run), *_list_misses(advice, run)]
     return [*notes, *_list_unmeasured(advice)]
 
 

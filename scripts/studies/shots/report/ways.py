@@ -8,6 +8,7 @@ import pandas as pd
 
 from scripts.report import names
 from scripts.report.results import Results
+from scripts.statistics import JUDGED
 from scripts.studies.shots.probe import key_of, mean
 from scripts.studies.shots.trial import ORIGINAL, WORTH
 
@@ -71,6 +72,18 @@ class Advice:
         """The smallest gain that an undecided comparison could have detected; 1 if none is undecided."""
         rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == "no evidence"]
         return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
+
+    @property
+    def unjudged(self) -> list[Way]:
+        """The other ways that were not compared with the base for all accesses."""
+        return [
+            way
+            for way in self.ways
+            if way is not self.base
+            and not (
+                way.rows.keys() == self.shares.keys() and all(row["verdict"] in JUDGED for row in way.rows.values())
+            )
+        ]
 
     @functools.cached_property
     def best(self) -> Way:
