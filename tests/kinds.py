@@ -33,28 +33,34 @@ def texts(count: int) -> np.ndarray:
 
 
 def write(path: Path, gaps: int = 0) -> Path:
-    """Write a dataset of each kind; the bytes in gaps are no values."""
+    """Write a file with a dataset of each kind; the bytes in gaps are no values."""
     with h5py.File(path, "w") as file:
-        file["gaps"], file["gaps_big"] = filled(GAPS, (5,), gaps), filled(GAPS_BIG, (2, 2), gaps)
-        file["nested"], file["scalar_gaps"] = filled(NESTED, (2, 3), gaps), filled(GAPS, (1,), gaps)[0]
-        packed = {"chunks": (30,), "compression": "gzip", "shuffle": True}
-        file.create_dataset("packed_gaps", data=filled(GAPS, (100,), gaps), **packed)
-        file.create_dataset("packed_texts", data=texts(60), dtype=TEXTS, **packed)
-        file.create_dataset("texts", data=texts(3), dtype=TEXTS)
-        file.create_dataset("texts_unwritten", (2,), TEXTS)
-        file.create_dataset("array", (2,), np.dtype(("<i4", (3, 4))))[...] = np.arange(24).reshape(2, 3, 4)
-        file["enum"] = np.array([0, 1, 2], h5py.enum_dtype({"A": 0, "B": 1, "C": 2}, basetype="<i2"))
-        file["opaque"] = np.array([b"abcdefg", b"hi"], "V7")
-        file["complex"], file["complex_big"] = np.array([1 + 2j, 3 - 4j]), np.array([1 + 2j, 3 - 4j], ">c8")
-        file["half"] = np.arange(4, dtype="<f2")
-        h5py.h5d.create(file.id, b"bits", h5py.h5t.STD_B16LE, h5py.h5s.create_simple((3,)))
-        _write_sequences(file, gaps)
+        fill(file, gaps)
     return path
 
 
+def fill(file: h5py.File, gaps: int = 0) -> None:
+    """Write the datasets."""
+    file["gaps"], file["gaps_big"] = filled(GAPS, (5,), gaps), filled(GAPS_BIG, (2, 2), gaps)
+    file["nested"], file["scalar_gaps"] = filled(NESTED, (2, 3), gaps), filled(GAPS, (1,), gaps)[0]
+    packed = {"chunks": (30,), "compression": "gzip", "shuffle": True}
+    file.create_dataset("packed_gaps", data=filled(GAPS, (100,), gaps), **packed)
+    file.create_dataset("packed_texts", data=texts(60), dtype=TEXTS, **packed)
+    file.create_dataset("texts", data=texts(3), dtype=TEXTS)
+    file.create_dataset("texts_unwritten", (2,), TEXTS)
+    file.create_dataset("array", (2,), np.dtype(("<i4", (3, 4))))[...] = np.arange(24).reshape(2, 3, 4)
+    file["enum"] = np.array([0, 1, 2], h5py.enum_dtype({"A": 0, "B": 1, "C": 2}, basetype="<i2"))
+    file["opaque"] = np.array([b"abcdefg", b"hi"], "V7")
+    file["complex"], file["complex_big"] = np.array([1 + 2j, 3 - 4j]), np.array([1 + 2j, 3 - 4j], ">c8")
+    file["half"] = np.arange(4, dtype="<f2")
+    h5py.h5d.create(file.id, b"bits", h5py.h5t.STD_B16LE, h5py.h5s.create_simple((3,)))
+    _write_sequences(file, gaps)
+
+
 def _write_sequences(file: h5py.File, gaps: int) -> None:
-    for name, kind in {"lists": "<i4", "lists_big": ">i4", "lists_unwritten": "<i4"}.items():
-        dataset = file.create_dataset(name, (3,), h5py.vlen_dtype(kind))
+    for name, kind in {"lists": "<i4", "lists_big": ">i4", "lists_unwritten": "<i4", "packed_lists": "<i4"}.items():
+        packed = {"chunks": (2,), "compression": "gzip"} if name == "packed_lists" else {}
+        dataset = file.create_dataset(name, (3,), h5py.vlen_dtype(kind), **packed)
         if name != "lists_unwritten":
             dataset[0], dataset[2] = [1, 2], [5]
     file.create_dataset("scalar_list", (), h5py.vlen_dtype("<i4"))[()] = np.array([1, 2, 3], "<i4")

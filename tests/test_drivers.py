@@ -11,10 +11,10 @@ from pathlib import Path
 
 import boto3
 import h5py
-import numpy as np
 import pytest
 from cells import CONFIG, Place
 from conftest import ROOT, artefact
+from driver_files import FILES, ODD_KEY, SMALL
 
 from scripts import drivers
 from scripts.frame import config as configuration
@@ -29,6 +29,14 @@ INDEXED = ("kerchunk", "virtualizarr")
 ANYWHERE = ("h5coro", "pyfive", "h5netcdf", "xarray", *INDEXED)
 READERS = [("sec2", DISK), *((name, DISK) for name in ANYWHERE)]
 READERS += [(name, S3) for name in ("ros3", "s3fs", "remfile", *ANYWHERE)]
+LISTS = {"/lists", "/lists_big", "/lists_gaps", "/lists_lists", "/lists_texts", "/lists_unwritten", "/packed_lists"}
+WITH_TEXTS = {"/array", "/nested", "/packed_texts", "/scalar_list", "/texts", "/texts_unwritten"}
+CANNOT_KINDS = {
+    "pyfive": LISTS | WITH_TEXTS | {"/bits"},
+    "xarray": {"/gaps_big"},
+    "kerchunk": LISTS | WITH_TEXTS | {"/gaps", "/gaps_big", "/opaque", "/packed_gaps", "/scalar_gaps"},
+}
+BY_LINKS = ("/soft", "/hard", "/own", "/also/below")
 # What of the file `odd` each driver cannot read; of the others it reads all values.
 STRINGS, STRUCTURES = {"/fixed", "/vlen"}, {"/compound", "/empty"}
 CANNOT = {
@@ -38,54 +46,6 @@ CANNOT = {
     "xarray": {"/empty"},
     "kerchunk": STRUCTURES,
 }
-
-
-def plain(file: h5py.File) -> None:
-    """Write what all drivers read."""
-    random = np.random.default_rng(1)
-    file.attrs.update({"title": "a title", "count": 7, "half": np.float32(0.3), "list": np.arange(4, dtype="i4")})
-    file["contiguous"] = random.integers(0, 1000, (20, 30), dtype=np.int32)
-    chunked = {"chunks": (16, 7), "compression": "gzip", "shuffle": True}
-    file.create_dataset("chunked", data=random.random((100, 30), dtype=np.float32), **chunked)
-    file["scalar"] = 2.5
-    for axis, length in enumerate((20, 30)):
-        file[f"scale{axis}"] = np.arange(length, dtype=np.float32)
-        file[f"scale{axis}"].make_scale("time")
-        file["contiguous"].dims[axis].attach_scale(file[f"scale{axis}"])
-    group = file.create_group("a/b/c")
-    group.attrs["unit"] = "m"
-    file["a"].attrs["shot"] = 12
-    group["deep"] = np.arange(24, dtype=np.uint16)
-    # What netCDF's conventions have libraries decode.
-    group["deep"].attrs.update({"add_offset": 1.25, "scale_factor": 2.0, "_FillValue": np.uint16(3)})
-
-
-def odd(file: h5py.File) -> None:
-    """Write what some drivers do not read."""
-    plain(file)
-    random = np.random.default_rng(2)
-    chunked = {"chunks": (10, 20), "compression": "gzip", "shuffle": True}
-    file.create_dataset("big", data=random.random((40, 20)).astype(">f8"), **chunked)
-    file["big_contiguous"] = np.arange(50, dtype=">i2")
-    file["fixed"] = np.array([b"abc", b"de"], "S12")
-    file.create_dataset("vlen", data=["one", "zwölf", ""], dtype=h5py.string_dtype())
-    file["compound"] = np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")])
-    file["bools"] = np.array([True, False, True])
-    file["empty"] = h5py.Empty("f4")
-    file["zero"] = np.zeros((0, 5), np.int16)
-    file.create_dataset("unwritten", (30, 30), "f4", chunks=(10, 10), fillvalue=3.5)
-
-
-def large(file: h5py.File) -> None:
-    """Write 6 MB, in the order of which nobody reads."""
-    values = np.random.default_rng(3).integers(0, 255, (6, 1_000_000), dtype=np.uint8)
-    for number in (3, 0, 5, 1, 4, 2):
-        file[f"part{number}"] = values[number]
-
-
-# A key of which a URL quotes nearly all.
-ODD_KEY = "a b/c#d%20e$ü'.h5"
-FILES = {"plain": plain, "odd": odd, "large": large}
 
 
 class Library:
@@ -124,6 +84,7 @@ class Library:
         shapes: dict = {}
         with h5py.File(self._folder / file) as opened:
             opened.visititems(lambda path, item: shapes.update(_shape(path, item)))
+            shapes |= {path: list(opened[path].shape) for path in BY_LINKS if path in opened}
         return {
             **{"driver": driver, "store": store, "read_cache": read_cache, "shapes": shapes, "slots": slots},
             "address": drivers.address_of(location, key or file),
@@ -169,7 +130,7 @@ def said(once: Callable, with_readers: Path) -> dict:
 
     def ask(folder: Path) -> None:
         with made(folder, with_readers) as library:
-            asked = [(name, store, file) for file in ("plain", "odd") for name, store in READERS]
+            asked = [(name, store, file) for file in SMALL for name, store in READERS]
             answers = library.read(*(library.case(*one) for one in asked))
             names = [f"{name} {store['kind']} {file}" for name, store, file in asked]
             public = [name for name, store in READERS if store == S3]
@@ -221,6 +182,39 @@ def test_what_a_driver_cannot_read_it_says_in_one_line(said, name, store):
     if found["tree"] != expected["tree"]:
         assert found["tree"].startswith(f"Unable: {name} cannot read the tree: ")
         assert "\n" not in found["tree"]
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("name, store", READERS, ids=[f"{name}-{store['kind']}" for name, store in READERS])
+def test_structures_sequences_and_texts_are_read_alike_or_not_at_all(said, name, store):
+    expected, found = said["sec2 posix kinds"], said[f"{name} {store['kind']} kinds"]
+    if name == "virtualizarr":
+        assert found.startswith("Unable: virtualizarr cannot read ")
+        return
+    cannot = set()
+    for key, value in expected["values"].items():
+        path = key.split()[0]
+        if found["values"][key] != value:
+            assert re.match(rf"Unable: {name} cannot read (a part of )?{path}: ", found["values"][key]), key
+            cannot.add(path)
+    paths = {key.split()[0] for key in expected["values"]}
+    assert cannot == CANNOT_KINDS.get(name, paths if name == "h5coro" else set())
+
+
+@pytest.mark.rule(9)
+@pytest.mark.parametrize("name, store", READERS, ids=[f"{name}-{store['kind']}" for name, store in READERS])
+def test_values_in_other_files_and_links_are_read_by_drivers_that_follow_them(said, name, store):
+    expected, found = said["sec2 posix linked"], said[f"{name} {store['kind']} linked"]
+    driver, address = drivers.of(name), "http://host/linked" if store == S3 else "/linked"
+    assert expected["values"]["/beside all"] != expected["values"]["/x all"]
+    for key, value in expected["values"].items():
+        need = {"/within": drivers.WITHIN, "/beside": drivers.BESIDE}.get(key.split()[0])
+        if need and driver.follows(need, address):
+            assert found["values"][key] == value, key
+        elif not need and found["values"][key] != value:
+            assert found["values"][key].startswith(f"Unable: {name} cannot read "), key
+    if driver.follows(drivers.LINKS, address):
+        assert found["tree"] == expected["tree"]
 
 
 def test_a_key_that_a_url_has_to_quote_is_read_by_each(said):

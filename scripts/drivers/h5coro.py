@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,10 @@ from scripts.stores.s3 import ENDPOINT
 if TYPE_CHECKING:
     import h5coro.h5metadata
     import numpy as np
+
+
+# Much of what it does not read it stumbles over.
+_FAILURES = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, struct.error)
 
 
 class H5Coro(Driver):
@@ -51,7 +56,7 @@ class File:
             raise Unable(f"h5coro cannot read {path}: it gives nothing where there are no values")
         if meta.layout != H5Dataset.CHUNKED_LAYOUT and list(shape) != meta.dimensions:
             raise Unable(f"h5coro cannot read a part of {path}: it gives other values where a dataset has no chunks")
-        with _Words() as words:
+        with able("h5coro", path, *_FAILURES), _Words() as words:
             part = {"dataset": name, "hyperslice": ranges}
             values = self._file.readDatasets([part]).datasets[name].values
         if values is None:
@@ -61,7 +66,7 @@ class File:
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         """Yield path, shape and attributes of all groups and datasets."""
         paths = [""]
-        with able("h5coro", "the tree", RuntimeError):
+        with able("h5coro", "the tree", *_FAILURES):
             for path in paths:
                 links, attributes, meta = self._file.inspectPath(path)
                 for name, value in attributes.items():
@@ -83,7 +88,7 @@ class File:
         from h5coro.h5metadata import H5Metadata
 
         name = path.strip("/")
-        with _Words() as words:
+        with able("h5coro", path, *_FAILURES), _Words() as words:
             meta = self._file.readDatasets([name], metaOnly=True).datasets[name].meta
         if meta.type not in (H5Metadata.FIXED_POINT_TYPE, H5Metadata.FLOATING_POINT_TYPE):
             raise Unable(f"h5coro cannot read {path}: {words.last or 'it is neither of integers nor of floats'}")

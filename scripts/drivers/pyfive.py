@@ -33,7 +33,7 @@ class File:
         import pyfive
 
         # Much of what it does not read it stumbles over.
-        more = (AssertionError, RuntimeError, TypeError, UnsupportedOperation)
+        more = (AssertionError, AttributeError, RuntimeError, TypeError, UnsupportedOperation)
         self._failures = (NotImplementedError, pyfive.core.InvalidHDF5File, *more)
         self._source = source
         with able("pyfive", address, *self._failures):
@@ -41,8 +41,14 @@ class File:
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
         """Return the values of the dataset at `path`, all of them or those at `where`."""
+        from pyfive.p5t import P5SequenceType
+
         with able("pyfive", path, *self._failures):
-            return self._file[path][where]
+            dataset = self._file[path]
+            if isinstance(dataset.id._ptype, P5SequenceType):
+                # Of some it gives their addresses.
+                raise NotImplementedError("it does not read sequences")
+            return dataset[where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
         """Yield path, shape and attributes of all groups and datasets."""

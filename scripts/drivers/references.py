@@ -54,7 +54,16 @@ class Kerchunk(Zarr):
         return need == LINKS
 
     def _index(self, place: str, address: str, access: Access, path: Path) -> None:
+        import h5py
         from kerchunk.hdf import SingleHdf5ToZarr
+
+        class Translator(SingleHdf5ToZarr):
+            def _translator(self, name: str, item: object) -> None:
+                if isinstance(item, h5py.Dataset) and item.id.get_type().get_class() == h5py.h5t.VLEN:
+                    # It would make a text of each sequence.
+                    warnings.warn(f"{name} is left out", stacklevel=1)
+                else:
+                    super()._translator(name, item)
 
         with (
             objects.source_of(address, access) as source,
@@ -62,7 +71,7 @@ class Kerchunk(Zarr):
             warnings.catch_warnings(record=True) as left_out,
         ):
             warnings.simplefilter("always")
-            with contextlib.closing(SingleHdf5ToZarr(source, place)) as made:
+            with contextlib.closing(Translator(source, place)) as made:
                 made_of = made.translate()
         # It warns of each object that it leaves out.
         path.write_text(json.dumps(made_of | {"left_out": len(left_out)}), encoding="utf-8")

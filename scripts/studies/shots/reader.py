@@ -69,7 +69,8 @@ def read(batch: Batch) -> dict:
                 waits.after(reads[-1])
                 stopped, cpu_before = clock(), time.process_time()
                 if batch.verify or not has_known_size(values):
-                    size, crc = fingerprint(values)
+                    with drivers.able(batch.access.driver, path, drivers.Unable):
+                        size, crc = fingerprint(values)
                     logical += size
                     if batch.verify:
                         _lines.append(line(batch.object_id, path, size, crc, place))
