@@ -36,6 +36,14 @@ CANNOT_KINDS = {
     "xarray": {"/gaps_big"},
     "kerchunk": LISTS | WITH_TEXTS | {"/gaps", "/gaps_big", "/opaque", "/packed_gaps", "/scalar_gaps"},
 }
+NEEDS = [drivers.WITHIN, drivers.BESIDE, drivers.IN_PLACE, drivers.LINKS]
+_BY_H5PY = {"posix": NEEDS[:3], "s3": NEEDS[:1]}
+_AS_FILE_OBJECT = {"s3": [drivers.WITHIN, drivers.LINKS]}
+FOLLOWED = {
+    **{"sec2": {"posix": NEEDS}, "ros3": {"s3": [drivers.WITHIN, drivers.BESIDE, drivers.LINKS]}},
+    **{"s3fs": _AS_FILE_OBJECT, "remfile": _AS_FILE_OBJECT, "h5netcdf": _BY_H5PY, "xarray": _BY_H5PY},
+    "kerchunk": {"posix": [drivers.LINKS], "s3": [drivers.LINKS]},
+}
 BY_LINKS = ("/soft", "/hard", "/own", "/also/below")
 # What of the file `odd` each driver cannot read; of the others it reads all values.
 STRINGS, STRUCTURES = {"/fixed", "/vlen"}, {"/compound", "/empty"}
@@ -206,6 +214,7 @@ def test_structures_sequences_and_texts_are_read_alike_or_not_at_all(said, name,
 def test_values_in_other_files_and_links_are_read_by_drivers_that_follow_them(said, name, store):
     expected, found = said["sec2 posix linked"], said[f"{name} {store['kind']} linked"]
     driver, address = drivers.of(name), "http://host/linked" if store == S3 else "/linked"
+    assert [need for need in NEEDS if driver.follows(need, address)] == FOLLOWED.get(name, {}).get(store["kind"], [])
     assert expected["values"]["/beside all"] != expected["values"]["/x all"]
     for key, value in expected["values"].items():
         need = {"/within": drivers.WITHIN, "/beside": drivers.BESIDE}.get(key.split()[0])
@@ -375,3 +384,25 @@ def test_a_bare_name_of_a_library_is_told_as_an_error_of_its_kind(error: Excepti
         drivers.able("kerchunk", "/a", Exception),
     ):
         raise error
+
+
+@pytest.mark.rule(9)
+def test_a_virtual_dataset_in_s3_is_measured_by_a_driver_that_asks_for_its_sources(tmp_path, with_readers):
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("linked", "frames"):
+        with h5py.File(own / f"{name}.h5", "w") as file:
+            FILES[name](file)
+    with h5py.File(own / "linked.h5", "a") as file:
+        layout = h5py.VirtualLayout((30,), "<f8")
+        layout[:] = h5py.VirtualSource("frames.h5", "x", (30,))
+        file.create_virtual_dataset("virtual", layout)
+    levels = {"library": "readers", "store": "s3", "driver": ["ros3", "s3fs"], "layout": "mine", "access": "files"}
+    here = Place(tmp_path, with_readers, data={"files": {"mine": str(own)}, "datasets": ["/virtual"]}, **levels).make()
+    assert [file["name"] for file in artefact(here.manifest)["files"]] == ["frames.h5", "linked.h5"]
+    read = {cell.levels["driver"]: here.measure(cell=cell) for cell in here.cells}
+    assert {name: record["reasons"] for name, record in read.items()} == {
+        "ros3": [],
+        "s3fs": [f"driver s3fs does not read {drivers.BESIDE}: /virtual of linked.h5"],
+    }
+    assert read["s3fs"]["unable"]

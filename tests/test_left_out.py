@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 import h5py
+import kinds
 import numpy as np
 import pytest
 import yaml
 from conftest import ROOT, artefact, program
 from granules import granule, run_of
+from small_runs import records, snakemake, write
 
+from scripts import drivers
 from scripts.lib import tree
 from scripts.lib.program import Problem
 from scripts.studies.shots import manifest
@@ -45,9 +48,16 @@ def odd(tmp_path: Path) -> Path:
     integer, structure = h5py.h5t.STD_I32LE.copy(), h5py.h5t.create(h5py.h5t.COMPOUND, 4)
     integer.set_size(3)
     structure.insert(b"time", 0, h5py.h5t.UNIX_D32LE)
+    opaque = h5py.h5t.create(h5py.h5t.OPAQUE, 7)
+    opaque.set_tag(b"a tag that NumPy has no word for")
     with h5py.File(tmp_path / "odd.h5", "w") as file:
         file["fine"] = np.arange(10)
-        for name, kind in {b"time": h5py.h5t.UNIX_D32LE, b"integer": integer, b"structure": structure}.items():
+        for name, kind in {
+            b"time": h5py.h5t.UNIX_D32LE,
+            b"integer": integer,
+            b"structure": structure,
+            b"opaque": opaque,
+        }.items():
             h5py.h5d.create(file.id, name, kind, SPACE)
         h5py.h5d.create(file.id, b"caf\xe9", h5py.h5t.NATIVE_INT32, SPACE)
         h5py.h5d.create(h5py.h5g.create(file.id, b"gr\xfcn"), b"below", h5py.h5t.NATIVE_INT32, SPACE)
@@ -68,12 +78,13 @@ def test_types_and_names_that_h5py_lacks_are_left_out_by_reason(odd):
     assert {one["reason"]: one["count"] for one in made["left_out"]} == {
         "its name is not UTF-8": 2,
         "references": 2,
-        "h5py has no such type": 3,
+        "h5py has no such type": 4,
     }
-    assert made["layout"]["datasets_left_out"] == 7
+    assert made["layout"]["datasets_left_out"] == 8
     words = left_out(odd)
     assert words["/caf\\xe9"] == "/caf\\xe9 (its name is not UTF-8)"
     assert words["/structure"].startswith("/structure (h5py has no such type; structure of 4 bytes: ")
+    assert words["/opaque"] == "/opaque (h5py has no such type; opaque value of 7 bytes: HDF5 does not convert it)"
     assert words["/time"].startswith("/time (h5py has no such type; time of 4 bytes: ")
 
 
@@ -323,6 +334,18 @@ def test_sources_are_looked_for_in_their_sources_by_number_and_in_the_file_itsel
     }
 
 
+def test_a_source_behind_a_link_to_another_file_is_read_in_place(tmp_path):
+    frames(tmp_path, 1)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["frames"] = h5py.ExternalLink("frames0.h5", "/x")
+    path = virtual(tmp_path / "a.h5", [(".", "frames")])
+    made = described(str(path))
+    assert made["objects"]["a.h5"]["/virtual"]["needs"] == drivers.IN_PLACE
+    assert [file["name"] for file in made["files"]] == ["frames0.h5", "a.h5"]
+    (tmp_path / "frames0.h5").unlink()
+    assert left_out(path)["/virtual"] == "/virtual (virtual; its source frames is not there)"
+
+
 def test_values_that_a_copy_would_not_find_are_read_in_place_or_left_out(tmp_path):
     (tmp_path / "sub").mkdir()
     (source,) = frames(tmp_path, 1)
@@ -341,6 +364,29 @@ def test_values_that_a_copy_would_not_find_are_read_in_place_or_left_out(tmp_pat
             file.create_dataset(name, (3,), "<f8", external=stored)
     assert list(described(str(path))["objects"]["a.h5"]) == ["/raw.bin"]
     assert left_out(path)["/absent.bin"].startswith("/absent.bin (external storage; its file ")
+
+
+@pytest.mark.rule(9)
+def test_records_of_values_of_all_kinds_and_in_other_files_are_valid_or_left_out(clone, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    kinds.write(own / "kinds.h5", gaps=0xAA)
+    path = virtual(own / "a.h5", frames(own))
+    config = run_of({"mine": str(own / "*.h5")}, store=["disk", "copied"], selection=["all", "metadata"])
+    config["stores"]["copied"] = {"kind": "posix", "path": str(tmp_path / "copied")}
+    config["studies"]["shots"]["read_files"] = 0
+    write(clone, config)
+    assert snakemake(clone, "--until", "measure").returncode == 0
+    measured = records(clone).values()
+    assert [(record["status"], record["reasons"]) for record in measured] == [("done", [])] * 4
+    virtual(path, [(str(own / "frames0.h5"), "x")], "absolute")
+    write(clone, config | {"run": "again"})
+    assert snakemake(clone, "--until", "measure").returncode == 0
+    again = [record for record in records(clone, "again").values() if "selection" not in record["cell"]]
+    assert {record["cell"]["store"]: record["reasons"] for record in again} == {
+        "disk": [],
+        "copied": [f"driver sec2 does not read {drivers.IN_PLACE}: /absolute of a.h5"],
+    }
 
 
 # Sets of which some files lack something.

@@ -25,6 +25,10 @@ class Sec2(Driver):
     files = True
     page_buffers = chunk_caches = True
 
+    def follows(self, need: str, address: str) -> bool:
+        """Return True: HDF5 opens other files as it opens this one."""
+        return True
+
     def open(self, address: str, access: Access) -> "File":
         """Open a file."""
         return File(address, access_list(access))

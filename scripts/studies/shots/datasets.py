@@ -105,6 +105,7 @@ def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
         return "its name is not UTF-8", ""
     try:
         kind = dataset.dtype
+        _expect_conversion(dataset.id.get_type(), kind)
     except Exception as error:
         return "h5py has no such type", _type_in_words(dataset.id.get_type(), error)
     try:
@@ -120,9 +121,21 @@ def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
     return "", ""
 
 
+def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
+    """See that HDF5 converts values of a file's type to those of memory, as it does with all numbers and texts.
+
+    Raises:
+        TypeError: it does not.
+    """
+    plain = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
+    if kind.get_class() not in plain and h5py.h5t.find(kind, h5py.h5t.py_create(values)) is None:
+        raise TypeError("HDF5 does not convert it")
+
+
 def _type_in_words(kind: h5py.h5t.TypeID, error: Exception) -> str:
     classes = {h5py.h5t.INTEGER: "integer", h5py.h5t.FLOAT: "float", h5py.h5t.TIME: "time"}
-    classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure"}
+    classes |= {h5py.h5t.REFERENCE: "reference", h5py.h5t.COMPOUND: "structure", h5py.h5t.OPAQUE: "opaque value"}
+    classes |= {h5py.h5t.BITFIELD: "bit field"}
     words = f"{classes.get(kind.get_class(), 'type')} of {kind.get_size()} bytes"
     # Some errors are no more than a number.
     return f"{words}: {reason(error)}" if " " in reason(error) else words

@@ -107,7 +107,11 @@ def _within(file: h5py.File, path: str, seen: set[tuple]) -> Holders:
     source = file.get(path)
     if not isinstance(source, h5py.Dataset):
         return Holders(amiss=f"its source {path} is not there")
-    return _holders(source, seen)
+    held = _holders(source, seen)
+    if source.file.filename == file.filename:
+        return held
+    # Its path leads through a link to another file.
+    return Holders(held.files | {Path(os.path.abspath(source.file.filename))}, held.amiss, True)
 
 
 def _numbered(name: str, number: int) -> str:

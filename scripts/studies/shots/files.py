@@ -10,13 +10,21 @@ _FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6
 BUILT_IN = set(_FILTERS.values()) - {"szip"}
 # Registered with The HDF Group; h5py has them with a plugin only.
 _PLUGINS = {
+    305: "lzo",
     307: "bzip2",
     32001: "blosc",
     32004: "lz4",
     32008: "bitshuffle",
     32013: "zfp",
     32015: "zstd",
+    32017: "sz",
+    32018: "fcidecomp",
+    32020: "vbz",
+    32022: "bitgroom",
+    32023: "granular bitround",
+    32024: "sz3",
     32026: "blosc2",
+    32028: "sperr",
 }
 
 

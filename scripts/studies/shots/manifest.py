@@ -24,7 +24,6 @@ from scripts.studies.shots.sets import IN_BUCKET
 # What a manifest, which each cell reads, may hold.
 _MOST_READS = 200_000
 _TOO_MANY = f"more than {_MOST_READS:,} reads of datasets or chunks; name fewer datasets or files, or select less"
-_NO_CONVERSION = "no appropriate function for conversion path"
 
 
 def of_set(settings: dict) -> dict:
@@ -235,8 +234,6 @@ def _fingerprint_of(source: Source, dataset: Dataset, place: selection.Place) ->
     except (TypeError, ValueError, MemoryError) as error:
         raise Unable(reason(error)) from error
     except (OSError, RuntimeError) as error:
-        if _NO_CONVERSION in str(error):
-            raise Unable(reason(error)) from error
         remedy = f'leave it out by the pattern "!{dataset.name}"'
         raise Problem(f"{source.where}: {dataset.name} cannot be read: {reason(error)}; {remedy}") from error
 
