@@ -1,9 +1,12 @@
-"""Files of another tree than that of shots, and a run that reads sets of them."""
+"""Files of another tree than that of shots, what is read of them, and a run that reads sets of them."""
 
 from pathlib import Path
 
 import h5py
 import numpy as np
+
+from scripts.studies.shots import manifest
+from scripts.studies.shots.choice import choose
 
 BEAMS = ("gt1l", "gt1r")
 
@@ -42,3 +45,22 @@ def run_of(sets: dict, **levels: list) -> dict:
         "stores": {"disk": {"kind": "posix"}},
         "studies": {"shots": shots},
     }
+
+
+def described(files: object, *datasets: str, level: str = "all") -> dict:
+    """Return the facts of the manifest of a set."""
+    settings = {"files": files, "datasets": list(datasets or ("/**",)), "layout": "mine", "selection": level}
+    return manifest.of_set(settings)
+
+
+def paths(path: Path, *patterns: str) -> dict[str, list[str]]:
+    """Return the paths of datasets that patterns mean."""
+    with h5py.File(path) as file:
+        meant = choose(file, patterns, str(path)).meant
+        return {pattern: [dataset.name for dataset in of] for pattern, of in meant.items()}
+
+
+def left_out(path: Path, *patterns: str) -> dict[str, str]:
+    """Return what is left out of a file in words, by path."""
+    with h5py.File(path) as file:
+        return {entry.path: str(entry) for entry in choose(file, patterns or ("/**",), str(path)).all_left_out()}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import program
-from granules import granule, run_of
+from granules import described, granule, run_of
 from small_runs import PAGE, records, snakemake, write
 
 from scripts.frame import config as configuration
@@ -28,10 +28,6 @@ def sets(tmp_path: Path) -> dict[str, str]:
         granule(tmp_path / "own" / f"g{number}.h5", number)
         granule(tmp_path / "own" / "paged" / f"{number % 2}" / f"h{number}.nc", number, paged=True)
     return {"original": str(tmp_path / "own" / "*.h5"), "repacked": str(tmp_path / "own" / "paged" / "**" / "*.nc")}
-
-
-def described(files: object, datasets: tuple[str, ...] = ("/**",), level: str = "all") -> dict:
-    return manifest.of_set({"files": files, "datasets": list(datasets), "layout": "mine", "selection": level})
 
 
 # What is read.
@@ -72,7 +68,7 @@ def test_a_part_that_numpy_would_refuse_is_a_mistake(level):
 
 
 def test_patterns_choose_datasets_and_references_are_left_out_and_counted(sets):
-    made = described(sets["original"], ("/gt*/land_ice_segments/**", "/*", "!/gt1r/**"))
+    made = described(sets["original"], "/gt*/land_ice_segments/**", "/*", "!/gt1r/**")
     assert made["datasets"] == {
         "/gt*/land_ice_segments/**": ["/gt1l/land_ice_segments/h_li", "/gt1l/land_ice_segments/latitude"],
         "/*": ["/name", "/nothing", "/texts"],
@@ -84,7 +80,7 @@ def test_patterns_choose_datasets_and_references_are_left_out_and_counted(sets):
 
 def test_a_pattern_that_means_nothing_anywhere_is_one_line(sets):
     with pytest.raises(Problem, match="no file of mine has a dataset that /absent/\\* means"):
-        described(sets["original"], ("/gt1l/**", "/absent/*"))
+        described(sets["original"], "/gt1l/**", "/absent/*")
 
 
 def test_files_in_several_folders_have_names_within_what_they_share(sets):
@@ -106,7 +102,7 @@ def test_sets_with_the_same_values_have_one_hash_and_other_values_another(tmp_pa
 def test_a_part_takes_the_bytes_of_its_chunks(tmp_path):
     path = granule(tmp_path / "g.h5", 1)
     read = {
-        level: described(str(path), ("/gt1l/land_ice_segments/h_li",), level)["objects"]["g.h5"]
+        level: described(str(path), "/gt1l/land_ice_segments/h_li", level=level)["objects"]["g.h5"]
         for level in ("all", "[0:20, ...]", "[0:21, ...]", "1/2")
     }
     stored = {level: held["/gt1l/land_ice_segments/h_li"]["stored_bytes"] for level, held in read.items()}
@@ -153,7 +149,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path, content, datasets, words):
     else:
         granule(path, 1)
     with pytest.raises(Problem) as problem:
-        described(str(path), (datasets,))
+        described(str(path), datasets)
     assert str(path) in str(problem.value)
     assert words in str(problem.value)
 
@@ -183,7 +179,7 @@ def test_a_file_that_is_damaged_further_in_is_one_line(tmp_path):
 
 def test_a_dataset_that_two_patterns_mean_is_one_line(sets):
     with pytest.raises(Problem, match=r"is meant by /\*\* and by /gt1l/\*\*; leave one of them out"):
-        described(sets["original"], ("/**", "/gt1l/**"))
+        described(sets["original"], "/**", "/gt1l/**")
 
 
 @pytest.mark.parametrize(
