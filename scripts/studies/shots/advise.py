@@ -38,7 +38,7 @@ _REPLACED = 2
 _REPEATS = 6
 # So many files of a set are read by a record, one after the other with one client, unless that takes too long.
 _READ_FILES = 3
-_READERS, _PROBE = "readers", "probe"
+_READERS = "readers"
 _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 
 
@@ -201,7 +201,7 @@ def _measure(config: Path, repeats: int) -> int:
     if not advice["arms"]:
         print("\n".join(advised.lines_by_forecast(advice)))
         return 0
-    if not (results / _PROBE).exists():
+    if not _probed(results).exists():
         _probe(config, settings)
     write_json(config, read_json(config) | {"repeats": repeats})
     status = _launch(config)
@@ -226,9 +226,15 @@ def _probe(config: Path, settings: dict) -> None:
         accesses = Accesses(shots["matrix"][0]["access"][0], shots["advice"]["accesses"])
         shots["matrix"] += [_mapping(ways.Arm(**arm), accesses) for arm in added]
         write_json(config, settings)
-    # Choosing among arms and judging them take separate records.
+    # Choosing among arms and judging them take separate records; the plan takes its times from these.
     if (results / "shots").exists():
-        (results / "shots").rename(results / _PROBE)
+        _probed(results).parent.mkdir(exist_ok=True)
+        (results / "shots").rename(_probed(results))
+
+
+def _probed(results: Path) -> Path:
+    """Return where the records of a run's probe are kept."""
+    return results.with_name(f"{results.name}-probe") / "shots"
 
 
 def _launch(config: Path, *words: str) -> int:
