@@ -9,7 +9,7 @@ from scripts.lib.program import Problem, read_json
 from scripts.studies.shots.arms import FACTORS
 
 # A way misses its forecast where it takes so many times as long, and so many seconds longer per object.
-MISSED, _SECONDS = 2.0, 0.1
+_MISSED, _SECONDS = 2.0, 0.1
 
 Key = tuple[str, ...]
 
@@ -17,6 +17,11 @@ Key = tuple[str, ...]
 def key_of(arm: Mapping[str, object]) -> Key:
     """Return the levels that tell an arm from others."""
     return tuple(str(arm[factor]) for factor in FACTORS)
+
+
+def is_miss(taken: float, expected: float) -> bool:
+    """Return whether an object took much longer than expected, both in seconds."""
+    return taken > max(_MISSED * expected, expected + _SECONDS)
 
 
 def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
@@ -33,7 +38,7 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
         computed = sum(sample["cpu-time"] for sample in record["samples"]) / objects
         level = record["settings"]["data"].get("selection", "all")
         expected = forecasts.get(key, {}).get(level, taken) + computed
-        if taken > max(MISSED * expected, expected + _SECONDS):
+        if is_miss(taken, expected):
             misses[key] = max(taken, misses.get(key, 0))
     return misses
 

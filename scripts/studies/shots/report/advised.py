@@ -11,7 +11,8 @@ from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
-from scripts.studies.shots.probe import MISSED, key_of, mean
+from scripts.statistics import JUDGED
+from scripts.studies.shots.probe import is_miss, key_of, mean
 from scripts.studies.shots.report import opening
 from scripts.studies.shots.report.opening import Target
 from scripts.studies.shots.report.ways import Advice, Way, facts_of, read_advice
@@ -134,8 +135,8 @@ def _gain(advice: Advice) -> str:
 
 
 def _list_notes(advice: Advice, run: Results) -> list[str]:
-    unjudged = [f"{way.layout} with {way.name} could not be compared" for way in advice.unjudged]
-    notes = [*advice.facts["unsuited"], *unjudged, *_list_clients(advice, run), *_list_misses(advice, run)]
+    notes = [*advice.facts["unsuited"], *_list_unjudged(advice), *_list_clients(advice, run)]
+    notes += _list_misses(advice, run)
     return [*notes, *_list_unmeasured(advice)]
 
 
@@ -168,6 +169,8 @@ def _list_clients(advice: Advice, run: Results) -> list[str]:
     if advice.files < 2 or None in times:
         return []
     (first, further), (first_before, further_before) = times
+    if advice.best is advice.base:
+        return [f"the first file {prose.number(first)} s, each further one {prose.number(further)} s"]
     return [
         f"the first file {prose.number(first)} instead of {prose.number(first_before)} s, each further one"
         f" {prose.number(further)} instead of {prose.number(further_before)} s"
@@ -189,10 +192,22 @@ def _list_misses(advice: Advice, run: Results) -> list[str]:
     missed = []
     for way in advice.ways:
         for level, cell in way.cells.items():
-            expected = advice.files * way.arm["seconds"][level] + cpu.get(cell["cell"], 0)
-            if (times := cell["total_s"] / expected) > MISSED:
-                missed.append(f"{way.layout} with {way.name} took {names.times(times)} times its forecast")
+            expected = way.arm["seconds"][level] + cpu.get(cell["cell"], 0) / advice.files
+            if is_miss(taken := cell["total_s"] / advice.files, expected):
+                of = f" for {level}" * (len(advice.shares) > 1)
+                missed.append(
+                    f"{way.layout} with {way.name} took {names.times(taken / expected)} times its forecast{of}"
+                )
     return missed
+
+
+def _list_unjudged(advice: Advice) -> list[str]:
+    """Return which ways could not be compared with the files as they are, by reason."""
+    ways: dict[str, list[str]] = {}
+    for way in advice.unjudged:
+        verdicts = {row["verdict"] for row in way.rows.values()} - set(JUDGED)
+        ways.setdefault(min(verdicts, default="not measured"), []).append(f"{way.layout} with {way.name}")
+    return [f"not decided ({verdict}): {prose.listing(of)}" for verdict, of in ways.items()]
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
