@@ -263,8 +263,10 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     gain = next(line for line in ending if line.startswith("gain: "))
     assert re.match(r"repack: (no, leave|mkdir -p )", repack)
     assert opened.startswith("open:   import h5py")
-    # A file of 19 MB over round trips of 10 ms: by ROS3 it takes hundreds of requests, and few by others.
-    assert float(re.match(r"gain:   ([\d.]+) \[", gain)[1]) > 1.5
+    # A file of 19 MB over round trips of 10 ms: by ROS3 it takes dozens of requests, and few by others.
+    assert float(re.match(r"gain:   ([\d.]+) \[", gain)[1]) > 1
+    after, before = map(int, re.search(r"(\d+) requests instead of (\d+)", gain).groups())
+    assert after < before / 5
     page = (clone / "reports/asked/shots.md").read_text()
     assert re.search(r"\*\*(Leave the files|Repack the files).*\*\*: [\d.]+ \[[\d., ]+\] times as fast", page)
     with open(clone / "reports/asked/shots_files/considered.csv", encoding="utf-8") as file:
