@@ -62,7 +62,7 @@ cite: setup ## print how to cite a run, or an archive (FROM=…)
 fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180
 	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"}
 
-look: setup ## say in seconds what HDF5 files are, and what that means: FILES='data/*.h5' or 's3://bucket/prefix/*.h5'
+look: setup ## look into HDF5 files in seconds, and list what they hold and what that means: FILES='data/*.h5' or 's3://bucket/prefix/*.h5'
 	@.venv/bin/python -sE -m scripts.studies.shots.look --files="$$FILES"
 
 advise: setup ## find the fastest way to read your files, and measure it: FILES='data/*.h5' ACCESS='files [0:100, ...]' LATENCY=20 RATE=50

@@ -72,7 +72,7 @@ BENCHMARKS = {
     "tasks": Benchmark(particles.tasks, {"counts": (200,)}),
     "memory": Benchmark(particles.memory, {"times": 1}),
     "arrays": Benchmark(arrays.rows, {"shape": "3000x2200"} | _ROUND),
-    "look": Benchmark(readers.looking, {"files": 20}),
+    "look": Benchmark(readers.looking, {"files": 20, "groups": 50, "depth": 50}),
     "drivers": Benchmark(readers.requests, {"shots": 2, "rounds": 1, "arms": (("ros3", "default", "hdf5-2.0.0"),)}),
     "advice": Benchmark(advice.rows, {"shapes": ("contiguous",), "repeats": 1}),
     "bisect": Benchmark(bisections.rows, {"wheels": ("s3fs", "2024.9.0", "2024.10.0"), "sources": (), "empty": False}),

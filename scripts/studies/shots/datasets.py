@@ -12,6 +12,8 @@ from scripts.lib.formats import reason
 from scripts.studies.shots import elsewhere, selection
 from scripts.studies.shots.files import lacking_filters
 
+LACKS_FILTER = "a filter is lacking"
+
 
 class Dataset(h5py.Dataset):
     """A dataset under the path that led to it; HDF5 would search the file for its name."""
@@ -113,7 +115,7 @@ def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
         if _has_references(kind):
             return "references", ""
         if created.get_nfilters() and (lacking := ", ".join(lacking_filters(dataset))):
-            return "a filter is lacking", f"{lacking}, which HDF5 has only as a plugin"
+            return LACKS_FILTER, lacking
         if (where := elsewhere.kind_of(created)) and (amiss := elsewhere.holders(dataset).amiss):
             return where, amiss
     except Exception as error:

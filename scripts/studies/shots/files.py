@@ -1,13 +1,10 @@
 """HDF5 files of any tree: how they are made, and which datasets they have."""
 
 import re
-from collections.abc import Iterator
 
 import h5py
 
 _FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
-# Those that each HDF5 and each h5py has.
-BUILT_IN = set(_FILTERS.values()) - {"szip"}
 # Registered with The HDF Group; h5py has them with a plugin only.
 _PLUGINS = {
     305: "lzo",
@@ -39,37 +36,39 @@ def creation(file: h5py.File) -> dict:
     }
 
 
-def datasets_of(file: h5py.File) -> Iterator[h5py.Dataset]:
-    """Yield each dataset of a file once; links to other files are not followed."""
-    items: list[h5py.Dataset] = []
-    file.visititems(lambda _, item: items.append(item) if isinstance(item, h5py.Dataset) else None)
-    yield from items
-
-
-def is_elsewhere(dataset: h5py.Dataset) -> bool:
-    """Return whether the values of a dataset lie in other files: it is virtual, or has external storage."""
-    return dataset.is_virtual or bool(dataset.external)
-
-
 def filters_of(dataset: h5py.Dataset) -> list[str]:
     """Return the names of a dataset's filters in their order."""
-    created = dataset.id.get_create_plist()
-    numbers = [created.get_filter(index)[0] for index in range(created.get_nfilters())]
-    return [_FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}" for number in numbers]
+    return [_name(number, name) for number, name in _filters(dataset)]
 
 
 def lacking_filters(dataset: h5py.Dataset) -> list[str]:
-    """Return the names of filters that some chunk of a dataset needs and the HDF5 of this process lacks."""
-    created = dataset.id.get_create_plist()
-    numbers = [created.get_filter(index)[0] for index in range(created.get_nfilters())]
-    lacking = [index for index, number in enumerate(numbers) if not h5py.h5z.filter_avail(number)]
+    """Return the filters that some chunk of a dataset needs and the HDF5 of this process lacks, in words."""
+    filters = _filters(dataset)
+    lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
         return []
     masks: set[int] = set()
     # A bit of the mask is set where a chunk was written without the filter.
     dataset.id.chunk_iter(lambda chunk: masks.add(chunk.filter_mask))
-    names = filters_of(dataset)
-    return [names[index] for index in lacking if any(not mask >> index & 1 for mask in masks)]
+    needed = [index for index in lacking if any(not mask >> index & 1 for mask in masks)]
+    return [describe_lacking(*filters[index]) for index in needed]
+
+
+def describe_lacking(number: int, name: str = "") -> str:
+    """Return a filter with the reason why HDF5 may lack it; `name` is what the file calls it."""
+    if number in _FILTERS:
+        return f"{_FILTERS[number]}, which this HDF5 was built without"
+    return f"{_name(number, name)}, which HDF5 has only as a plugin"
+
+
+def _filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
+    created = dataset.id.get_create_plist()
+    filters = [created.get_filter(index) for index in range(created.get_nfilters())]
+    return [(number, name.decode(errors="backslashreplace")) for number, _, _, name in filters]
+
+
+def _name(number: int, name: str) -> str:
+    return _FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}{name and f' ({name})'}"
 
 
 def extents(dataset: h5py.Dataset) -> list[tuple[int, int]]:

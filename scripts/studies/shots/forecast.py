@@ -20,13 +20,12 @@ from scripts.lib.program import Problem, run
 from scripts.studies.shots import selection as places
 from scripts.studies.shots.files import creation
 from scripts.studies.shots.manifest import chosen
+from scripts.studies.shots.watched import Reads, Watched
 
 # What ROS3 fetches at an open and keeps, in two requests; the page buffer that it has by default on paged files since
 # HDF5 2.0; and how large its parts are, which are requests of their own.
 _KEPT, _BY_DEFAULT, _PART = 16 * 2**20, "64MiB", 8 * 2**20
 _READAHEAD = "readahead-50MiB"
-
-Reads = list[tuple[int, int]]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,30 +61,6 @@ def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, i
     return requests_of(arm["driver"], arm["read_cache"], *watch(buffer, arm["chunk_cache"]))
 
 
-class _Watched(io.RawIOBase):
-    """A file whose reads are kept: (offset, length)."""
-
-    def __init__(self, raw: io.RawIOBase) -> None:
-        self._raw = raw
-        self.reads: list[tuple[int, int]] = []
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._raw.tell()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._raw.seek(offset, whence)
-
-    def readinto(self, buffer: memoryview) -> int:
-        self.reads.append((self._raw.tell(), len(buffer)))
-        return self._raw.readinto(buffer) or 0
-
-
 def _paged(path: str) -> bool:
     with h5py.File(path) as file:
         return creation(file)["paged"]
@@ -107,7 +82,7 @@ def reads(
     nbytes, slots = drivers.chunk_cache(chunk_cache, rdcc_nbytes)
     access = drivers.Access("sec2", drivers.page_buffer_bytes(page_buffer), nbytes, rdcc_nslots=slots)
     with open(path, "rb") as raw:
-        watched = _Watched(raw)
+        watched = Watched(raw)
         plist = hdf5.access_list(access)
         plist.set_fileobj_driver(h5py.h5fd.fileobj_driver, watched)
         with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:

@@ -1,0 +1,37 @@
+"""A file whose reads are noted: which bytes HDF5 asks for, in which order."""
+
+import io
+from typing import BinaryIO
+
+# (offset, length) of each read, in bytes.
+Reads = list[tuple[int, int]]
+
+
+class Watched(io.RawIOBase):
+    """A file object that notes its reads while `noting` is true."""
+
+    def __init__(self, raw: BinaryIO | io.RawIOBase) -> None:
+        """Take a file that is open for reading."""
+        self._raw, self.reads, self.noting = raw, Reads(), True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._raw.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move, as in any file."""
+        return self._raw.seek(offset, whence)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read, and note where."""
+        if self.noting:
+            self.reads.append((self._raw.tell(), len(buffer)))
+        return self._raw.readinto(buffer) or 0
