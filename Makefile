@@ -63,7 +63,7 @@ fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/va
 	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"}
 
 look: setup ## look into HDF5 files in seconds, and list what they hold and what that means: FILES='data/*.h5' or 's3://bucket/prefix/*.h5'
-	@.venv/bin/python -sE -m scripts.studies.shots.look --files="$$FILES"
+	@.venv/bin/python -sE -m scripts.studies.shots.look --files="$$FILES" --access="$$ACCESS" --datasets="$$DATASETS"
 
 advise: setup ## find the fastest way to read your files, and measure it: FILES='data/*.h5' ACCESS='files [0:100, ...]' LATENCY=20 RATE=50
 	@.venv/bin/python -sE -m scripts.studies.shots.advise --files="$$FILES" --access="$$ACCESS" --datasets="$$DATASETS" --scratch="$$SCRATCH" \

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from scripts.lib import sizes, tree
+from scripts.lib.program import Problem
 from scripts.studies.shots import files, look
 from scripts.studies.shots.conclusions import conclude
 from scripts.studies.shots.contents import Contents
@@ -306,3 +307,33 @@ def test_progress_is_printed_where_it_takes_long(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(look, "_PROGRESS_S", -1)
     looked_at(path)
     assert f"file 1 of 1: {path}, 2 objects\n" in capsys.readouterr().err
+
+
+# Accesses.
+
+
+@pytest.fixture
+def columns(tmp_path: Path) -> Path:
+    """Return a file with a table of columns in chunks of rows."""
+    values = np.random.default_rng(1).random((500_000, 6), dtype="f4")
+    return written(tmp_path / "a.h5", lambda file: file.create_dataset("table", data=values, chunks=(65_536, 6)))
+
+
+@pytest.mark.parametrize(
+    "access, words",
+    [
+        ("[:, 0]", "[:, 0] fetches 12 MiB for 1.907 MiB: the chunks (65536, 6) of /table do not suit it; with chunks"),
+        ("all", "The chunks of {path} suit all."),
+        ("", "What is worth it for what you read"),
+    ],
+)
+def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):
+    look.main([f"--files={columns}", f"--access={access}"])
+    printed = capsys.readouterr().out
+    assert words.format(path=columns) in printed
+    assert ("suit" in printed) == bool(access)
+
+
+def test_an_access_to_datasets_that_are_not_there_is_one_line(columns):
+    with pytest.raises(Problem, match="/none"):
+        look.main([f"--files={columns}", "--access=all", "--datasets=/none"])

@@ -7,11 +7,16 @@ import time
 from collections.abc import Sequence
 
 from scripts.lib.program import Problem, run
+from scripts.studies.shots import accesses
+from scripts.studies.shots.accesses import Accesses
+from scripts.studies.shots.choice import ALL
+from scripts.studies.shots.chunking import find_unsuited, price_of
 from scripts.studies.shots.conclusions import conclude
 from scripts.studies.shots.contents import read_contents
 from scripts.studies.shots.files import creation
 from scripts.studies.shots.inputs import Source, sources, store_of
 from scripts.studies.shots.looked import Looked
+from scripts.studies.shots.place import ELSEWHERE
 from scripts.studies.shots.sets import bucket_of
 
 # Of many files some are looked into, evenly spaced, until this time is over.
@@ -27,14 +32,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--files", required=True, help="files, folders, patterns, or s3://bucket/prefix/*.h5; blanks between"
     )
-    files = shlex.split(parser.parse_args(argv).files)
+    parser.add_argument("--access", default="", help="how they are read, as for make advise; all of them by default")
+    parser.add_argument("--datasets", default="", help='patterns of the datasets that are read; "/**" by default')
+    arguments = parser.parse_args(argv)
+    files, read = shlex.split(arguments.files), accesses.parse(arguments.access)
     if not files:
         raise Problem("name the files: make look FILES='data/*.h5'")
     bucket = bucket_of(files)
     begin = time.monotonic()
-    looked = look(sources(files, store_of(bucket) if bucket else None))
+    of_set = sources(files, store_of(bucket) if bucket else None)
+    looked = look(of_set)
     print("\n".join(looked.lines()))
-    print("\n".join(["", "What that means over a network", *(f"  {line}" for line in conclude(looked))]))
+    suited = examine_access(of_set, read, shlex.split(arguments.datasets) or [ALL]) if arguments.access else []
+    print("\n".join(["", "What that means over a network", *(f"  {line}" for line in [*suited, *conclude(looked)])]))
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)
@@ -66,6 +76,24 @@ def look(of_set: Sequence[Source]) -> Looked:
     if not looked.bytes:
         raise Problem(looked.bad[0])
     return looked
+
+
+def examine_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[str]) -> list[str]:
+    """Return sentences on how the chunks of the first file with such datasets suit accesses.
+
+    Raises:
+        Problem: no file has such datasets.
+    """
+    problem = None
+    for source in of_set[:_DEEP_FILES]:
+        try:
+            with source.opened() as file:
+                meant = accesses.list_datasets(file, datasets, source.where, read)
+                unsuited = find_unsuited(meant, read, price_of(ELSEWHERE))
+                return unsuited or [f"The chunks of {source.where} suit {', '.join(read.shares)}."]
+        except Problem as error:
+            problem = problem or error
+    raise problem
 
 
 class _Progress:

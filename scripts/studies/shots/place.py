@@ -14,7 +14,7 @@ from scripts.studies.shots.inputs import Source, store_of
 
 # Taken for a store whose round trip (ms) and rate (MiB/s per connection) are neither given nor measured, and for a read
 # of a disk.
-_ELSEWHERE = {"latency_ms": 20, "per_connection_mib_s": 50}
+ELSEWHERE = {"latency_ms": 20, "per_connection_mib_s": 50}
 _DISK = {"latency_ms": 0.1, "per_connection_mib_s": 500}
 
 
@@ -48,7 +48,7 @@ def find_place(own: dict | None, given: dict[str, int], in_bucket: dict | None, 
     if not (own or given or in_bucket):
         return Place({"kind": "posix"}, _DISK, _describe(_DISK, {}, {}))
     measured = _measure(own or in_bucket, files if not own else []) if own or in_bucket else {}
-    network = _ELSEWHERE | measured | given
+    network = ELSEWHERE | measured | given
     words = _describe(network, given, measured)
     if own:
         return Place(own, network, words)
