@@ -282,8 +282,24 @@ def test_what_hdf5_may_lack_is_asked_of_the_library(tmp_path):
     path = written(tmp_path / "szip.h5", write)
     assert "filters: szip (1)" in lines(path)
     assert "cannot be read" not in conclusions(path)
-    assert files.describe_lacking(4) == "szip, which this HDF5 was built without"
-    assert files.describe_lacking(32001) == "blosc, which HDF5 has only as a plugin"
+    assert files.describe_lacking(4, "szip") == "szip, which this HDF5 was built without"
+    assert files.describe_lacking(32001, "blosc") == "blosc, which HDF5 has only as a plugin"
+
+
+def test_datasets_of_a_type_that_was_read_before_are_looked_at_as_well(tmp_path):
+    def write(file: h5py.File) -> None:
+        for name in ("a", "b"):
+            file[name] = np.zeros(3)
+            file.create_dataset(f"{name}-chunked", data=np.zeros(3), chunks=(3,))
+            file.create_dataset(f"{name}-outside", (3,), "f8", external=[(f"{name}.bin", 0, 24)])
+            h5py.h5d.create(
+                file.id, f"{name}-é".encode("latin-1"), h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple((3,))
+            )
+
+    contents = contents_of(written(tmp_path / "mixed.h5", write))
+    assert (len(contents.datasets), contents.elsewhere) == (6, 2)
+    left_out = ["/a-outside", "/a-\\xe9", "/b-outside", "/b-\\xe9"]
+    assert [entry.path for entry in contents.left_out] == left_out
 
 
 def test_a_filter_that_is_lacking_is_named_once_for_all_datasets(tmp_path):

@@ -13,7 +13,7 @@ import h5py
 from scripts.lib import tree
 from scripts.lib.formats import reason
 from scripts.studies.shots import elsewhere
-from scripts.studies.shots.datasets import Dataset, Entry, entry_of
+from scripts.studies.shots.datasets import Entry, entry_of
 from scripts.studies.shots.files import creation, filters_of
 from scripts.studies.shots.inputs import Source
 from scripts.studies.shots.watched import Reads, Watched
@@ -160,8 +160,8 @@ class _Collector:
         self._source, self._native = source, native
         self._members: Counter[bytes] = Counter()
         self._a_member: dict[bytes, bytes] = {}
-        # Types of datasets that were found to be readable.
-        self._readable: set[bytes] = set()
+        # Types and filters of datasets that were found to be readable.
+        self._readable: set[tuple] = set()
 
     def take(self, link: tree.Link) -> None:
         """Take a link; something damaged is left out."""
@@ -186,29 +186,35 @@ class _Collector:
             self._take_dataset(link)
 
     def _take_dataset(self, link: tree.Link) -> None:
-        kind = link.object.get_type().encode()
-        if link.object.get_offset() is not None and kind in self._readable and _is_utf8(link.path):
-            # Without chunks and in the file itself, which is by far the quickest to see.
-            self.contents.datasets.append(Stored(link.name, link.object.get_storage_size()))
-            return
-        if entry := self._obstacle(link):
-            self.contents.left_out.append(entry)
-        else:
-            self._readable.add(kind)
-        created = link.object.get_create_plist()
-        if elsewhere.kind_of(created):
+        identifier = link.object
+        kind = identifier.get_type().encode()
+        # Without chunks and in the file itself: what it was created with need not be asked for, which takes longest.
+        created = None if identifier.get_offset() is not None else identifier.get_create_plist()
+        filters = filters_of(created) if created else []
+        if created and elsewhere.kind_of(created):
             self.contents.elsewhere += 1
+            self._note_obstacle(link)
             return
-        self.contents.datasets.append(stored := _stored(link, created))
-        self.contents.metadata -= stored.bytes if created.get_layout() == h5py.h5d.COMPACT else 0
+        # What can be read of a type behind some filters can be read of each such dataset.
+        is_known = (kind, *filters) in self._readable and _is_utf8(link.path)
+        if not is_known and not self._note_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
+            self._readable.add((kind, *filters))
+        self.contents.datasets.append(stored := Stored(link.name, identifier.get_storage_size()))
+        if created and created.get_layout() == h5py.h5d.CHUNKED:
+            _describe_chunks(stored, identifier, created)
+            stored.filters = tuple(name for _, name in filters)
+        elif created and created.get_layout() == h5py.h5d.COMPACT:
+            self.contents.metadata -= stored.bytes
 
-    def _obstacle(self, link: tree.Link) -> Entry | None:
-        """Return the entry of a dataset that cannot be read."""
+    def _note_obstacle(self, link: tree.Link) -> bool:
+        """Return whether a dataset cannot be read, and note that."""
         entry = entry_of(link)
         if entry.reason in (elsewhere.VIRTUAL, elsewhere.EXTERNAL) and self._source.reader is None:
             # Sources are found from a file's name, which a file object has not.
             entry = entry_of(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
-        return entry if entry.reason else None
+        if entry.reason:
+            self.contents.left_out.append(entry)
+        return bool(entry.reason)
 
     def largest(self) -> Group | None:
         """Return the group with the most members."""
@@ -230,17 +236,11 @@ def _metadata(link: tree.Link) -> int:
     return info.hdr.space.total + indexes
 
 
-def _stored(link: tree.Link, created: h5py.h5p.PropDCID) -> Stored:
-    identifier = link.object
-    stored = Stored(link.name, identifier.get_storage_size())
-    if created.get_layout() != h5py.h5d.CHUNKED:
-        return stored
-    shape, chunk = identifier.shape, created.get_chunk()
+def _describe_chunks(stored: Stored, identifier: h5py.h5d.DatasetID, created: h5py.h5p.PropDCID) -> None:
+    chunk = created.get_chunk()
     stored.chunk = math.prod(chunk) * identifier.get_type().get_size()
     stored.chunks = identifier.get_num_chunks()
-    stored.pieces = _pieces(shape, chunk, stored.chunks)
-    stored.filters = tuple(filters_of(Dataset(identifier, link.name))) if created.get_nfilters() else ()
-    return stored
+    stored.pieces = _pieces(identifier.shape, chunk, stored.chunks)
 
 
 def _pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:

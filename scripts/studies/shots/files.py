@@ -36,14 +36,15 @@ def creation(file: h5py.File) -> dict:
     }
 
 
-def filters_of(dataset: h5py.Dataset) -> list[str]:
-    """Return the names of a dataset's filters in their order."""
-    return [_name(number, name) for number, name in _filters(dataset)]
+def filters_of(created: h5py.h5p.PropDCID) -> list[tuple[int, str]]:
+    """Return the number and the name of each filter that a dataset was created with."""
+    filters = [created.get_filter(index) for index in range(created.get_nfilters())]
+    return [(number, _name(number, name.decode(errors="backslashreplace"))) for number, _, _, name in filters]
 
 
 def lacking_filters(dataset: h5py.Dataset) -> list[str]:
     """Return the filters that some chunk of a dataset needs and the HDF5 of this process lacks, in words."""
-    filters = _filters(dataset)
+    filters = filters_of(dataset.id.get_create_plist())
     lacking = [index for index, (number, _) in enumerate(filters) if not h5py.h5z.filter_avail(number)]
     if not lacking:
         return []
@@ -54,20 +55,13 @@ def lacking_filters(dataset: h5py.Dataset) -> list[str]:
     return [describe_lacking(*filters[index]) for index in needed]
 
 
-def describe_lacking(number: int, name: str = "") -> str:
-    """Return a filter with the reason why HDF5 may lack it; `name` is what the file calls it."""
-    if number in _FILTERS:
-        return f"{_FILTERS[number]}, which this HDF5 was built without"
-    return f"{_name(number, name)}, which HDF5 has only as a plugin"
-
-
-def _filters(dataset: h5py.Dataset) -> list[tuple[int, str]]:
-    created = dataset.id.get_create_plist()
-    filters = [created.get_filter(index) for index in range(created.get_nfilters())]
-    return [(number, name.decode(errors="backslashreplace")) for number, _, _, name in filters]
+def describe_lacking(number: int, name: str) -> str:
+    """Return a filter with the reason why HDF5 may lack it."""
+    return f"{name}, which {'this HDF5 was built without' if number in _FILTERS else 'HDF5 has only as a plugin'}"
 
 
 def _name(number: int, name: str) -> str:
+    """Return the name of a filter; one that is not known is called as in the file."""
     return _FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}{name and f' ({name})'}"
 
 
