@@ -325,6 +325,17 @@ def test_progress_is_printed_where_it_takes_long(tmp_path, monkeypatch, capsys):
     assert f"file 1 of 1: {path}, 2 objects\n" in capsys.readouterr().err
 
 
+def test_datasets_in_chunks_that_were_never_written_are_counted(tmp_path):
+    path = written(tmp_path / "a.h5", lambda file: file.create_dataset("x", (100,), "f8", chunks=(10,)))
+    assert "1 dataset in chunks of 80 B; 0 of them per dataset" in lines(path)
+
+
+def test_texts_of_a_small_file_are_no_free_space(tmp_path):
+    texts = ["x" * 100] * 100
+    path = written(tmp_path / "a.h5", lambda file: file.create_dataset("x", data=texts, dtype=h5py.string_dtype()))
+    assert "KiB global heap" in lines(path)
+
+
 # Accesses.
 
 

@@ -81,7 +81,6 @@ class Contents:
         left_out: what cannot be read here.
         objects: number of groups, datasets and types.
         metadata: headers and indexes of all objects, without values that lie in headers.
-        free: free space that the file tracks.
         heap: values of variable length, None where they were not counted.
         user_block: what precedes HDF5's own bytes.
         reads: those of opening the file and finding all objects.
@@ -96,7 +95,6 @@ class Contents:
     left_out: list[Entry] = field(default_factory=list)
     objects: int = 0
     metadata: int = 0
-    free: int = 0
     heap: int | None = None
     user_block: int = 0
     reads: Reads = field(default_factory=Reads)
@@ -145,7 +143,8 @@ def read_contents(source: Source, native: h5py.File, progress: Callable[[int], N
     contents = collector.contents
     contents.reads = watched.reads
     contents.largest = collector.largest()
-    if source.reader is None and source.bytes <= _SEARCHED and is_of_note(contents.unused, contents.bytes):
+    searched = source.bytes <= (_SEARCHED if is_of_note(contents.unused, contents.bytes) else KEPT)
+    if source.reader is None and searched and contents.unused:
         contents.heap = heap_bytes(source.where)
     return contents
 
@@ -154,9 +153,8 @@ class _Collector:
     """Takes the links of a file one after the other."""
 
     def __init__(self, source: Source, native: h5py.File) -> None:
-        created, free = native.id.get_create_plist(), native.id.get_freespace()
-        page, block = creation(native)["page_size"], created.get_userblock()
-        self.contents = Contents(source.where, source.bytes, page, free=free, user_block=block)
+        block = native.id.get_create_plist().get_userblock()
+        self.contents = Contents(source.where, source.bytes, creation(native)["page_size"], user_block=block)
         self._source, self._native = source, native
         self._members: Counter[bytes] = Counter()
         self._a_member: dict[bytes, bytes] = {}

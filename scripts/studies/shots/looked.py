@@ -66,7 +66,7 @@ class Looked:
             yield f"{count(self.elsewhere, 'dataset')} with values in other files (virtual or external)"
         if left_out := [entry for held in self.contents for entry in held.left_out]:
             yield f"not readable here: {describe(left_out)}"
-        if chunked := [dataset for dataset in self.datasets if dataset.chunks]:
+        if chunked := [dataset for dataset in self.datasets if dataset.chunk]:
             chunks = f"chunks of {_span([dataset.chunk for dataset in chunked], sizes.text)}"
             numbers = _span([dataset.chunks for dataset in chunked], "{:,}".format)
             yield f"{count(len(chunked), 'dataset')} in {chunks}; {numbers} of them per dataset"
