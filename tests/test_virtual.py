@@ -12,6 +12,8 @@ from small_runs import records, snakemake, write
 from scripts import drivers
 from scripts.lib.program import Problem
 from scripts.studies.shots.checksums import fingerprint
+from scripts.studies.shots.choice import leave_out_elsewhere
+from scripts.studies.shots.manifest import chosen
 
 SPACE = h5py.h5s.create_simple((10,))
 
@@ -136,3 +138,15 @@ def test_records_of_values_of_all_kinds_and_in_other_files_are_valid_or_left_out
         "disk": [],
         "copied": [f"driver sec2 does not read {drivers.IN_PLACE}: /absolute of a.h5"],
     }
+
+
+def test_advice_is_on_values_within_a_file_and_names_the_others(tmp_path):
+    path = virtual(tmp_path / "a.h5", frames(tmp_path))
+    with h5py.File(path, "a") as file:
+        file["plain"] = np.arange(3)
+    with h5py.File(path) as file:
+        assert [one.name for one in chosen(file, ["/**"], "a.h5")[0]["/**"]] == ["/plain"]
+        words = ["/virtual (virtual; its values are in other files)"]
+        assert list(map(str, leave_out_elsewhere(file, ["/**"], "a.h5"))) == words
+        with pytest.raises(Problem, match=r"a\.h5 has nothing that can be read: /virtual \(virtual; its values are in"):
+            chosen(file, ["/virtual"], "a.h5")

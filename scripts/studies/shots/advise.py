@@ -20,7 +20,7 @@ from scripts.lib import sizes
 from scripts.lib.program import Problem, read_json, run, write_json
 from scripts.studies.shots import accesses as access
 from scripts.studies.shots import arms as ways
-from scripts.studies.shots import copies, sets
+from scripts.studies.shots import choice, copies, sets
 from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.inputs import Source, sources, store_of
 from scripts.studies.shots.place import find_place, parse_network, parse_store
@@ -54,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     of_set = sources(wanted, at)
     place = find_place(own, given, at, of_set)
     some = _select(_sample(of_set), datasets, accesses)
+    datasets = [*datasets, *_leave_out_elsewhere(some, datasets)]
     print(f"{len(of_set)} files, of which {len(some)} are tried: {sizes.text(sum(one.bytes for one in some))}")
     print(f"read over {place.words}", flush=True)
     versions = [(one.where, one.bytes, one.version) for one in some]
@@ -124,6 +125,16 @@ def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses)
         raise Problem(problems[0])
     print("".join(f"left out: {problem}\n" for problem in problems), end="")
     return usable
+
+
+def _leave_out_elsewhere(some: Sequence[Source], datasets: Sequence[str]) -> list[str]:
+    """Return patterns that leave out datasets with values in other files, which no copy holds, and name them."""
+    entries = {}
+    for one in some:
+        with one.opened() as file:
+            entries |= {entry.path: str(entry) for entry in choice.leave_out_elsewhere(file, datasets, one.where)}
+    print("".join(f"left out: {words}\n" for words in entries.values()), end="")
+    return [f"!{path}" for path in entries]
 
 
 def _python(results: Path) -> str:

@@ -1,6 +1,7 @@
 """Checksums of values that drivers read: the same for the same values, however memory is laid out."""
 
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from scripts import drivers
@@ -8,6 +9,9 @@ from scripts.drivers import Unable
 
 if TYPE_CHECKING:
     import numpy as np
+
+# Elements that are copied at a time.
+_PIECE = 2**20
 
 
 def has_known_size(values: object) -> bool:
@@ -30,25 +34,35 @@ def fingerprint(values: object) -> tuple[int, int]:
     import numpy as np
 
     if isinstance(values, list):
-        data = b"\n".join(sorted(drivers.described(*item) for item in values))
+        pieces = [b"\n".join(sorted(drivers.described(*item) for item in values))]
     elif isinstance(values, h5py.Empty):
-        data = b""
+        pieces = []
     else:
         # A single text is a str or bytes; numpy would pad it, and cut NULs at its end.
-        data = _bytes_of(np.asarray(values, object if type(values) in (str, bytes) else None))
-    return len(data), zlib.crc32(data)
+        pieces = _pieces(np.asarray(values, object if type(values) in (str, bytes) else None))
+    size, crc = 0, 0
+    for piece in pieces:
+        size, crc = size + len(piece), zlib.crc32(piece, crc)
+    return size, crc
 
 
-def _bytes_of(values: "np.ndarray") -> "np.ndarray | bytes":
+def _pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
+    """Yield the bytes of values; those of plain numbers are not copied, others piece by piece."""
     import numpy as np
 
     kind = values.dtype
+    if kind.hasobject and kind.names:
+        for name in kind.names:
+            yield from _pieces(values[name])
+        return
     if kind.hasobject:
-        if kind.names:
-            return b"".join(bytes(_bytes_of(values[name])) for name in kind.names)
-        return b"".join(_bytes_of_element(value) + b"\0" for value in values.ravel())
-    data = np.ascontiguousarray(values, _without_gaps(kind)).reshape(-1).view(np.uint8)
-    return _without_padding(data, kind) if kind.char in "gG" else data
+        yield b"".join(_bytes_of_element(value) + b"\0" for value in values.ravel())
+        return
+    packed, flat = _without_gaps(kind), np.ascontiguousarray(values).reshape(-1)
+    step = max(1, len(flat) if packed == kind and kind.char not in "gG" else _PIECE)
+    for start in range(0, len(flat), step):
+        piece = np.ascontiguousarray(flat[start : start + step], packed).view(np.uint8)
+        yield _without_padding(piece, kind) if kind.char in "gG" else piece
 
 
 def _bytes_of_element(value: object) -> bytes:
@@ -62,7 +76,7 @@ def _bytes_of_element(value: object) -> bytes:
     if array.dtype == object and not array.ndim:
         raise Unable(f"an element is of type {type(value).__name__}, of which there is no checksum")
     # A sequence of numbers is in the file's byte order, which h5py does not always name.
-    return bytes(_bytes_of(array)) if array.dtype.hasobject or array.dtype.names else array.tobytes()
+    return b"".join(map(bytes, _pieces(array))) if array.dtype.hasobject or array.dtype.names else array.tobytes()
 
 
 def _without_gaps(kind: "np.dtype") -> "np.dtype":

@@ -42,7 +42,9 @@ class Choice:
         return [entry for of_pattern in self.left_out.values() for entry in of_pattern]
 
 
-def choose(file: h5py.File, patterns: Sequence[str], where: str, level: str = "", root: str = "") -> Choice:
+def choose(
+    file: h5py.File, patterns: Sequence[str], where: str, level: str = "", root: str = "", inside: bool = False
+) -> Choice:
     """Return what patterns mean in the file at `where`: a dataset once per pattern, under its first path that matches.
 
     First is the path of hard links by which `tree.walk` comes to it; then those through other links.
@@ -53,11 +55,12 @@ def choose(file: h5py.File, patterns: Sequence[str], where: str, level: str = ""
         where: its path or address, for messages.
         level: of the factor `selection`: datasets of which memory has no room for such a part are left out.
         root: the folder that holds all files of a set: datasets with values in files outside it are left out.
+        inside: datasets with values in any other file are left out.
 
     Raises:
         Problem: two patterns mean the same path.
     """
-    chooser, links = _Chooser(patterns, where, level, root), []
+    chooser, links = _Chooser(patterns, where, level, root, inside), []
     for link in tree.walk(file):
         if link.object is not None and not link.first:
             links.append(link)
@@ -69,13 +72,19 @@ def choose(file: h5py.File, patterns: Sequence[str], where: str, level: str = ""
     return chooser.choice
 
 
+def leave_out_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) -> list[Entry]:
+    """Return the datasets that patterns mean and whose values are in other files, as what is left out."""
+    entries = choose(file, patterns, where, inside=True).all_left_out()
+    return [entry for entry in entries if entry.dataset is not None and entry.dataset.elsewhere]
+
+
 class _Chooser:
     """Takes links one after the other."""
 
-    def __init__(self, patterns: Sequence[str], where: str, level: str, root: str) -> None:
+    def __init__(self, patterns: Sequence[str], where: str, level: str, root: str, inside: bool) -> None:
         self.wanted = [Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
         self._unwanted = [Pattern(pattern) for pattern in patterns if pattern.startswith("!")]
-        self._where, self._level, self._root, self.choice = where, level, root, Choice()
+        self._where, self._level, self._root, self._inside, self.choice = where, level, root, inside, Choice()
         # Datasets by pattern: whatever leads to one of these again is not another.
         self._done: set[tuple[str, tree.Address]] = set()
 
@@ -112,6 +121,8 @@ class _Chooser:
         """Return why a dataset cannot be read here and now."""
         if self._level and (detail := excess(dataset, self._level)):
             return "too large", detail
+        if self._inside and dataset.elsewhere:
+            return dataset.elsewhere, "its values are in other files"
         if self._root and (where := dataset.elsewhere):
             outside = [path for path in holders(dataset).files if not path.is_relative_to(self._root)]
             if outside:

@@ -88,14 +88,13 @@ def excess(dataset: h5py.Dataset, level: str) -> str:
         dataset: the dataset.
         level: of the factor `selection`.
     """
-    kind, shape = dataset.dtype, dataset.shape or ()
+    shape = dataset.shape or ()
     if level == selection.METADATA:
         return ""
     if (place := next(selection.places(level, shape, dataset.chunks), None)) is None:
         return ""
-    # Values that are not plain are copied once more for their checksum.
-    copies = 1 if kind.names is None and kind.isnative else 2
-    size = (selection.count(place, shape) * copies + math.prod(dataset.chunks or (0,))) * kind.itemsize
+    # One chunk is unpacked at a time.
+    size = (selection.count(place, shape) + math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
     if size < memory.SPARE or size <= (free := memory.free()):
         return ""
     return f"{sizes.text(size)} are needed, and {sizes.text(free)} of memory are free"

@@ -200,15 +200,10 @@ def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = ""
     Raises:
         Problem: there is none.
     """
-    choice = choose(file, patterns, where, level)
-    inside = {pattern: [one for one in of if not one.elsewhere] for pattern, of in choice.meant.items()}
-    meant = {pattern: of for pattern, of in inside.items() if of}
-    if not meant:
-        for pattern, of in choice.meant.items():
-            choice.left_out.setdefault(pattern, []).extend(Entry(one.name, one, reason=one.elsewhere) for one in of)
+    choice = choose(file, patterns, where, level, inside=True)
+    if not choice.meant:
         raise Problem(nothing_to_read(choice, patterns, where))
-    skipped = len(choice.all_left_out()) + sum(map(len, choice.meant.values())) - sum(map(len, meant.values()))
-    return meant, skipped
+    return choice.meant, len(choice.all_left_out())
 
 
 def _lines(source: Source, dataset: Dataset, level: str) -> dict:
