@@ -53,11 +53,17 @@ def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers)
     with made(tmp_path, with_readers) as library:
         keys = {name.lower(): library._env[name] for name in KEYS}
         s3 = boto3.client("s3", endpoint_url=library.served.endpoint, region_name="us-east-1", **keys)
-        for path, is_paged, cache in ((scattered, False, ""), (paged, True, ""), (large, False, "32MiB")):
+        plain = tmp_path / "plain.h5"
+        with h5py.File(plain, "w") as file:
+            # Parts of rows that do not follow each other, in more than ROS3 fetches at the open.
+            file["x"] = np.arange(400 * 300 * 40.0).reshape(400, 300, 40)
+        tried = ((scattered, False, ""), (paged, True, ""), (large, False, "32MiB"), (plain, False, ""))
+        for path, is_paged, cache in tried:
             s3.upload_file(str(path), "drivers", path.name)
             ways = list(arms.list_arms("original", True, is_paged, cache))
-            # Two of those that ask for each row by itself are enough.
-            ways = ways if not cache else [way for way in ways if way.driver == "s3fs" or way.chunk_cache == cache]
+            # Those that ask for each row by itself take long, and caches were tried on the others.
+            ways = ways if not cache else [way for way in ways if way.chunk_cache == cache]
+            ways = ways if path != plain else [way for way in ways if way.read_cache == "default"]
             network = {"latency_ms": 20, "per_connection_mib_s": 50}
             asked = Question(ways, [path], ["/**"])
             (forecasts,) = arms.forecast([asked], python, accesses.parse(LEVEL), network)
@@ -72,7 +78,7 @@ def test_a_forecast_equals_the_servers_counts(tmp_path, scattered, with_readers)
                 assert math.isclose(arm.seconds[LEVEL], arm.requests[LEVEL] * 0.02 + arm.bytes[LEVEL] / 2**20 / 50)
 
 
-LEVEL = "[0:100, ...]"
+LEVEL = "[0:100, 0:20, ...]"
 READ = """
 import sys
 sys.path.insert(0, ".")
@@ -83,7 +89,8 @@ size, slots = drivers.chunk_cache(chunk_cache, 2**23)
 access = drivers.Access(driver, drivers.page_buffer_bytes(buffer), size, store, cache, rdcc_nslots=slots)
 file = drivers.of(driver).open(address, access)
 for name in names.split():
-    file.read(name, slice(0, 100))
+    shape = file._file[name].shape
+    file.read(name, (slice(0, 100), slice(0, 20))[: len(shape)])
 file.close()
 """
 

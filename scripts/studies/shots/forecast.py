@@ -5,11 +5,12 @@ library and the driver compute is left out. It runs in the interpreter of a libr
 """
 
 import argparse
+import bisect
 import functools
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import h5py
 
@@ -26,6 +27,8 @@ from scripts.studies.shots.watched import Reads, Watched
 # HDF5 2.0; and how large its parts are, which are requests of their own.
 _KEPT, _BY_DEFAULT, _PART = 16 * 2**20, "64MiB", 8 * 2**20
 _READAHEAD = "readahead-50MiB"
+# HDF5's own drivers have a sieve buffer (H5Pset_sieve_buf_size, its default), file objects have none.
+_SIEVES, _SIEVE = ("ros3", "sec2"), 2**16
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,7 +61,8 @@ def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, i
     buffer = arm["page_buffer"]
     if arm["driver"] == "ros3" and buffer == "unset" and paged:
         buffer = _BY_DEFAULT
-    return requests_of(arm["driver"], arm["read_cache"], *watch(buffer, arm["chunk_cache"]))
+    watched, sieved, size = watch(buffer, arm["chunk_cache"])
+    return requests_of(arm["driver"], arm["read_cache"], sieved if arm["driver"] in _SIEVES else watched, size)
 
 
 def _paged(path: str) -> bool:
@@ -68,8 +72,8 @@ def _paged(path: str) -> bool:
 
 def reads(
     path: str, datasets: Sequence[str], selection: str, rdcc_nbytes: int, page_buffer: str, chunk_cache: str = "default"
-) -> tuple[Reads, int]:
-    """Return HDF5's reads of a file for one access, (offset, length) in bytes, and the file's size.
+) -> tuple[Reads, Reads, int]:
+    """Return HDF5's reads of a file for one access, (offset, length) in bytes, also with a sieve, and the file's size.
 
     Args:
         path: of the file.
@@ -88,8 +92,37 @@ def reads(
         with h5py.File(h5py.h5f.open(repr(watched).encode(), h5py.h5f.ACC_RDONLY, plist)) as file:
             if selection == places.METADATA:
                 list(hdf5.walk(file))
-            _read(file, _places(path, datasets, selection))
-        return watched.reads, raw.seek(0, io.SEEK_END)
+            parts = _places(path, datasets, selection)
+            _read(file, parts)
+            # A page buffer reads whole pages, which no sieve makes larger.
+            spans = sorted(_spans(file, {name for name, _ in parts})) if page_buffer in ("unset", "0") else []
+        return watched.reads, sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
+
+
+def sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
+    """Return the reads of a driver with a sieve buffer, which HDF5 fills where it reads little of values in one piece.
+
+    Args:
+        watched: the reads without it.
+        spans: (first, behind last) byte of each piece of values, ascending.
+    """
+    starts, held, reads_of = [begin for begin, _ in spans], (0, 0), []
+    for offset, length in watched:
+        number = bisect.bisect_right(starts, offset) - 1
+        if number < 0 or offset >= spans[number][1] or length > _SIEVE:
+            reads_of.append((offset, length))
+        elif not held[0] <= offset <= offset + length <= held[1]:
+            held = offset, min(offset + _SIEVE, spans[number][1])
+            reads_of.append((offset, held[1] - offset))
+    return reads_of
+
+
+def _spans(file: h5py.File, names: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield where values of datasets without chunks lie."""
+    for name in names:
+        one = file[name].id
+        if (offset := one.get_offset()) is not None:
+            yield offset, offset + one.get_storage_size()
 
 
 def _read(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
