@@ -117,3 +117,13 @@ def test_a_copy_within_a_group_is_compared_there(tmp_path):
     with h5py.File(tmp_path / "b.h5", "w") as copy, h5py.File(path) as file:
         file.copy("/", copy, "a")
     assert same_values(path, tmp_path / "b.h5", ["/gaps", "/texts"], "/a") == ""
+
+
+@pytest.mark.parametrize("first, second", [([[1, 0], [2]], [[1], [0, 2]]), ([[], [0] * 8], [[0] * 8, []])])
+def test_where_a_sequence_ends_is_part_of_its_value(first, second):
+    def sequences(lists: list[list[int]]) -> np.ndarray:
+        values = np.empty(len(lists), object)
+        values[:] = [np.array(numbers, np.uint8) for numbers in lists]
+        return values
+
+    assert fingerprint(sequences(first)) != fingerprint(sequences(second))

@@ -22,9 +22,10 @@ def has_known_size(values: object) -> bool:
 def fingerprint(values: object) -> tuple[int, int]:
     """Return (bytes, crc32) of values that a driver read, in C order and native byte order.
 
-    Members of structures follow each other without gaps. Each element of variable length, a text or a sequence, is
-    followed by a NUL. A structure with such members is taken member by member. A dataset without values has no bytes.
-    The list that `File.walk` gives has the bytes of its sorted descriptions.
+    Members of structures follow each other without gaps. A text of variable length is followed by a NUL, a sequence by
+    its number of elements in 8 bytes, so that the end of each is part of the checksum. A structure with such members is
+    taken member by member. A dataset without values has no bytes. The list that `File.walk` gives has the bytes of its
+    sorted descriptions.
 
     Raises:
         Unable: an element is a reference, or another object that has no bytes.
@@ -56,7 +57,7 @@ def _pieces(values: "np.ndarray") -> "Iterator[np.ndarray | bytes]":
             yield from _pieces(values[name])
         return
     if kind.hasobject:
-        yield b"".join(_bytes_of_element(value) + b"\0" for value in values.ravel())
+        yield b"".join(_bytes_of_element(value) for value in values.ravel())
         return
     packed, flat = _without_gaps(kind), np.ascontiguousarray(values).reshape(-1)
     step = max(1, len(flat) if packed == kind and kind.char not in "gG" else _PIECE)
@@ -69,14 +70,16 @@ def _bytes_of_element(value: object) -> bytes:
     import numpy as np
 
     if isinstance(value, str):
-        return value.encode(errors="surrogateescape")
+        return value.encode(errors="surrogateescape") + b"\0"
     if isinstance(value, bytes):
-        return value
+        return value + b"\0"
     array = np.asarray(value)
     if array.dtype == object and not array.ndim:
         raise Unable(f"an element is of type {type(value).__name__}, of which there is no checksum")
     # A sequence of numbers is in the file's byte order, which h5py does not always name.
-    return b"".join(map(bytes, _pieces(array))) if array.dtype.hasobject or array.dtype.names else array.tobytes()
+    is_plain = not (array.dtype.hasobject or array.dtype.names)
+    data = array.tobytes() if is_plain else b"".join(map(bytes, _pieces(array)))
+    return data + len(array).to_bytes(8, "little")
 
 
 def _without_gaps(kind: "np.dtype") -> "np.dtype":
