@@ -194,7 +194,7 @@ def _value(item: object, name: str | bytes) -> object:
     """Return the value of an attribute; None of a type that h5py lacks."""
     try:
         return item.attrs[name]
-    except (TypeError, ValueError, OSError):
+    except (TypeError, ValueError, OSError, RuntimeError, KeyError):
         return None
 
 

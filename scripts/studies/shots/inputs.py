@@ -74,7 +74,7 @@ class Source:
             try:
                 with file:
                     yield file
-            except (OSError, RuntimeError, KeyError, ValueError) as error:
+            except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
                 # Its beginning can be read, and something further in cannot.
                 raise Problem(f"{self.where} cannot be read as HDF5: {formats.reason(error)}") from error
 

@@ -1,9 +1,11 @@
 """The manifest of a set of the user's own files: what is read of them, with its checksums."""
 
 import hashlib
+import itertools
 import json
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import h5py
@@ -248,10 +250,19 @@ def _stored(dataset: Dataset) -> Callable[[selection.Place], int]:
             return min(whole, count * dataset.dtype.itemsize) if place else whole
 
         return part
-    pieces: list[tuple[tuple, int]] = []
-    dataset.id.chunk_iter(lambda chunk: pieces.append((chunk.chunk_offset, chunk.size)))
-    return lambda place: sum(
-        size for offset, size in pieces if not place or selection.touches(place, offset, dataset.chunks)
+    sizes: dict[tuple, int] = {}
+    dataset.id.chunk_iter(lambda chunk: sizes.update({chunk.chunk_offset: chunk.size}))
+    return lambda place: sum(sizes.get(offset, 0) for offset in _touched(place, dataset.chunks, sizes))
+
+
+def _touched(place: selection.Place, chunks: tuple[int, ...], there: Collection[tuple]) -> Iterable[tuple]:
+    """Return the offsets of the chunks that a place touches, of all or of those that are there, whichever are fewer."""
+    if not place:
+        return there
+    ranges = [range(begin // size * size, end, size) for (begin, end, _), size in zip(place, chunks, strict=True)]
+    few = math.prod(map(len, ranges)) < len(there)
+    return (
+        offset for offset in (itertools.product(*ranges) if few else there) if selection.touches(place, offset, chunks)
     )
 
 
