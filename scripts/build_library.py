@@ -26,8 +26,9 @@ def _library(text: str) -> dict:
     spec = json_object(text)
     kinds = {"wheel", "source", "conda", "python"}
     needs = ("hdf5", "python") if spec.get("kind") == "python" else ("hdf5",)
-    texts = (*map(spec.get, needs), *spec.values())
-    if not all(isinstance(value, str) for value in texts) or spec.get("kind") not in kinds:
+    texts = (*map(spec.get, needs), *(value for key, value in spec.items() if key != "with"))
+    named = all(isinstance(value, str) for value in texts) and isinstance(spec.get("with", []), list)
+    if not named or spec.get("kind") not in kinds:
         given = f"kind ({', '.join(sorted(kinds))}) and {' and '.join(needs)}"
         raise Problem(f"--spec {text} is no library: give {given}, all as strings")
     return spec

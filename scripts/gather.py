@@ -105,7 +105,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
         "data": {name: _data(results / "data" / name / "manifest.json") for name in sorted(_datasets(plan))},
         "unable": records.unable(kept),
         "not_provided": not_provided(_datasets(plan), results / "data"),
-        "limits": [*_limits(config, measured), *unsealed(measured), *software.unseen(kept)],
+        "limits": [*_limits(config, measured), *unsealed(measured), *software.unseen(kept), *unmet(results, config)],
         **studies.of(study).facts(plan, kept, imported, config),
         "sessions": sorted({record["session"] for record in measured if "session" in record}),
         "software": software.kept(kept),
@@ -197,6 +197,13 @@ def unsealed(measured: list[dict]) -> list[str]:
     words = "were edited since they were written is not known, and they count"
     line = f"{count} of {len(measured)} records are from before records had a digest: whether they {words}"
     return [line] if count else []
+
+
+def unmet(results: Path, config: dict) -> list[str]:
+    """Return which requirements of user-supplied packages libraries meet with other versions, a line for each."""
+    artefacts = {name: _library(results / "environments" / f"{name}.json") for name in config["libraries"]}
+    lines = {name: (artefact.get("build") or {}).get("unmet", ()) for name, artefact in artefacts.items()}
+    return [f"{name}: {line}" for name, of_library in lines.items() for line in of_library]
 
 
 def _library(path: Path) -> dict:

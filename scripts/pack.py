@@ -19,10 +19,10 @@ from pathlib import Path
 
 from scripts.building import bundle, carried
 from scripts.building.bundle import Entry
+from scripts.building.distributions import library_key, own_lock
 from scripts.building.environments import provide_library
 from scripts.building.hdf5 import provide_hdf5
 from scripts.building.servers import SERVERS, provide_servers, recipe
-from scripts.building.sources import own_lock
 from scripts.building.streams import compressing
 from scripts.frame import config as configuration
 from scripts.lib import provenance, unpacked
@@ -135,7 +135,7 @@ def parts(config: dict, patched: Callable[[Path, str], Path]) -> tuple[dict, dic
         # Files of this machine that it would otherwise have to find unchanged.
         there = {"imported": [], "python": f"{_place(folder)}/bin/python"}
         there["build"] = artefact["build"] | {"cached": True}
-        libraries[carried.library_key(spec)] = artefact | there
+        libraries[library_key(spec)] = artefact | there
     needed = stores.needed(config["stores"].values())
     versions = provide_servers(needed)["versions"]
     for name in needed:

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from scripts.building import carried
-from scripts.building.environments import origin
-from scripts.building.sources import is_own
+from scripts.building.distributions import describe_origin, is_own
+from scripts.building.environments import origin, provide_library
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
@@ -51,7 +51,7 @@ def findings(config: dict) -> Iterator[Finding]:
     machine = f"Linux, {host.facts()['cpu']}, {host.usable_cores()} cores" if linux else "only Linux is supported"
     yield "system", linux, machine
     yield from _tools(config)
-    yield from inputs(config)
+    yield from inputs(config, _provided)
     cells = {study: matrix.expand(config, study)[0] for study in config["studies"]}
     for study, of_study in cells.items():
         for what, look in studies.of(study).needs(config, of_study):
@@ -73,19 +73,30 @@ def _tools(config: dict) -> Iterator[Finding]:
         yield _try("tool conda", partial(tool, "conda", remedy=remedy))
 
 
-def inputs(config: dict) -> Iterator[Finding]:
-    """Look at what the configuration names beside stores: sources of libraries, and the user's own files."""
-    yield from _carried(config) if unpacked.manifest() else _sources(config)
+def inputs(config: dict, wheels: Callable[[str, dict], str] = lambda _, spec: origin(spec)) -> Iterator[Finding]:
+    """Look at what the configuration names beside stores: sources of libraries, and the user's own files.
+
+    `wheels` looks at a library of wheels that the configuration names, and returns its origin.
+    """
+    yield from _carried(config) if unpacked.manifest() else _sources(config, wheels)
     for study in config["studies"]:
         for what, look in studies.of(study).inputs(config):
             yield _try(what, look)
 
 
-def _sources(config: dict) -> Iterator[Finding]:
+def _sources(config: dict, wheels: Callable[[str, dict], str]) -> Iterator[Finding]:
     """Yield where the sources of libraries come from, and what is the user's own."""
     for name, library in config["libraries"].items():
-        if library["kind"] in ("source", "python") or "wheel" in library:
+        if library["kind"] in ("source", "python"):
             yield _try(f"library {name}", partial(origin, library))
+        elif library.keys() & {"lock", "wheel", "with"}:
+            yield _try(f"library {name}", partial(wheels, name, library))
+
+
+def _provided(name: str, library: dict) -> str:
+    """Return the origin of a library of wheels, which is installed: in seconds, and nothing else tries all of it."""
+    build = provide_library(name, library)["build"]
+    return "; ".join([describe_origin(build["hdf5_source"], build.get("added", ())), *build.get("unmet", ())])
 
 
 def begun(config: dict) -> Iterator[str]:
@@ -94,11 +105,12 @@ def begun(config: dict) -> Iterator[str]:
         # What is missing, or cannot be fetched, is reported where it is needed.
         with contextlib.suppress(Problem):
             artefact = read_json(Path("results", config["run"], "environments", f"{name}.json"))
-            before = artefact.get("build", {"hdf5_source": ""})
-            if is_own(before) and (now := origin(library)) != before["hdf5_source"]:
+            build = artefact.get("build", {"hdf5_source": ""})
+            before = describe_origin(build["hdf5_source"], build.get("added", ()))
+            if is_own(build) and (now := origin(library)) != before:
                 yield (
-                    f"library {name} is {now} by now; run {config['run']} began with {before['hdf5_source']} and builds"
-                    " nothing again: give RUN another name to measure it as it is"
+                    f"library {name} is {now} by now; run {config['run']} began with {before} and builds nothing again:"
+                    " give RUN another name to measure it as it is"
                 )
 
 

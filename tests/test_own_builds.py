@@ -16,12 +16,13 @@ from conftest import ROOT, artefact, program
 from small_runs import SINGLE, drop, launch, records, write
 
 from scripts import preflight
-from scripts.building import bundle, carried, own, toolchain
+from scripts.building import bundle, own, toolchain
 from scripts.building.cache import provide
+from scripts.building.distributions import library_key, promised
 from scripts.building.environments import origin
 from scripts.building.hdf5 import hdf5_recipe, provide_hdf5
 from scripts.building.shell import Workshop, make_environment
-from scripts.building.sources import ENVS, LOCK, Unreachable, promised, releases
+from scripts.building.sources import ENVS, LOCK, Unreachable, releases
 from scripts.frame import config as configuration
 from scripts.frame import software
 from scripts.lib.program import Problem, file_digest
@@ -385,8 +386,9 @@ def test_an_archive_tells_builds_of_ones_own_apart_and_brings_no_interpreter(tmp
         SOURCE | {"from": "~/hdf5", "ref": "main"},
         {"kind": "wheel", "hdf5": "2.0.0"},
         {"kind": "wheel", "hdf5": "2.0.0", "wheel": "a.whl"},
+        {"kind": "wheel", "hdf5": "2.0.0", "with": ["a.whl"]},
     ]
-    assert len(set(map(carried.library_key, specs))) == len(specs)
+    assert len(set(map(library_key, specs))) == len(specs)
     file, libraries = tmp_path / "mine.yaml", {"hdf5-2.0.0": {"kind": "python", "hdf5": "2.0.0", "python": "python3"}}
     file.write_text(yaml.safe_dump(SINGLE | {"libraries": libraries}), encoding="utf-8")
     done = program("pack", "--configfile", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)

@@ -16,7 +16,7 @@ from conftest import ROOT, artefact, copy_project, program
 from small_runs import records
 
 from scripts import pack
-from scripts.building import bundle, carried
+from scripts.building import bundle, distributions
 from scripts.building.bundle import Entry
 from scripts.lib import unpacked
 from scripts.lib.program import Problem
@@ -238,11 +238,11 @@ def test_a_script_starts_the_interpreter_beside_it(begin, tmp_path):
 
 
 def test_a_library_is_known_by_what_it_is_made_of_and_not_by_where_that_was_had():
-    key = carried.library_key({"kind": "source", "hdf5": "2.0.0", "from": "auto"})
-    assert carried.library_key({"kind": "source", "hdf5": "2.0.0", "from": "crate"}) == key
+    key = distributions.library_key({"kind": "source", "hdf5": "2.0.0", "from": "auto"})
+    assert distributions.library_key({"kind": "source", "hdf5": "2.0.0", "from": "crate"}) == key
     wheel = {"kind": "wheel", "hdf5": "2.0.0"}
     others = [{"kind": "source", "hdf5": "2.1.0"}, wheel, wheel | {"lock": "envs/yt.lock"}]
-    assert len({key, *map(carried.library_key, others)}) == 4
+    assert len({key, *map(distributions.library_key, others)}) == 4
 
 
 def test_a_tree_that_was_edited_after_it_was_unpacked_is_dirty(tmp_path):

@@ -4,30 +4,15 @@ Such a tree is where there is no compiler and no header, which recipes take into
 holds by what the configuration and the project's own files say of it.
 """
 
-import hashlib
-import json
 from collections.abc import Collection
 
 from scripts.building import servers
-from scripts.building.cache import file_digest
+from scripts.building.distributions import library_key
 from scripts.building.environments import inspect_python, verify
-from scripts.building.sources import LOCK, OF_RELEASES, own_lock, pinned
 from scripts.lib import unpacked
 from scripts.lib.program import Problem
 
 _REMEDY = "give `make pack` a configuration that needs it, and unpack that archive"
-
-
-def library_key(spec: dict) -> str:
-    """Return a hash of a library's entry in the configuration, with the locks and sources that it stands for.
-
-    Where a release was had from (`from`) does not matter: it is the same. What is the user's own goes by its path.
-    """
-    said = {key: value for key, value in spec.items() if key != "lock" and value not in OF_RELEASES}
-    said["locks"] = [file_digest(path) for path in (LOCK, own_lock(spec)) if path]
-    if spec["kind"] == "source":
-        said["sources"] = [pinned()["hdf5"].get(spec["hdf5"]), pinned()["sdists"]]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def library(name: str, spec: dict) -> dict:

@@ -9,13 +9,19 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
-from scripts.building import own, toolchain
+from packaging.utils import canonicalize_name
+
+from scripts.building import distributions, own, toolchain
 from scripts.building.cache import Recipe, file_digest, provide
+from scripts.building.distributions import H5PY
 from scripts.building.hdf5 import CFLAGS, provide_hdf5
+from scripts.building.packages import Package, Wheel
 from scripts.building.shell import Workshop, clean_environment, cores, make_environment, uv
-from scripts.building.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, is_own, own_lock, pinned, promised
+from scripts.building.sources import ENVS, LOCK, OF_RELEASES, ROOT, fetch_sdist, pinned
 from scripts.lib.program import Problem, json_object
 from scripts.lib.software import identity
 
@@ -23,6 +29,12 @@ _INSPECT = """
 import json, h5py, numpy, dask, distributed
 versions = {module.__name__: module.__version__ for module in (h5py, numpy, dask)}
 print(json.dumps({"hdf5": h5py.version.hdf5_version} | versions | {"ros3": bool(h5py.get_config().ros3)}))
+"""
+_INSTALLED = """
+import importlib, importlib.metadata, json
+for module in {modules}:
+    importlib.import_module(module)
+print(json.dumps(dict(version=importlib.metadata.version({name!r}))))
 """
 # Of an interpreter of the user's own: its distributions, and the files of what it imports and loads.
 _IMPORTED = """
@@ -55,11 +67,12 @@ def provide_library(name: str, spec: dict) -> dict:
     verify(name, spec, facts)
     packages = build.get("packages")
     return {
-        **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"], "own": is_own(build)},
+        **{"environment": 1, "status": "done", "library": name, "kind": spec["kind"]},
+        "own": distributions.is_own(build),
         "python": str(python),
         **facts,
         "build": build | {"seconds": round(time.monotonic() - start, 1)},
-        "promised": promised(spec, facts, build),
+        "promised": distributions.promised(spec, facts, build),
         "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK),
     }
 
@@ -79,8 +92,8 @@ def inspect_python(python: Path) -> dict:
     return _answer(python, _INSPECT, "/")
 
 
-def _answer(python: Path, code: str, folder: Path | str) -> dict:
-    """Return the JSON object that some code prints in an interpreter; errors as for `inspect_python`."""
+def _answer(python: Path, code: str, folder: Path | str, amiss: str = "") -> dict:
+    """Return the JSON object that some code prints in an interpreter; errors as for `inspect_python`, or as `amiss`."""
     command = [str(python), "-sE", "-c", code]
     try:
         answer = subprocess.run(
@@ -90,7 +103,7 @@ def _answer(python: Path, code: str, folder: Path | str) -> dict:
         raise Problem(f"{python} cannot be started: {error.strerror}") from error
     if answer.returncode:
         reason = (answer.stderr.strip() or f"status {answer.returncode}").splitlines()[-1]
-        raise Problem(f"{python} cannot import what a library under test needs: {reason}")
+        raise Problem(f"{amiss or f'{python} cannot import what a library under test needs'}: {reason}")
     # What an interpreter prints when it starts comes before.
     return json_object(answer.stdout.strip().rpartition("\n")[2], str(python), "; name an interpreter of Python")
 
@@ -105,7 +118,7 @@ def verify(name: str, spec: dict, facts: dict) -> None:
     if facts["hdf5"] != version:
         raise Problem(f"library {name}: its label says HDF5 {version}, its h5py has {facts['hdf5']}")
     match spec:
-        case {"kind": "python"} | {"kind": "wheel", "lock": _} | {"kind": "wheel", "wheel": _}:
+        case {"kind": "python"} | {"lock": _} | {"wheel": _} | {"with": _}:
             may_lack = True
         case {"kind": "wheel"}:
             may_lack = not pinned()["wheels"][version]["ros3"]
@@ -125,8 +138,9 @@ def origin(spec: dict) -> str:
     match spec:
         case {"kind": "source"}:
             return own.hdf5_sources(spec)[0].origin
-        case {"kind": "wheel", "wheel": _}:
-            return own.name("local wheel", own.expect_wheel(spec)[1])
+        case {"kind": "wheel"}:
+            added = distributions.packages_of(spec)
+            return distributions.describe_origin(_source_of_wheel("", spec, added), list(map(_describe, added)))
         case {"kind": "python"}:
             python = own.place_of(spec["python"])
             verify(spec["python"], spec, inspect_python(python))
@@ -135,43 +149,74 @@ def origin(spec: dict) -> str:
 
 
 def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment with a wheel of h5py, or with whatever its lock names."""
-    version = spec["hdf5"]
-    if "wheel" in spec:
-        return _own_wheel(spec)
-    if not (lock := own_lock(spec)):
-        raise Problem(
-            f"library {name}: no h5py wheel with HDF5 {version} is in envs/sources.yaml"
-            f" (which has {', '.join(pinned()['wheels'])}); make its kind source"
-        )
+    """Return interpreter, facts and build of an environment of wheels: those of locks, and the user's own."""
+    added, lock = distributions.packages_of(spec), distributions.own_lock(spec)
+    source, wheels = _source_of_wheel(name, spec, added), [package.wheel() for package in added]
+    unmet = distributions.unmet(wheels, distributions.pins(spec) | {wheel.name: wheel.version for wheel in wheels})
+    locks = [LOCK, *([lock] if lock else [])]
 
     def build(folder: Path, workshop: Workshop) -> dict:
-        return inspect_python(make_environment(workshop, folder, LOCK, lock))
-
-    inputs = {"locks": [file_digest(LOCK), file_digest(lock)], "python": toolchain.python_identity()}
-    piece = provide(Recipe(f"wheel-{version}", inputs, build, ("bin/python",)))
-    facts = {"compiler": None, "hdf5_source": f"wheel {lock.stem}", "s3_stack": None, "headers": {}}
-    return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
-
-
-def _own_wheel(spec: dict) -> tuple[Path, dict, dict]:
-    """Return interpreter, facts and build of an environment with a wheel of h5py that is the user's own."""
-    path, digest = own.expect_wheel(spec)
-
-    def build(folder: Path, workshop: Workshop) -> dict:
-        wheel = workshop.work / path.name
-        shutil.copyfile(path, wheel)
-        if file_digest(wheel) != digest:
-            raise Problem(f"{path} was changed while it was copied; call again once it stays as it is")
-        python = make_environment(workshop, folder, LOCK)
-        _install(workshop, python, wheel)
+        if not wheels:
+            return inspect_python(make_environment(workshop, folder, *locks))
+        gives_way = partial(distributions.gives_way, names=set.union(*(wheel.brings for wheel in wheels)))
+        python = make_environment(workshop, folder, *locks, _lock_of(wheels, workshop), gives_way=gives_way)
+        for wheel in wheels:
+            _expect_installed(python, wheel, distributions.locked(spec))
         return inspect_python(python)
 
-    inputs = {"locks": [file_digest(LOCK)], "wheel": digest, "python": toolchain.python_identity()}
+    inputs = {"locks": list(map(file_digest, locks)), "python": toolchain.python_identity()}
+    inputs |= {"added": [[wheel.name, wheel.version, wheel.key] for wheel in wheels]} if wheels else {}
     piece = provide(Recipe(f"wheel-{spec['hdf5']}", inputs, build, ("bin/python",)))
-    facts = {"hdf5_source": own.name("local wheel", digest), "source_key": digest}
-    facts |= {"compiler": None, "s3_stack": None, "headers": {}}
+    facts = {"compiler": None, "hdf5_source": source, "s3_stack": None, "headers": {}}
+    if keys := [package.key for package in added if package.origin == source]:
+        facts["source_key"] = keys[0]
+    if wheels:
+        versions = [{"version": wheel.version, "sha256": wheel.key} for wheel in wheels]
+        facts["added"] = [_describe(one) | version for one, version in zip(added, versions, strict=True)]
+        facts["unmet"] = unmet
     return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
+
+
+def _source_of_wheel(name: str, spec: dict, added: Sequence[Package]) -> str:
+    """Return where a library of wheels has its HDF5 from: a wheel or tree of the user's with h5py, or a lock."""
+    if own_h5py := [package for package in added if H5PY in package.brings]:
+        return own_h5py[0].origin
+    if lock := distributions.own_lock(spec):
+        return f"wheel {lock.stem}"
+    raise Problem(
+        f"library {name}: no h5py wheel with HDF5 {spec['hdf5']} is in envs/sources.yaml"
+        f" (which has {', '.join(pinned()['wheels'])}); make its kind source"
+    )
+
+
+def _describe(package: Package) -> dict:
+    """Return what an artefact has of a package of the user's; `brings` are the distributions in whose place it is."""
+    return {"name": package.name, "origin": package.origin, "brings": sorted(package.brings)}
+
+
+def _lock_of(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
+    """Return a lock of copies of wheels in the workshop; that one is another one by now is a Problem."""
+    lock = workshop.work / "added.lock"
+    for wheel in wheels:
+        copy = workshop.work / wheel.path.name
+        shutil.copyfile(wheel.path, copy)
+        if file_digest(copy) != wheel.key:
+            raise Problem(f"{wheel.path} was changed while it was copied; call again once it stays as it is")
+    lines = [f"{one.name} @ {(workshop.work / one.path.name).as_uri()} --hash=sha256:{one.key}\n" for one in wheels]
+    lock.write_text("".join(lines), encoding="utf-8")
+    return lock
+
+
+def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> None:
+    """Compare the version of a wheel with that in an environment, and import it there; a Problem if that fails.
+
+    Imported are the module that is named like the wheel, and those that are named like distributions of a lock.
+    """
+    names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
+    amiss = f"{wheel.path} does not import beside what the library has"
+    seen = _answer(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
+    if seen["version"] != wheel.version:
+        raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, and {seen['version']} was installed")
 
 
 def _install(workshop: Workshop, python: Path, wheel: Path) -> None:

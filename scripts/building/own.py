@@ -1,4 +1,4 @@
-"""What a library under test has of the user's own: HDF5 as a tree, a tarball, a commit or installed; a wheel of h5py.
+"""User-supplied builds of HDF5 for a library under test: a tree, a tarball, a commit of a clone, or an installation.
 
 Each is known by what it holds, which is in a record and in the key of what is built from it: an edit builds again.
 Where it is on this machine is in neither. Nothing is written there.
@@ -9,15 +9,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.tags import sys_tags
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from scripts.building.cache import file_digest
 from scripts.building.shell import Workshop, clean_environment
@@ -42,7 +37,7 @@ class Tree(Archive):
         workshop.say(f"copy {self.path}")
         try:
             shutil.copytree(self.path, copy, symlinks=True, ignore=_left_out)
-            key = _digest(copy, _files(copy))
+            key = hash_files(copy, list_files(copy))
         except (shutil.Error, OSError, Problem) as error:
             raise Problem(f"{self.path} cannot be copied, or was changed meanwhile: {error}") from error
         if key != self.key:
@@ -94,28 +89,6 @@ def hdf5_sources(spec: dict) -> list[Archive]:
     )
 
 
-def expect_wheel(spec: dict) -> tuple[Path, str]:
-    """Return the path and the sha256 of the wheel of h5py that a library names.
-
-    Raises:
-        Problem: it is not there, has no h5py, or is for another interpreter.
-    """
-    path = place_of(spec["wheel"])
-    digest = file_digest(path)
-    try:
-        *_, tags = parse_wheel_filename(path.name)
-        with zipfile.ZipFile(path) as archive:
-            has_h5py = "h5py/__init__.py" in archive.namelist()
-    except (InvalidWheelFilename, zipfile.BadZipFile) as error:
-        raise Problem(f"{path} is not a wheel: {error}") from error
-    if not has_h5py:
-        raise Problem(f"{path} is a wheel without h5py; name one of h5py (h5py-….whl)")
-    if tags.isdisjoint(sys_tags()):
-        here = f"Python {sys.version_info.major}.{sys.version_info.minor} on this machine"
-        raise Problem(f"{path} is a wheel for {' or '.join(sorted(map(str, tags)))}, not for {here}; build it for that")
-    return path, digest
-
-
 def name(kind: str, key: str) -> str:
     """Return the origin of what is the user's own: its kind and the first digits of its key."""
     return f"{kind} {key[:_DIGITS]}"
@@ -150,18 +123,22 @@ def _tree(path: Path, version: str) -> Tree:
     _expect_version((path / PUBLIC).read_bytes(), version, path / PUBLIC)
     if left := [built for built in _BUILT_IN if (path / built).exists()]:
         raise Problem(f"{path} was built in its own sources ({left[0]}); clean it, or name a commit of it (ref: HEAD)")
-    key = _digest(path, _files(path))
+    key = hash_files(path, list_files(path))
     return Tree(name("local tree", key), key, path)
 
 
 def _commit(path: Path, reference: str, version: str) -> Commit:
     repository = Path(git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone").decode())
-    lacks = f"{path} has no branch, tag or commit {reference}"
-    of = f"--git-dir={repository}"
-    commit = git(of, "rev-parse", "--verify", "--end-of-options", f"{reference}^{{commit}}", amiss=lacks).decode()
+    commit, of = commit_of(repository, reference, path), f"--git-dir={repository}"
     lacks = f"{reference} of {path} is not a source tree of HDF5"
     _expect_version(git(of, "show", f"{commit}:{PUBLIC}", amiss=lacks), version, f"{PUBLIC} of {reference} in {path}")
     return Commit(name("git", commit), commit, repository)
+
+
+def commit_of(repository: Path, reference: str, path: Path) -> str:
+    """Return the id of a branch, tag or commit of a clone in the folder `path`; that it has none is a Problem."""
+    wanted, lacks = f"{reference}^{{commit}}", f"{path} has no branch, tag or commit {reference}"
+    return git(f"--git-dir={repository}", "rev-parse", "--verify", "--end-of-options", wanted, amiss=lacks).decode()
 
 
 def git(*arguments: object, amiss: str) -> bytes:
@@ -217,7 +194,7 @@ def _installed(path: Path, version: str) -> Installed:
             f"{path} was built for MPI (H5_HAVE_PARALLEL), for which h5py is not built here; name another one"
         )
     headers = (file for pattern in ("H5*.h", "hdf5*.h") for file in path.glob(f"include/{pattern}"))
-    key = _digest(path, (*headers, *path.glob("lib/libhdf5*.so*")))
+    key = hash_files(path, (*headers, *path.glob("lib/libhdf5*.so*")))
     return Installed(name(INSTALLED, key), key, path)
 
 
@@ -228,7 +205,7 @@ def _left_out(folder: str, names: Iterable[str]) -> set[str]:
     }
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def list_files(folder: Path) -> Iterator[Path]:
     """Yield the files and links of a source tree."""
     for parent, folders, files in os.walk(folder):
         out = _left_out(parent, (*folders, *files))
@@ -237,7 +214,7 @@ def _files(folder: Path) -> Iterator[Path]:
         folders[:] = [each for each in folders if each not in out]
 
 
-def _digest(folder: Path, files: Iterable[Path]) -> str:
+def hash_files(folder: Path, files: Iterable[Path]) -> str:
     """Return one sha256 of the names, contents and permissions to be run of some files of a folder."""
     hashed = hashlib.sha256()
     for file in sorted(files):

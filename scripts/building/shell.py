@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,14 @@ from scripts.lib.program import Problem
 # Variables that would change a build without being in its hash, or lead it to another HDF5 or clone.
 _UNWANTED = re.compile(
     r"PYTHON|HDF5_|H5PY_|CMAKE_|(C|CXX|CPP|LD)FLAGS$|CPATH$|C_INCLUDE_PATH$|(LD_)?LIBRARY_PATH$|LD_PRELOAD$|VIRTUAL_ENV$"
-    r"|GIT_(DIR|WORK_TREE|INDEX_FILE)$"
+    r"|SETUPTOOLS_SCM_|GIT_(DIR|WORK_TREE|INDEX_FILE)$"
 )
-# A pin of a lock, with its hashes.
-_PIN = re.compile(r"^(([\w.-]+)==\S+).*(?:\n[ \t]+.*)*\n?", re.MULTILINE)
+# A pin of a lock, with its hashes: a version, or the address of a wheel, as pip and uv write them.
+PIN = re.compile(
+    r"^(?P<what>(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?(?:==(?P<version>[^\s;\\]+)| *@ *(?P<url>\S+)))"
+    r".*(?:\n[ \t]+.*)*\n?",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,12 @@ class Workshop:
         Raises:
             Problem: the command is missing or failed; the line names the step and the log.
         """
+        if output := self.try_run(step, *command, cwd=cwd, **variables):
+            print(output, file=sys.stderr, flush=True)
+            raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
+
+    def try_run(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
+        """Run one step as `run` does, and return the end of its output if it fails, else ""."""
         self.say(step)
         words = [str(word) for word in command]
         with open(self.log, "a+", encoding="utf-8", errors="replace") as log:
@@ -64,10 +75,8 @@ class Workshop:
                 ).returncode
             except OSError as error:
                 raise Problem(f"{self.name}: {step}: {words[0]} cannot be started: {error.strerror}") from error
-            if status:
-                log.seek(begin)
-                print("".join(log.readlines()[-40:]), file=sys.stderr, flush=True)
-                raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
+            log.seek(begin)
+            return "".join(log.readlines()[-40:]) or f"status {status}" if status else ""
 
     def say(self, what: str) -> None:
         """Tell on standard error what is done now."""
@@ -98,22 +107,37 @@ def uv() -> Path:
     return Path(path)
 
 
-def make_environment(workshop: Workshop, folder: Path, *locks: Path) -> Path:
+def make_environment(
+    workshop: Workshop, folder: Path, *locks: Path, gives_way: Callable[[str], bool] | None = None
+) -> Path:
     """Make a Python environment with exactly the wheels of the hashed locks, and return its interpreter.
 
-    What a later lock pins otherwise than the first is as the later one has it.
+    What a later lock pins otherwise than the first is as the later one has it. Where `gives_way` is given, the last
+    lock wins over all others, which lose the distributions of which it is true.
     """
     workshop.run("make the Python environment", uv(), "venv", "--no-project", "--python", base_python(), folder)
-    python, first = folder / "bin" / "python", workshop.work / "first.lock"
-    first.write_text(_but_for(*locks), encoding="utf-8")
-    exact = ("--require-hashes", "--no-build", "--compile-bytecode")
-    workshop.run("install the locked packages", uv(), "pip", "sync", "--python", python, *exact, first, *locks[1:])
+    texts = [lock.read_text(encoding="utf-8") for lock in locks]
+    if gives_way:
+        texts[:-1] = [PIN.sub(lambda pin: "" if gives_way(pin["name"]) else pin[0], text) for text in texts[:-1]]
+    texts[0] = _but_for(*texts)
+    # A lock may name files beside it, so that only one that loses something is copied.
+    copies = [_copy_changed(lock, text, workshop.work) for lock, text in zip(locks, texts, strict=True)]
+    python, exact = folder / "bin" / "python", ("--require-hashes", "--no-build", "--compile-bytecode")
+    workshop.run("install the locked packages", uv(), "pip", "sync", "--python", python, *exact, *copies)
     return python
 
 
-def _but_for(first: Path, *later: Path) -> str:
+def _copy_changed(lock: Path, text: str, folder: Path) -> Path:
+    """Return a lock, or a file in the folder with its text if that is another one by now."""
+    if lock.read_text(encoding="utf-8") == text:
+        return lock
+    copy = folder / f"changed-{lock.name}"
+    copy.write_text(text, encoding="utf-8")
+    return copy
+
+
+def _but_for(first: str, *later: str) -> str:
     """Return the text of a lock without what later ones pin otherwise."""
-    pins = [pin for lock in later for pin in _PIN.finditer(lock.read_text(encoding="utf-8"))]
-    names, same = {pin[2] for pin in pins}, {pin[1] for pin in pins}
-    text = first.read_text(encoding="utf-8")
-    return _PIN.sub(lambda pin: "" if pin[2] in names and pin[1] not in same else pin[0], text)
+    pins = [pin for lock in later for pin in PIN.finditer(lock)]
+    names, same = {pin["name"] for pin in pins}, {pin["what"] for pin in pins}
+    return PIN.sub(lambda pin: "" if pin["name"] in names and pin["what"] not in same else pin[0], first)

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import os
-import re
 import shutil
 import subprocess
 import urllib.request
@@ -70,55 +69,6 @@ class Archive:
 def pinned() -> dict:
     """Return envs/sources.yaml, read once."""
     return read_yaml(ENVS / "sources.yaml")
-
-
-def own_lock(spec: dict) -> Path | None:
-    """Return the lock of what a library of kind wheel has beside LOCK: the one it names, or that of h5py's wheel.
-
-    None where no wheel of h5py with its HDF5 is pinned, and for libraries of other kinds.
-    """
-    wheels = pinned()["wheels"] if spec["kind"] == "wheel" and "wheel" not in spec else {}
-    lock = spec.get("lock") or wheels.get(spec["hdf5"], {}).get("lock")
-    return ROOT / lock if lock else None
-
-
-def pins(spec: dict) -> dict[str, str]:
-    """Return the versions that a library's locks, and a wheel's name, pin by distribution.
-
-    Several where they depend on Python's; none of an interpreter of the user's own.
-    """
-    locks = () if spec["kind"] == "python" else filter(None, (LOCK, own_lock(spec)))
-    versions = {name: version for lock in locks for name, version in _pins(lock).items()}
-    # Name and version begin the name of a wheel's file, and of its metadata's folder.
-    name, _, rest = Path(spec.get("wheel", "")).name.partition("-")
-    return versions | ({re.sub(r"[-_.]+", "-", name).lower(): rest.partition("-")[0]} if rest else {})
-
-
-@cache
-def _pins(lock: Path) -> dict[str, str]:
-    versions: dict[str, list[str]] = {}
-    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
-        versions.setdefault(name, []).append(version)
-    return {name: " or ".join(of_python) for name, of_python in versions.items()}
-
-
-def promised(spec: dict, facts: dict, build: dict) -> dict[str, str]:
-    """Return what a library's spec and locks promise, by distribution and for libhdf5: two differ in it on purpose.
-
-    `facts` and `build` are those of its artefact: h5py and HDF5 are under test whatever locks say of them.
-    """
-    # The first word of a release's origin is its kind; the rest says where it is.
-    source = build["hdf5_source"] if is_own(build) else build["hdf5_source"].partition(" ")[0]
-    origin = ", ".join(filter(None, (source, build["s3_stack"])))
-    # A library whose h5py was not built or pinned here has one that is under test, too.
-    h5py = f"{facts['h5py']} ({origin})" if is_own(build) and spec["kind"] in ("wheel", "python") else facts["h5py"]
-    versions = dict(package.split(" ", 1) for package in build.get("packages", ())) if spec["kind"] == "python" else {}
-    return pins(spec) | versions | {"h5py": h5py, "libhdf5": f"{facts['hdf5']} ({origin})"}
-
-
-def is_own(build: dict) -> bool:
-    """Return whether what a library was built from is the user's own, and no release or lock of this project."""
-    return build["hdf5_source"].startswith(OWN)
 
 
 def releases(version: str, source: str) -> list[Archive]:

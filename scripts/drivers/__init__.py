@@ -157,8 +157,15 @@ class Driver(ABC):
             "numpy": np.__version__,
             "python": sys.version.split()[0],
             "ros3": bool(h5py.get_config().ros3),
-            **{name: importlib.metadata.version(name) for name in distributions},
+            **{name: _version(name) for name in distributions},
         }
+
+
+def _version(module: str) -> str:
+    """Return the version of the distribution that has a module, which a fork may have under another name."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(module)
+    return importlib.metadata.version(importlib.metadata.packages_distributions()[module][0])
 
 
 class Indexed(Driver):

@@ -148,6 +148,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         _keep_exchanges(arguments, window.passed)
     amiss += slowed.fault(settings["cell"].get("control", ""), record["work"])
     modules, seen = record.pop("modules"), record.pop("software")
+    software.expect_promised(environment, seen)
     servers = served.processes if served else {}
     records.write(
         arguments.out,

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from subprocess import Popen
 
+from packaging.utils import canonicalize_version
+
 from scripts.frame.records import Kept
 from scripts.lib import software
 from scripts.lib.program import Problem, file_digest, read_json, write_json
@@ -62,6 +64,21 @@ def expect_unchanged(environment: dict) -> None:
             raise Problem(
                 f"library {environment['library']}: {_path(imported)} is not what it was when this run began; give RUN"
                 " another name, so that one run measures one library"
+            )
+
+
+def expect_promised(environment: dict, seen: dict) -> None:
+    """Compare the versions of a library's user-supplied packages with those that measured, as `keep` has them `seen`.
+
+    Raises:
+        Problem: one is another one.
+    """
+    for package in (environment["build"] or {}).get("added", ()):
+        version = seen["distributions"].get(package["name"], "none")
+        if canonicalize_version(version) != canonicalize_version(package["version"]):
+            raise Problem(
+                f"library {environment['library']} has {package['name']} {version}, not {package['version']} as it was"
+                f" built; remove the environment of {environment['python']} and run again"
             )
 
 

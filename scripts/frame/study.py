@@ -217,7 +217,8 @@ def of(name: str) -> Study:
 def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     """Yield why a library cannot read HDF5 files of a store through a driver."""
     # Here, as what builds libraries has no part in measuring, whose code a record's provenance tells.
-    from scripts.building.sources import pinned, pins
+    from scripts.building.distributions import brings_h5py
+    from scripts.building.sources import pinned
 
     driver, store = drivers.of(levels["driver"]), config["stores"][levels["store"]]
     library = config["libraries"][levels["library"]]
@@ -228,8 +229,7 @@ def unreadable(levels: dict[str, str], config: dict) -> Iterator[str]:
     if "device" in store:
         yield "files cannot be read from a raw device"
     # What a wheel of the user's own, or a lock of theirs, brings instead of h5py's own wheel is seen when it is built.
-    own = "wheel" in library or ("lock" in library and "h5py" not in pins(library))
-    of_h5py = library["kind"] == "wheel" and not own
+    of_h5py = library["kind"] == "wheel" and not brings_h5py(library)
     if driver.optional and of_h5py and not pinned()["wheels"].get(library["hdf5"], {}).get(levels["driver"]):
         yield f"{levels['library']} is a wheel, which has no {levels['driver'].upper()}"
     yield from lacking(levels, config, driver.needs, f"driver {levels['driver']}")
@@ -247,8 +247,8 @@ def apart(levels: dict[str, str], config: dict, processes: int | None) -> Iterat
 
 
 def lacking(levels: dict[str, str], config: dict, needs: Sequence[str], what: str) -> Iterator[str]:
-    """Yield that a library's locks do not pin a distribution that `what` needs."""
-    from scripts.building.sources import pins
+    """Yield that a library's locks and wheels lack a distribution that `what` needs."""
+    from scripts.building.distributions import pins
 
     library = config["libraries"][levels["library"]]
     # What conda brings beside its locked packages, or an interpreter has, is not known before it is started.

@@ -356,7 +356,11 @@ def libraries(run: Results) -> Table:
     for name, spec in (run.facts.get("libraries") or {}).items():
         if isinstance(spec, dict) and (name in measured or "hdf5" in spec):
             facts = {key: spec.get(key, "") for key in ("kind", "hdf5", "h5py", "numpy", "dask", "ros3")}
-            rows.append({"library": name, **facts, "source": (spec.get("build") or {}).get("hdf5_source", "")})
+            build = spec.get("build") or {}
+            added = [f"{one['name']} {one['version']} ({one['origin']})" for one in build.get("added") or []]
+            rows.append(
+                {"library": name, **facts, "source": build.get("hdf5_source", ""), "user-supplied": ", ".join(added)}
+            )
     frame = without_empty(pd.DataFrame(rows).fillna("").astype(str))
     return Table("libraries", "The libraries under test.", frame)
 

@@ -119,9 +119,35 @@ def libraries(facts: Mapping) -> dict[str, dict]:
 
 
 def software(name: str, spec: Mapping) -> str:
-    """Return "HDF5 2.0.0" of a library, of the user's own "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)"."""
+    """Return "HDF5 2.0.0" of a library, of a user-supplied one "HDF5 2.0.0 (my-branch, git 1a2b3c4d5e6f)".
+
+    One that has packages of the user's is "s3fs 2025.2.0 (my-s3fs, local wheel 1a2b3c4d5e6f) on HDF5 2.0.0".
+    """
+    if added := added_packages(spec):
+        origins = prose.listing(dict.fromkeys(one["origin"] for one in spec["build"]["added"]))
+        return f"{added} ({name}, {origins}) on HDF5 {spec['hdf5']}"
     own = f" ({name}, {spec['build']['hdf5_source']})" if spec.get("own") else ""
     return f"HDF5 {spec['hdf5']}{own}"
+
+
+def user_supplied(name: str, spec: Mapping) -> str:
+    """Return "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)" of a user-supplied library, "" of any other."""
+    if not spec.get("own"):
+        return ""
+    return f"{added_packages(spec) or 'HDF5 ' + spec['hdf5']} ({name})"
+
+
+def added_packages(spec: Mapping) -> str:
+    """Return the user's packages in a library with their versions, without h5py; "" where there are none."""
+    added = added_names(spec)
+    return prose.listing(f"{name} {version}" for name, version in added.items()) if added else ""
+
+
+def added_names(spec: Mapping) -> dict[str, str]:
+    """Return the versions of the user's packages in a library by name, without h5py."""
+    build = spec.get("build") or {}
+    others = [one for one in build.get("added") or [] if one["origin"] != build["hdf5_source"]]
+    return {one["name"]: one["version"] for one in others}
 
 
 class Names:

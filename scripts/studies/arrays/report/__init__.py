@@ -2,6 +2,7 @@
 
 from scripts.report.declaration import Column, Factor, Metric, Report, Value, of_totals
 from scripts.report.listings import WHOLE, in_mib, of_readers
+from scripts.report.names import added_packages, user_supplied
 from scripts.report.prose import number
 
 MIB = 2**20
@@ -23,6 +24,8 @@ VALUES = {"formula": "the published values", "floats": "temperatures", "random":
 def _software(level: str, facts: dict) -> str:
     """Return "HDF5 2.0.0 (arrays)" of a library's name, or "HDF5 2.0.0" where a release has that in its name."""
     spec = (facts.get("libraries") or {}).get(level, {})
+    if added_packages(spec):
+        return user_supplied(level, spec)
     version, release = spec.get("hdf5", ""), level == f"hdf5-{spec.get('hdf5')}" and not spec.get("own")
     return f"HDF5 {version}" if release else f"HDF5 {version} ({level})" if version else level
 

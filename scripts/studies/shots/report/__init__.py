@@ -8,19 +8,24 @@ from scripts.drivers import DEFAULT
 from scripts.lib import sizes
 from scripts.report.declaration import NODES, PAGE_BUFFER, Column, Factor, Metric, Report, Scaling, Value
 from scripts.report.listings import column, numbers
-from scripts.report.names import libraries, size
-from scripts.report.prose import number
+from scripts.report.names import added_names, libraries, size, user_supplied
+from scripts.report.prose import listing, number
 from scripts.stores import network
 
 
 def hdf5_version(name: str, facts: dict) -> str:
-    """Return "HDF5 2.0.0", of the user's own "HDF5 2.0.0 (my-branch)".
+    """Return "HDF5 2.0.0", of a user-supplied build "HDF5 2.0.0 (my-branch)" or "s3fs 2025.2.0 (my-s3fs)".
 
     It is the library's name where two libraries hold the same release.
     """
     of_study = libraries(facts) or facts.get("libraries") or {}
-    if (of_study.get(name) or {}).get("own"):
-        return f"HDF5 {of_study[name]['hdf5']} ({name})"
+    spec = of_study.get(name) or {}
+    if own := user_supplied(name, spec):
+        return own
+    # Beside a user's s3fs, another library is one with a release of s3fs.
+    added = dict.fromkeys(package for other in of_study.values() for package in added_names(other or {}))
+    if added and all(package in spec.get("promised", {}) for package in added):
+        return listing(f"{package} {spec['promised'][package]}" for package in added)
     versions = {key: spec.get("hdf5") for key, spec in of_study.items() if spec and not spec.get("own")}
     version = versions.get(name)
     return f"HDF5 {version}" if version and list(versions.values()).count(version) == 1 else name
