@@ -291,10 +291,7 @@ def references_of(wildcards) -> list[str]:
 
 def study_config(wildcards) -> str:
     """Return what the plan, tables and facts of a study depend on, as JSON: not which part of it is asked for now."""
-    apart = ("only", "again", "ask_above", "machine", "published_data", "comparison", "studies")
-    kept = {key: value for key, value in CONFIG.items() if key not in apart}
-    study = {wildcards.study: CONFIG["studies"][wildcards.study]}
-    return json.dumps({**kept, "only": {}, "again": [], "studies": study})
+    return json.dumps(configuration.of_study(CONFIG, wildcards.study))
 
 
 def printed_of(wildcards) -> list[str]:

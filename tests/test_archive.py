@@ -20,6 +20,7 @@ from scripts.frame.matrix import permanent_name
 from scripts.frame.records import digest
 from scripts.lib.program import Problem, replacing, run
 from scripts.published import archive, cite
+from scripts.report import rebuilding
 
 # Nothing listens there: whoever asks for an address of the network is refused.
 OFFLINE = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
@@ -256,9 +257,9 @@ def test_a_pipe_is_no_archive_and_is_not_waited_for(tmp_path):
 
 
 def test_what_a_program_that_fails_says_last_is_named_with_the_program(monkeypatch):
-    monkeypatch.setattr(archive.sys, "executable", "/bin/false")
+    monkeypatch.setattr(rebuilding.sys, "executable", "/bin/false")
     with pytest.raises(Problem, match=r"scripts\.gather failed: 1"):
-        archive._program("gather")
+        rebuilding.run_program("gather")
 
 
 def test_a_run_without_sessions_or_commits_is_cited_all_the_same(tmp_path, monkeypatch):

@@ -158,7 +158,7 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
     except (InvalidWheelFilename, zipfile.BadZipFile, OSError) as error:
         raise Problem(f"{path} is not a wheel: {error}") from error
     modules = _modules(name for name in names if not name.partition("/")[0].endswith((".dist-info", ".data", ".libs")))
-    if brings and brings not in modules:
+    if brings and brings not in {file_name, *map(canonicalize_name, modules)}:
         raise Problem(f"{path} is a wheel without {brings}; name one of {brings} ({brings}-….whl)")
     _expect_tags(path, tags)
     name, own_version = canonicalize_name(metadata.get("Name", "")), metadata.get("Version", "")

@@ -1,29 +1,44 @@
 """What is between two releases of a library, or two commits of a clone, and a library under test that has one of them.
 
 Wheels are listed and locked when they are needed, by ordinary clients of the configured registry. Everything else stays
-as the locks in envs have it, as far as the requirements of a release allow.
+as the locks in envs have it, as far as the requirements of a release allow. Wheels of the user's are ends, too.
 """
 
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
+from scripts.building import packages
 from scripts.building.own import git, place_of, version_in
-from scripts.building.shell import base_python, clean_environment, uv
+from scripts.building.packages import Wheel
+from scripts.building.shell import PIN, base_python, clean_environment, uv
 from scripts.building.sources import ENVS, LOCK, PUBLIC, pinned
 from scripts.lib.program import Problem, replacing
 
 HDF5 = "hdf5"
-# Of a library with a package from wheels: what else it has beside what all have, for the driver that reads with it.
-BESIDE = {"s3fs": ("h5py-s3",), "h5py": ("s3fs",)}
+# h5py with ROS3, which imports as h5py; requirements of h5py are left out beside it.
+_H5PY_S3 = "h5py-s3"
 _KEPT = (ENVS / "readers.lock", LOCK)
-_PIN = re.compile(r"^([a-z][\w.-]*)==[^\\\n]*", re.MULTILINE)
-_HDF5 = "import h5py, s3fs; print(h5py.version.hdf5_version)"
+_HDF5 = "import h5py, {modules}; print(h5py.version.hdf5_version)"
 _DIGITS = 10
+
+
+class Reader(NamedTuple):
+    """What reads files with a package.
+
+    Attributes:
+        needs: the distributions that a library has beside the package.
+        modules: what it imports.
+    """
+
+    needs: tuple[str, ...]
+    modules: tuple[str, ...]
 
 
 class Unusable(Problem):
@@ -34,16 +49,20 @@ class Releases(NamedTuple):
     """What may be measured between two releases or commits, both included, in their order.
 
     Attributes:
-        package: whose they are: hdf5, or one of BESIDE.
-        names: of releases, or the beginnings of the ids of commits.
+        package: whose they are: hdf5, or a Python package.
+        names: of releases, or the beginnings of the ids of commits, or those of wheels.
         withdrawn: those that their authors have yanked, each with the reason.
+        reader: what reads with the package; nothing for hdf5.
         clone: the folder of the clone that commits are of.
+        wheels: the wheels of the user's among them.
     """
 
     package: str
     names: list[str]
     withdrawn: dict[str, str]
+    reader: Reader = Reader((), ())
     clone: Path | None = None
+    wheels: Mapping[str, Wheel] = {}
 
     def library(self, name: str, lock: Path) -> dict:
         """Return the entry of a configuration for one of them; `lock` is where its lock is, or is to be written.
@@ -53,44 +72,98 @@ class Releases(NamedTuple):
         """
         if name in self.withdrawn:
             raise Unusable(f"{self.package} {name} was yanked: {self.withdrawn[name]}")
-        if self.clone:
-            amiss = f"{name} of {self.clone} is not a source tree of HDF5"
-            try:
-                header = git("-C", self.clone, "show", f"{name}:{PUBLIC}", amiss=amiss)
-            except Problem as problem:
-                raise Unusable(str(problem)) from None
-            return {"kind": "source", "hdf5": version_in(header), "from": str(self.clone), "ref": name}
         if self.package == HDF5:
-            return {"kind": "source", "hdf5": name}
+            return self._commit_of_hdf5(name) if self.clone else {"kind": "source", "hdf5": name}
+        try:
+            entry, wheel = self._own(name)
+        except Problem as problem:
+            raise Unusable(str(problem)) from None
         if not lock.exists():
-            _write_lock(self.package, name, lock)
-        return {"kind": "wheel", "hdf5": _hdf5_of(lock), "lock": str(lock)}
+            _write_lock(self.package, wheel or name, self.reader, lock)
+        library = {"kind": "wheel", "hdf5": _hdf5_of(lock, self.reader, wheel), "lock": str(lock)}
+        return library | ({"with": [entry]} if entry else {})
+
+    def _commit_of_hdf5(self, name: str) -> dict:
+        amiss = f"{name} of {self.clone} is not a source tree of HDF5"
+        try:
+            header = git("-C", self.clone, "show", f"{name}:{PUBLIC}", amiss=amiss)
+        except Problem as problem:
+            raise Unusable(str(problem)) from None
+        return {"kind": "source", "hdf5": version_in(header), "from": str(self.clone), "ref": name}
+
+    def _own(self, name: str) -> tuple[str | dict | None, Wheel | None]:
+        """Return what a library names for one that is not a release, and its wheel, which is built if need be."""
+        if self.clone:
+            entry = {"from": str(self.clone), "ref": name}
+            return entry, packages.of(entry).wheel()
+        wheel = self.wheels.get(name)
+        return (str(wheel.path), wheel) if wheel else (None, None)
 
 
-def between(package: str, first: str, last: str, clone: str = "") -> Releases:
-    """Return the releases of a package from `first` to `last`, or the commits of a clone of HDF5 on the way.
+def between(package: str, first: str, last: str, clone: str = "", reader: Reader | None = None) -> Releases:
+    """Return the releases of a package from `first` to `last`, or the commits of a clone on the way.
 
+    Either may be the path of a wheel: releases from the version of the first on, or up to the newest, are between.
     Commits are those of the first parents of `last`, so that one that merged a branch is there for all of the branch.
 
     Raises:
         Problem: one of them is not there, was yanked or does not come before the other; or releases cannot be listed.
     """
+    reader = reader or Reader((), ())
     if clone:
-        return _commits(place_of(clone), first, last)
-    named, withdrawn = (list(pinned()[HDF5]), {}) if package == HDF5 else _listed(package)
-    named = sorted({*named, *withdrawn}, key=Version)
-    for key, name in (("FROM", first), ("TO", last)):
-        if name not in named:
-            where = "envs/sources.yaml has" if package == HDF5 else "the registry has"
-            raise Problem(
-                f"{key}={name}: there is no such release of {package}; {where} {', '.join(_near(name, named))}"
-            )
-        if name in withdrawn:
-            raise Problem(f"{key}={name}: this release was yanked ({withdrawn[name]}); name another one")
-    names = named[named.index(first) : named.index(last) + 1]
-    if len(names) < 2:
+        return _commits(package, place_of(clone), first, last)._replace(reader=reader)
+    ends = (("FROM", first), ("TO", last))
+    wheels = {key: packages.read_wheel(place_of(text), package) for key, text in ends if _is_wheel(text)}
+    named = {key: _name_of(wheels[key]) if key in wheels else text for key, text in ends}
+    names, withdrawn = _on_the_way(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
+    if len(dict.fromkeys(names)) < 2:
         raise Problem(f"FROM={first} TO={last}: name two releases, the earlier one first")
-    return Releases(package, names, {name: reason for name, reason in withdrawn.items() if name in names})
+    of_user = {named[key]: wheel for key, wheel in wheels.items()}
+    return Releases(package, names, withdrawn, reader, None, of_user)
+
+
+def package_of(clone: str, reference: str) -> str:
+    """Return the name of the Python package of a commit of a clone, or hdf5; that there is no clone is a Problem."""
+    path = place_of(clone)
+    git("-C", path, "rev-parse", "--absolute-git-dir", amiss=f"{path} is not a clone")
+    try:
+        return packages.read_commit(path, reference).name
+    except Problem:
+        return HDF5
+
+
+def _on_the_way(package: str, named: Mapping[str, str], wheels: Mapping[str, Wheel]) -> tuple[list[str], dict]:
+    """Return the names from FROM to TO, of which at most one is of a wheel, and those that were yanked."""
+    listed, withdrawn = (list(pinned()[HDF5]), {}) if package == HDF5 else _listed(package)
+    listed = sorted({*listed, *withdrawn}, key=Version)
+    for key, name in named.items():
+        if key not in wheels:
+            _expect_release(package, key, name, listed, withdrawn)
+    if "TO" in wheels:
+        names = [*listed[listed.index(named["FROM"]) :], named["TO"]]
+    elif "FROM" in wheels:
+        names = [name for name in listed if Version(wheels["FROM"].version) < Version(name) < Version(named["TO"])]
+        names = [named["FROM"], *names, named["TO"]]
+    else:
+        names = listed[listed.index(named["FROM"]) : listed.index(named["TO"]) + 1]
+    return names, {name: reason for name, reason in withdrawn.items() if name in names}
+
+
+def _expect_release(package: str, key: str, name: str, listed: list[str], withdrawn: Mapping[str, str]) -> None:
+    if name not in listed:
+        where = "envs/sources.yaml has" if package == HDF5 else "the registry has"
+        raise Problem(f"{key}={name}: there is no such release of {package}; {where} {', '.join(_near(name, listed))}")
+    if name in withdrawn:
+        raise Problem(f"{key}={name}: this release was yanked ({withdrawn[name]}); name another one")
+
+
+def _is_wheel(text: str) -> bool:
+    return text.endswith(packages.SUFFIX)
+
+
+def _name_of(wheel: Wheel) -> str:
+    """Return a name for a wheel, which libraries and files can have: its version and the first digits of its hash."""
+    return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
 
 
 def _near(name: str, named: list[str]) -> list[str]:
@@ -116,7 +189,7 @@ def _listed(package: str) -> tuple[list[str], dict[str, str]]:
     return line[1].split(", "), {name: reason for reason, name in re.findall(yanked, done.stdout + done.stderr)}
 
 
-def _commits(clone: Path, first: str, last: str) -> Releases:
+def _commits(package: str, clone: Path, first: str, last: str) -> Releases:
     def of(*arguments: str, amiss: str) -> str:
         return git("-C", clone, *arguments, amiss=amiss).decode()
 
@@ -130,29 +203,50 @@ def _commits(clone: Path, first: str, last: str) -> Releases:
     amiss = f"FROM={first} TO={last}: the first is no ancestor of the second in {clone}; name the earlier one first"
     of("merge-base", "--is-ancestor", *ids.values(), amiss=amiss)
     way = of("rev-list", "--first-parent", "--reverse", f"{ids['FROM']}..{ids['TO']}", amiss=f"{clone} has no history")
-    return Releases(HDF5, [commit[:_DIGITS] for commit in (ids["FROM"], *way.split())], {}, clone)
+    return Releases(package, [commit[:_DIGITS] for commit in (ids["FROM"], *way.split())], {}, clone=clone)
 
 
-def _write_lock(package: str, version: str, lock: Path) -> None:
-    """Lock a release with what it needs, and what a library has that reads with it; what is locked in envs is kept."""
-    wanted = [f"{package}=={version}", *BESIDE[package], *_requirements(ENVS / "measure.in")]
-    pins = {pin[0] for kept in _KEPT for pin in _PIN.finditer(kept.read_text(encoding="utf-8")) if pin[1] != package}
+def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:
+    """Lock a release with what it needs, and what a library has that reads with it; what is locked in envs is kept.
+
+    The lock of a wheel of the user's has what it needs, and not the wheel itself.
+    """
+    own = isinstance(release, Wheel)
+    what = f"{package} {release.version if own else release}"
+    first = f"{release.name} @ {release.path.as_uri()}" if own else f"{package}=={release}"
+    wanted = [first, *_beside(package, reader), *_requirements(ENVS / "measure.in")]
+    pins = {pin["what"] for kept in _KEPT for pin in PIN.finditer(kept.read_text(encoding="utf-8"))}
+    pins = sorted(pin for pin in pins if pin.partition("==")[0] != package)
     exact = ("--no-build", "--generate-hashes", "--no-annotate", "--no-header", "--python", base_python())
-    with replacing(lock) as part:
+    with replacing(lock) as part, tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
+        excluded.write("h5py\n" * (_H5PY_S3 in wanted))
+        excluded.flush()
         # uv keeps what the file has that it writes to.
-        part.write_text("\n".join(sorted(pins)), encoding="utf-8")
-        _uv(f"{package} {version}", "pip", "compile", "--quiet", *exact, "--output-file", part, "-", text=wanted)
+        part.write_text("\n".join(pins), encoding="utf-8")
+        output = ("--excludes", excluded.name, "--output-file", part, "-")
+        _uv(what, "pip", "compile", "--quiet", *exact, *output, text=wanted)
+        if own:
+            text = part.read_text(encoding="utf-8")
+            part.write_text(PIN.sub(lambda pin: "" if pin["url"] else pin[0], text), encoding="utf-8")
+
+
+def _beside(package: str, reader: Reader) -> Sequence[str]:
+    """Return what a library has beside a package for the driver that reads with it."""
+    with_ros3 = [_H5PY_S3] if package != "h5py" else []
+    return [*with_ros3, *(name for name in reader.needs if name != package)]
 
 
 def _requirements(path: Path) -> list[str]:
     return re.findall(r"^[a-z].*$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def _hdf5_of(lock: Path) -> str:
-    """Return the version of HDF5 that the h5py of a lock has."""
+def _hdf5_of(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
+    """Return the version of HDF5 that the h5py of a lock has, beside a wheel of the user's."""
     alone = ("--isolated", "--no-project", "--no-build", "--python", base_python(), "--with-requirements", lock)
+    alone += ("--with", wheel.path) if wheel else ()
     what = f"{lock.stem} does not import beside the versions that are kept"
-    said = _uv(what, "run", "--quiet", *alone, "--", "python", "-sE", "-c", _HDF5)
+    code = _HDF5.format(modules=", ".join(reader.modules))
+    said = _uv(what, "run", "--quiet", *alone, "--", "python", "-sE", "-c", code)
     return said.strip().rpartition("\n")[2]
 
 

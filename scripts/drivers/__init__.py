@@ -181,10 +181,15 @@ class Indexed(Driver):
 
 
 @functools.cache
+def declared() -> dict[str, Driver]:
+    """Return all drivers by their level of the factor `driver`."""
+    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    return {name: driver for module in modules for name, driver in module.DRIVERS.items()}
+
+
 def of(name: str) -> Driver:
     """Return the driver of a level of the factor `driver`."""
-    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-    return next(module.DRIVERS[name] for module in modules if name in module.DRIVERS)
+    return declared()[name]
 
 
 def unsuited(levels: Mapping[str, str]) -> Iterator[str]:

@@ -109,6 +109,13 @@ def added(study: str) -> dict[str, str]:
     return {name: str(part["default"][0]) for name, part in factors(study).items() if "x-added" in part}
 
 
+def of_study(config: dict, study: str) -> dict:
+    """Return what the plan, tables and facts of a study depend on: not which part of it is asked for now."""
+    apart = ("only", "again", "ask_above", "machine", "published_data", "comparison", "studies")
+    kept = {key: value for key, value in config.items() if key not in apart}
+    return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
+
+
 def is_series(study: str) -> bool:
     """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
     return schema()["$defs"][f"{study}_matrix"].get("x-series", False)

@@ -20,6 +20,7 @@ from scripts.stores import store as stores
 # What a study's section says beside the settings of its cells.
 _NOT_SETTINGS = (
     *("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s", "advice"),
+    "bisect",
 )
 # Snakemake keeps a job for each record, and has no memory for many more.
 _MOST_RECORDS = 100_000

@@ -8,7 +8,6 @@ import json
 import lzma
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -21,13 +20,14 @@ from scripts.frame.study import names as known_studies
 from scripts.lib import provenance
 from scripts.lib.program import Problem, expect_folders, file_digest, json_object, read_json, read_yaml, replacing, run
 from scripts.report import references
+from scripts.report.rebuilding import make_index, make_page, make_tables
 
 SUFFIX = ".tar.xz"
 MANIFEST = "manifest.json"
 CITATION = Path("CITATION.cff")
 # Of a study's folder: records with what they refer to, tables, and artefacts; and of the run's, what pages tell of.
 _OF_STUDY = ("records/**/*", f"software/{16 * '?'}.json", "*.csv", "*.json")
-_OF_RUN = ("environments/*.json", "data/*/*.json", "failed/**/*.json")
+_OF_RUN = ("environments/*.json", "data/*/*.json", "failed/**/*.json", "locks/*.lock")
 _KEYS = {"run": str, "name": str, "version": str, "studies": dict, "files": dict}
 _FACTS = {"name": str, "config": dict, "sessions": list, "git": list}
 # Records are packed to a tenth or so of their size. What claims so much more would fill a disk, or the memory.
@@ -146,23 +146,8 @@ def rebuild(source: Path, name: str = "") -> Path:
         for study in manifest["studies"]:
             _gather(results, study)
             _expect_names(results / study, manifest, source)
-            answers.append(page(study, results / study, reports / f"{study}.html"))
-        return index(answers, reports)
-
-
-def page(notebook: str, tables: Path, out: Path) -> Path:
-    """Make the page of a notebook on a folder of tables, and return the answers that it leaves."""
-    given = ("--tables", tables, "--facts", tables / "facts.json", "--out", out)
-    _program("report", "--notebook", f"notebooks/{notebook}.ipynb", *given)
-    print(f"page: {out}", file=sys.stderr)
-    return out.with_name(f"{out.stem}_answers.json")
-
-
-def index(answers: Sequence[Path], reports: Path) -> Path:
-    """Make the first page of some pages' answers, and return it."""
-    out = reports / "index.html"
-    _program("report", "--notebook", "notebooks/index.ipynb", "--answers", *answers, "--out", out)
-    return out
+            answers.append(make_page(study, results / study, reports / f"{study}.html"))
+        return make_index(answers, reports)
 
 
 def _unpacked(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
@@ -237,9 +222,7 @@ def _gather(results: Path, study: str) -> None:
     """Make a study's tables again of its records, and say which are not as they were archived."""
     folder = results / study
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
-    config, imported = read_json(folder / "facts.json")["config"], folder / "imported.json"
-    given = ["--config", json.dumps(config), "--study", study, "--results", str(results)]
-    _program("gather", *given, *(["--imported", str(imported)] if imported.exists() else []))
+    make_tables(read_json(folder / "facts.json")["config"], study, results)
     if other := sorted(path.name for path, content in before.items() if path.read_bytes() != content):
         print(f"{study}: this version makes other tables than were archived: {', '.join(other)}", file=sys.stderr)
 
@@ -248,16 +231,6 @@ def _expect_names(folder: Path, manifest: Mapping, source: Path) -> None:
     name = read_json(folder / "facts.json")["name"]
     if name != manifest["studies"][folder.name]:
         raise Problem(f"{source}: its records and configuration are {name}, {MANIFEST} says otherwise")
-
-
-def _program(name: str, *arguments: object) -> None:
-    done = subprocess.run(
-        [sys.executable, "-sE", "-m", f"scripts.{name}", *map(str, arguments)], stderr=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        *_, last = f"\n{done.stderr}".rstrip().splitlines() or [""]
-        said = last.removeprefix("problem: ")
-        raise Problem(said if said != last else f"scripts.{name} failed: {last.strip() or done.returncode}")
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ import pandas as pd
 from scripts.frame.matrix import permanent_name
 from scripts.launch import paths
 from scripts.lib.program import Problem, read_json, run, write_json
-from scripts.published import archive, sides
+from scripts.published import sides
 from scripts.published.sides import Side
 from scripts.report.markup import FOREIGN
+from scripts.report.rebuilding import make_index, make_page
 from scripts.statistics import sessions, stats, tables
 
 FAILED = 3
@@ -78,11 +79,11 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
         for name, table in made.items():
             tables.write(table, folder / f"{name}.csv", digits=12)
         write_json(folder / "facts.json", facts)
-        answers.append(archive.page("compare", folder, reports / f"{study}.html"))
+        answers.append(make_page("compare", folder, reports / f"{study}.html"))
         answer = read_json(answers[-1])
         print(f"{answer['title']}: {FOREIGN.sub('', answer['headline'])}")
         status = FAILED if facts["outcome"]["broken"] else status
-    print(f"report: {archive.index(answers, reports)}")
+    print(f"report: {make_index(answers, reports)}")
     return status
 
 

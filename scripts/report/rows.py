@@ -183,9 +183,13 @@ def _with_ticks(panel: Panel) -> Panel:
     return replace(panel, x_log=True, x_ticks=round_ticks(low, high)) if high > 20 * low else panel
 
 
-def waterfall(run: Results) -> Figure:
-    """Return the requests of the pair of cells of which most was decided; without panels where none were recorded."""
-    rows, recorded = run.comparisons(), set(run.requests.get("cell", ()))
+def waterfall(run: Results, pair: Mapping | None = None) -> Figure:
+    """Return the requests of a pair of cells (as a row of `comparisons`), by default of that of which most was decided.
+
+    It has no panels where none were recorded.
+    """
+    rows = run.comparisons() if pair is None else pd.DataFrame([pair]).assign(verdict="", ratio=1.0)
+    recorded = set(run.requests.get("cell", ()))
     rows = rows[rows["baseline_cell"].isin(recorded) & rows["contender_cell"].isin(recorded)] if len(rows) else rows
     name, title = "requests-in-time", "Requests, one by one"
     if rows.empty:
@@ -231,7 +235,7 @@ def _requests(title: str, arm: pd.DataFrame, places: dict[str, tuple[int, int]],
 def _levels(pair: pd.Series, run: Results) -> str:
     """The levels that both arms share and other comparisons do not."""
     inside = [name for name in run.report.names if name not in run.report.places and name != pair["factor"]]
-    return run.names.row(pair, run.varying(run.comparisons(), inside))
+    return run.names.levels(pair, run.varying(run.comparisons(), inside))
 
 
 def _places(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,143 @@
+"""The page of a bisect: between which releases the change is, in requests and bytes, and what else differs there."""
+
+import pandas as pd
+
+from scripts.report import names, pages, prose, rows
+from scripts.report.markup import bold, bullets, code
+from scripts.report.page import Page, Table
+from scripts.report.plot import Figure
+from scripts.report.results import Results
+from scripts.statistics import JUDGED
+
+MIB = 2**20
+
+
+def answer(run: Results) -> pages.Answer | None:
+    """Return the answer of a run that is a bisect; None of other runs."""
+    if not (section := _section(run)):
+        return None
+    headline = {"changed": _changed, "same": _same, "undecided": _undecided}[section["outcome"]](run)
+    return pages.Answer(bold(headline), _next(section, run), _picture(run))
+
+
+def why(run: Results) -> list[str]:
+    """Return what else differs between the releases with the change between them, in a sentence."""
+    section = _section(run)
+    if section.get("outcome") != "changed":
+        return []
+    differs = [f"{name} {old} → {new}" for name, old, new in section["differs"]]
+    pair = f"{section['package']} {section['before']} and {section['after']}"
+    return (
+        [f"Between the libraries with {pair} these differ, too: {', '.join(differs)}."]
+        if differs
+        else [f"Nothing else differs between the libraries with {pair}."]
+    )
+
+
+def show(page: Page, run: Results) -> None:
+    """Show the releases that were measured, and what a reader types to see the same, where a run is a bisect."""
+    if section := _section(run):
+        page.table(_releases(run), "")
+        lines = [f"{name} could not be measured: {reason}" for name, reason in section["skipped"].items()]
+        lines += [f"There is another change between {one} and {other}." for one, other in section["others"]]
+        page.section("Not measured, and other changes", bullets(lines))
+
+
+def _section(run: Results) -> dict:
+    return (run.facts.get("settings") or {}).get("bisect") or {}
+
+
+def _cell(run: Results, release: str) -> pd.Series | None:
+    """Return the cell of a release, None where it was not measured."""
+    library = _section(run)["libraries"].get(release)
+    own = run.measured[run.measured["library"] == library]
+    return own.iloc[0] if len(own) else None
+
+
+def _counts(run: Results, *releases: str) -> str:
+    """Return requests and bytes of releases, as "111 → 4 requests and 513 → 24.0 MiB"."""
+    cells = [cell for cell in (_cell(run, release) for release in releases) if cell is not None]
+    requests = [f"{cell['requests']:,.0f}" for cell in cells]
+    sizes = [names.rate(cell["bytes_offered"] / MIB) for cell in cells]
+    return f"{' → '.join(requests)} requests and {' → '.join(sizes)} MiB"
+
+
+def _changed(run: Results) -> str:
+    section = _section(run)
+    before, after = section["before"], section["after"]
+    skipped = f" (or {', '.join(section['skipped'])}, not measured)" if section["skipped"] else ""
+    ratio = f", {_ratio(run)}" if section["metric"] == "seconds" else ""
+    what = f"{section['package']} {before} → {after}{skipped} changed {section['metric']}{ratio}"
+    return f"{what}: {_counts(run, before, after)}."
+
+
+def _ratio(run: Results) -> str:
+    """Return the ratio of times of the release with the change and of that before it."""
+    row = _pair_row(run)
+    if row is None or row["verdict"] not in JUDGED:
+        return "no ratio"
+    return names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"]) + "×"
+
+
+def _same(run: Results) -> str:
+    section = _section(run)
+    ends = f"{section['package']} {section['before']} and {section['after']}"
+    return (
+        f"{ends} take the same {section['metric']}: {_counts(run, section['after'])}; none between them was measured."
+    )
+
+
+def _undecided(run: Results) -> str:
+    section = _section(run)
+    ends = f"{section['package']} {section['before']} and {section['after']}"
+    counts = _counts(run, section["before"], section["after"])
+    return f"Undecided: where {section['metric']} changed between {ends}: {counts}."
+
+
+def _next(section: dict, run: Results) -> list[str]:
+    """Return what to type: the bisect itself, both releases once more, and what packs and cites it."""
+    name = run.facts["run"]
+    both = ",".join(section["libraries"].get(section[end], "") for end in ("before", "after"))
+    again = f"make run CONFIG=results/{name}/bisect.yaml RUN={name}-again ONLY=library={both}"
+    return [
+        f"The same again: {code(section['command'])}",
+        f"Both releases once more: {code(again)}",
+        f"To archive and to cite it: {code(f'make archive RUN={name}')}, {code(f'make cite RUN={name}')}",
+    ]
+
+
+def _pair_row(run: Results) -> pd.Series | None:
+    """Return the comparison of both releases, where the run has one."""
+    section, compared = _section(run), run.comparisons()
+    both = [section["libraries"].get(section[end], "") for end in ("before", "after")]
+    own = compared[(compared["baseline"] == both[0]) & (compared["contender"] == both[1])]
+    return own.iloc[0] if len(own) else None
+
+
+def _picture(run: Results) -> Figure:
+    """Return the requests of both releases, one by one, whether or not their times are compared."""
+    both = [_cell(run, _section(run)[end]) for end in ("before", "after")]
+    if any(cell is None for cell in both):
+        return Figure("requests-in-time", "Requests, one by one", "", (), pd.DataFrame())
+    states = " | ".join(dict.fromkeys(run.states(pd.DataFrame(both))))
+    sides = zip(("baseline", "contender"), both, strict=True)
+    pair = {key: cell[of] for side, cell in sides for key, of in ((side, "library"), (f"{side}_cell", "cell"))}
+    return rows.waterfall(
+        run, both[1][list(run.report.names)].to_dict() | pair | {"factor": "library", "state": states}
+    )
+
+
+def _releases(run: Results) -> Table:
+    """Return what each release that was measured takes, in their order."""
+    section, lines = _section(run), []
+    for release in section["releases"]:
+        if (cell := _cell(run, release)) is not None:
+            mark = {section["before"]: "before", section["after"]: "after"}.get(release, "")
+            counts = {"requests": cell["requests"], "MiB": cell["bytes_offered"] / MIB, "time / s": cell["total_s"]}
+            lines.append({section["package"]: release, **counts, "the change is between": mark})
+    caption = (
+        f"The {prose.count(len(lines), 'release')} of {len(section['releases'])} that were measured, in their order: "
+        "requests that the server saw and bytes that it offered, medians of their repeats."
+    )
+    formats = {"requests": "{:,.0f}".format, "MiB": names.rate, "time / s": prose.number}
+    return Table("releases", caption, pd.DataFrame(lines), formats)
