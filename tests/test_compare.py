@@ -323,15 +323,23 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
     done = program("published.compare", "--a", *names("old"), "--b", *names("new"), "--fail-on", rules, cwd=project)
     assert done.returncode == compare.FAILED, done.stderr
     fails = "Fails: slower > 10 % in 2 of 4 cells and more requests in 2 of 4 cells."
-    assert f"Reading HDF5 files: new-1 … new-4 against old-1 … old-4: {fails}" in done.stdout
+    counts = "old-1 … old-4 → new-1 … new-4: 20 → 26 requests and 400 B → 400 B, 4 cells together."
+    assert f"Reading HDF5 files: new-1 … new-4 against old-1 … old-4: {counts} {fails}" in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
-    assert f"**{fails}**" in page
+    assert f"\n\n**{counts}** **{fails}**" in page
     assert "% longer than old-1 … old-4" in page
     assert "Requests: same in 2 and **more** in 2 of 4 cells." in page
     assert "8 requests for" in page
     index = (project / "reports/compare/index.md").read_text(encoding="utf-8")
-    assert fails in index
+    assert f"**{counts}** **{fails}**" in index
     assert "To cite" not in index
+    # It is pasted elsewhere, where neither pictures nor pages are: the table has both sides of each cell.
+    assert "](" not in index
+    assert index.count("| 5 → 8 (more) | 100 B → 100 B (same) |") == 2
+    assert index.index("5 → 8 (more)") < index.index("5 → 5 (same)")
+    first = (project / "reports/compare/index.html").read_text(encoding="utf-8")
+    assert "<img" in first
+    assert 'href="shots.html"' in first
     html = (project / "reports/compare/shots.html").read_text(encoding="utf-8")
     assert html.count("<table") >= 2
 
@@ -339,7 +347,8 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
 def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):
     done = program("published.compare", "--a", "old-1", "--b", "new-1", "--fail-on", "slower", cwd=project)
     assert done.returncode == 0, done.stderr
-    assert "Neither fails nor passes; not decided: slower. Between these two, old-1 and new-1," in done.stdout
+    assert "requests and 400 B → 400 B, 4 cells together. Neither fails nor passes; not decided: slower." in done.stdout
+    assert "Between these two, old-1 and new-1," in done.stdout
     page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
     assert "which 1 session on each side cannot decide; 4 on each side can" in page
     assert "Measure 3 more sessions" in page

@@ -242,23 +242,28 @@ def _requirements(path: Path) -> list[str]:
 
 def _hdf5_of(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
     """Return the version of HDF5 that the h5py of a lock has, beside a wheel of the user's."""
-    alone = ("--isolated", "--no-project", "--no-build", "--python", base_python(), "--with-requirements", lock)
-    alone += ("--with", wheel.path) if wheel else ()
     what = f"{lock.stem} does not import beside the versions that are kept"
-    code = _HDF5.format(modules=", ".join(reader.modules))
-    said = _uv(what, "run", "--quiet", *alone, "--", "python", "-sE", "-c", code)
-    return said.strip().rpartition("\n")[2]
+    with tempfile.TemporaryDirectory(prefix="lock.") as folder:
+        python = Path(folder, "bin/python")
+        _uv(what, "venv", "--quiet", "--no-project", "--python", base_python(), folder)
+        # Without what else its packages require: h5py-s3 is there in place of h5py.
+        exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
+        _uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
+        code = _HDF5.format(modules=", ".join(reader.modules))
+        return _run(what, [str(python), "-sE", "-c", code]).strip().rpartition("\n")[2]
 
 
-def _uv(what: str, *arguments: object, text: list[str] | None = None) -> str:
+def _uv(what: str, *arguments: object, text: Sequence[str] = ()) -> str:
     """Return what uv prints, given some lines; that it fails is Unusable."""
-    command = [str(uv()), *map(str, arguments)]
-    lines = "\n".join(text or ())
+    return _run(what, [str(uv()), *map(str, arguments)], "\n".join(text))
+
+
+def _run(what: str, command: Sequence[str], lines: str = "") -> str:
     done = subprocess.run(
         command, input=lines, capture_output=True, text=True, env=clean_environment(), check=False, cwd=ENVS.parent
     )
     if done.returncode:
-        words = " ".join(done.stderr.split()) or f"uv ended with status {done.returncode}"
+        words = " ".join(done.stderr.split()) or f"{command[0]} ended with status {done.returncode}"
         # The last line of a traceback is its reason.
         last = (done.stderr.strip().splitlines() or [words])[-1].strip()
         raise Unusable(f"{what}: {last if 'Traceback' in done.stderr else words.removeprefix('error: ')}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from scripts.lib import sizes
 from scripts.report import answer, comparisons, findings, names, pages, prose
 from scripts.report.declaration import Factor, Report, Value
 from scripts.report.markup import bold, bullets, code, heading
@@ -16,6 +17,9 @@ from scripts.statistics import sessions
 _COLOURS = {"slower": "red", "faster": "green", "more": "red", "fewer": "green"}
 _DIFFER = ("more", "fewer", "depends on what is read", "differs between repeats")
 _COUNTED = dict.fromkeys(sessions.COUNTS, "{:,.0f}".format) | {"bytes": lambda count: f"{count / 2**20:,.1f} MiB"}
+_MOVED = ("requests", "bytes")
+# Why counts of two sides are not those of the same work.
+_INCOMPARABLE = ("", "other objects were read", "depends on what is read")
 _SHOWN = 40
 
 
@@ -42,7 +46,8 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     why = [*answer.reasons(run, primary), *of_counts(counts)]
     beside = {"Why": why, "What to do next": _next(run)}
     page.text(heading(1, run.report.title))
-    pages.first_screen(page, run, f"{ruled(run.facts)}{headline(run, primary)}", picture, beside, few)
+    sentence = f"{counted(counts, run.facts['sides'])}{ruled(run.facts)}{headline(run, primary)}"
+    pages.first_screen(page, run, sentence, picture, beside, few, summary=_summary(run, counts))
     if rest.panels:
         with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
             page.figure(rest)
@@ -67,6 +72,22 @@ def ruled(facts: dict) -> str:
     is_open = f"; not decided: {prose.listing(said['open'])}" if said["open"] else ""
     passed = prose.listing(said["passed"]) if said["passed"] else ""
     return bold(f"{f'Passes: {passed}' if passed else 'Neither fails nor passes'}{is_open}.") + " "
+
+
+def counted(counts: pd.DataFrame, sides: list[str]) -> str:
+    """Return one bold sentence: the requests and bytes of both sides, of the cells that read the same on both.
+
+    "" where the sides have no cell in common.
+    """
+    if counts.empty:
+        return ""
+    both = {name: rows for name in _MOVED if name in counts and len(rows := _alike(counts, name))}
+    if not both:
+        return bold("Requests and bytes are not compared: one side has no counts, or the sides read other data.") + " "
+    texts = [_before_and_after(name, *rows[[f"{name}_base", f"{name}_other"]].sum()) for name, rows in both.items()]
+    many = max(map(len, both.values()))
+    together = f", {many} cells together" if many > 1 else ""
+    return bold(f"{sides[0]} → {sides[1]}: {prose.listing(texts)}{together}.") + " "
 
 
 def headline(run: Results, primary: list[findings.Finding]) -> str:
@@ -101,6 +122,19 @@ def of_counts(counts: pd.DataFrame) -> list[str]:
         ]
         lines.append(f"{prose.capital(name)}: {prose.listing(by_outcome)} of {prose.count(len(outcomes), 'cell')}.")
     return lines
+
+
+def _alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the cells of which a count is known on both sides, which read the same."""
+    known = counts[[f"{name}_base", f"{name}_other"]].notna().all(axis=1)
+    return counts[known & ~counts[name].isin(_INCOMPARABLE)]
+
+
+def _before_and_after(name: str, base: float, other: float) -> str:
+    """Return "111 → 4 requests", or "513 MiB → 24 MiB" of bytes."""
+    if name == "bytes":
+        return f"{sizes.text(base)} → {sizes.text(other)}"
+    return f"{base:,.0f} → {other:,.0f} {name}"
 
 
 def limits(run: Results) -> list[str]:
@@ -178,6 +212,31 @@ def _counts(counts: pd.DataFrame, run: Results) -> Table:
     caption = f"What {base} → {other} asked for and got, where it is not the same; medians."
     over = {name: [_COLOURS.get(outcome, "") for outcome in rows[name]] for name in there}
     return Table("counts", caption, frame, over=over, meaning="the second side has more, or fewer", numbers=counts)
+
+
+def _summary(run: Results, counts: pd.DataFrame) -> Table:
+    """Return both sides of each cell in one row of texts, those that differ first, for a page without pictures."""
+    if counts.empty:
+        return Table("summary", "", counts)
+    factors = [name for name in run.report.names if name in counts and name != "run"]
+    rows = counts.merge(run.comparisons()[[*factors, "baseline_s", "contender_s", "ratio", "verdict"]], "left", factors)
+    frame, there = _levels(run, rows, run.varying(rows, factors)), [name for name in _MOVED if name in rows]
+    for name in there:
+        frame[name] = [_one_cell(name, *both) for both in rows[[f"{name}_base", f"{name}_other", name]].to_numpy()]
+    times = rows[["baseline_s", "contender_s"]].astype(float).itertuples(index=False)
+    metric, unit = run.report.metrics[0].title, run.report.values[0].unit
+    frame[f"{metric} / {unit}"] = [" → ".join(map(prose.number, both)) for both in times]
+    frame["verdict"] = rows["verdict"].fillna("")
+    first = rows[there].isin(_DIFFER).any(axis=1).sort_values(ascending=False, kind="stable").index
+    caption = f"{' → '.join(run.facts['sides'])}: medians of each cell; those whose counts differ come first."
+    return Table("summary", caption, frame.loc[first].reset_index(drop=True))
+
+
+def _one_cell(name: str, base: float, other: float, outcome: str) -> str:
+    """Return both sides of a count of a cell with how they compare, "111 → 4 (fewer)"; "" where one is not known."""
+    if pd.isna(base) or pd.isna(other):
+        return ""
+    return f"{_before_and_after(name, base, other).removesuffix(f' {name}')} ({outcome or 'not compared'})"
 
 
 def _alone(tables: Path | str, run: Results) -> Table:

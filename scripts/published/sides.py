@@ -1,4 +1,7 @@
-"""The sides of a comparison of runs: one's own, archived or published ones, or a baseline that was kept."""
+"""The sides of a comparison of runs: one's own, archived or published ones, or a baseline that was kept.
+
+A baseline is committed and read by others, so facts name no machine, folder or address (`privacy`).
+"""
 
 import contextlib
 import io
@@ -10,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.lib.program import Problem, read_json, write_json
-from scripts.published import archive
+from scripts.published import archive, privacy
 from scripts.statistics import sessions
 
 PUBLISHED, BASELINE = "published/", ".json"
@@ -98,11 +101,14 @@ def _folders(source: str) -> Iterator[list[Path]]:
 
 
 def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
-    """What is kept of a study's facts, and its records; the run is what it is `called`, if that is something else."""
+    """What is kept of a study's facts, and its records; the run is what it is `called`, if that is something else.
+
+    Neither names machines, folders or addresses, as a baseline is for others to read.
+    """
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
         raise Problem(f"{path} is not there: its tables are of an earlier version; make run makes them again")
-    kept = {name: facts[name] for name in _FACTS if name in facts} | ({"run": called} if called else {})
+    kept = privacy.hide({name: facts[name] for name in _FACTS if name in facts}) | ({"run": called} if called else {})
     try:
         return kept, _records(path.read_text(encoding="utf-8"), kept["run"])
     except (KeyError, ValueError) as error:
@@ -141,4 +147,4 @@ def _kept(facts: list[dict]) -> list[dict]:
         there = {key: value for key, value in {"run": None, **of}.items() if value is not None or key == "run"}
         if wrong := [key for key in there if not isinstance(there[key], _FACTS.get(key, object))]:
             raise ValueError(f"facts: {wrong[0]}")
-    return facts
+    return list(map(privacy.hide, facts))

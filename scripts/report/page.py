@@ -71,10 +71,10 @@ class Page:
         self.files = Path(files)
         self._loaded = False
 
-    def text(self, *lines: str) -> None:
+    def text(self, *lines: str, in_markdown: bool = True) -> None:
         """Show paragraphs, and what else `scripts.report.markup` makes of text."""
         if any(lines):
-            _show(html=html(*lines), markdown=markdown(*lines))
+            _show(html=html(*lines), markdown=markdown(*lines) if in_markdown else "")
 
     def section(self, title: str, text: str) -> None:
         """Show text under a heading of its own; without text there is no heading either."""
@@ -143,12 +143,12 @@ class Page:
         loaded, self._loaded = self._loaded, True
         return "" if loaded else plot_html.loader()
 
-    def image(self, file: Path, link_to: str, title: str) -> None:
+    def image(self, file: Path, link_to: str, title: str, in_markdown: bool = True) -> None:
         """Show a picture that another page has left."""
         data = b64encode(file.read_bytes()).decode()
         _show(
             html=f'<figure><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}"></figure>',
-            markdown=f"!{markdown_line(link(title, link_to))}",
+            markdown=f"!{markdown_line(link(title, link_to))}" if in_markdown else "",
         )
 
     def picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "") -> None:
@@ -164,13 +164,14 @@ class Page:
             f"*{markdown_line(f'{title}.')}* {markdown_line(caption)}",
         )
 
-    def table(self, table: Table, otherwise: str = "Nothing to list.") -> None:
-        """Show a table with its caption and a link to its numbers; one without rows leaves a sentence."""
+    def table(self, table: Table, otherwise: str = "Nothing to list.", linked: bool = True) -> None:
+        """Show a table with its caption and a link to its numbers, if any; one without rows leaves a sentence."""
         if table.frame.empty:
             return self.text(otherwise)
         if _recorded is not None:
             return _recorded.append(table)
-        numbers = self._numbers(table.name, table.frame if table.numbers is None else table.numbers)
+        shown = table.frame if table.numbers is None else table.numbers
+        numbers = self._numbers(table.name, shown) if linked else ""
         colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
         texts = formatted(table)

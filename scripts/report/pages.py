@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from scripts.frame.matrix import permanent_name
 from scripts.lib.program import Problem, read_json, write_json
 from scripts.report import answer, comparisons, findings, judgement, leaders, listings, names, prose
@@ -50,9 +52,18 @@ def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | Non
 
 
 def first_screen(
-    page: Page, run: Results, headline: str, picture: Figure, beside: dict[str, list[str]], few: Figure | None = None
+    page: Page,
+    run: Results,
+    headline: str,
+    picture: Figure,
+    beside: dict[str, list[str]],
+    few: Figure | None = None,
+    summary: Table | None = None,
 ) -> None:
-    """Show run, question, answer and picture with what stands beside it; leave them, or `few` of it, for the index."""
+    """Show run, question, answer and picture with what stands beside it; leave them, or `few` of it, for the index.
+
+    Where there is a `summary`, the index has that in Markdown in place of pictures and links.
+    """
     facts, report = run.facts, run.report
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
     question, source = facts.get("question", ""), source_line(facts)
@@ -78,6 +89,7 @@ def first_screen(
             "picture": page.leave(few or picture),
         },
         **{"advice": beside.get("What to do next", []), "cells": len(run.cells)},
+        **({"summary": {"caption": summary.caption, "rows": summary.frame.to_dict("records")}} if summary else {}),
         **{kind: int(run.cells[kind].sum()) for kind in ("failed", "invalid")},
     }
     write_json(page.files / "answers.json", answers)
@@ -218,7 +230,9 @@ def index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
     page.text(heading(1, f"What was found{f' on {run}' if run else ''}"))
     own, failed = _own_notebooks(extra)
     links = [link(study["title"], f"{study['page']}.html") for study in studies]
-    page.text(" · ".join([*links, *own]), bullets(failed))
+    # What has a summary is pasted elsewhere, where no link leads anywhere.
+    alone = any("summary" in study for study in studies)
+    page.text(" · ".join([*links, *own]), bullets(failed), in_markdown=not alone)
     # A study of one library says no more of the machine than one of several.
     sources = dict.fromkeys(study["source"] for study in studies)
     page.text(*(one for one in sources if not any(set(one.split()) < set(other.split()) for other in sources)))
@@ -228,11 +242,14 @@ def index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
         name, title, picture = study["page"], study["title"], study["picture"]
         page.text(heading(2, title), study.get("caution", ""), study["headline"])
         if picture:
-            page.image(Path(path).parent / picture, picture, title)
+            page.image(Path(path).parent / picture, picture, title, in_markdown=not alone)
+        if summary := study.get("summary"):
+            page.table(Table("summary", summary["caption"], pd.DataFrame(summary["rows"])), "", linked=False)
         page.text(bullets(study["advice"][:ADVICE]))
         trouble = [f"{study[kind]} {kind}" for kind in ("failed", "invalid") if study[kind]]
-        summary = ", ".join([prose.count(study["cells"], study.get("of", "cell")), *trouble])
-        page.text(f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {summary}")
+        amount = ", ".join([prose.count(study["cells"], study.get("of", "cell")), *trouble])
+        of_page = f"{link('All figures and tables', f'{name}.html')} ({link('Markdown', f'{name}.md')}): {amount}"
+        page.text(of_page, in_markdown=not alone)
 
 
 def _own_notebooks(paths: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,39 @@
+"""Hides what facts of runs say of a machine and its users: names, ids, paths and addresses become short hashes.
+
+Two values that differ have other hashes, so runs of other machines, folders and endpoints are still told apart.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+# What names one machine, or a boot of it; hidden as a whole. A boot says nothing that a session does not.
+_HIDDEN, _DROPPED = ("node", "instance", "device", "mount_point"), ("boot",)
+_IDS = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_ADDRESSES = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'|,;]+", re.IGNORECASE)
+_PATHS = re.compile(r"(?<![\w./:~-])(?:~[\w-]*|\.\.|)/[^\s\"'|,;/][^\s\"'|,;]*")
+# Options of a mount that name a server, as addr=10.0.0.5 does.
+_SERVERS = re.compile(r"(?<=addr=)[^\s,]+")
+_DIGITS = 8
+
+
+def hide(value: object, key: str = "") -> object:
+    """Return facts (JSON) without names of machines, ids, absolute paths and addresses."""
+    if isinstance(value, Mapping):
+        return {name: hide(inner, name) for name, inner in value.items() if name not in _DROPPED}
+    if isinstance(value, list):
+        return [hide(inner, key) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if key in _HIDDEN:
+        return _hashed(key, value)
+    for what, pattern in (("address", _ADDRESSES), ("path", _PATHS), ("id", _IDS), ("server", _SERVERS)):
+        value = pattern.sub(lambda match, what=what: _hashed(what, match[0]), value)
+    return value
+
+
+def _hashed(what: str, text: str) -> str:
+    """Return a name for a text: the same for the same text, hidden before or not."""
+    if re.fullmatch(rf"{what} [0-9a-f]{{{_DIGITS}}}", text):
+        return text
+    return f"{what} {hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
