@@ -5,6 +5,10 @@ import math
 import os
 import re
 import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -12,11 +16,12 @@ import numpy as np
 import pytest
 import yaml
 from conftest import artefact, copy_project, program
+from packaging.version import Version
 
-from scripts.building import releases
+from scripts.building import packages, releases
 from scripts.building.releases import Unusable, between
 from scripts.building.shell import Workshop, make_environment
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, file_digest
 from scripts.statistics.bisection import (
     FIRST,
     LAST,
@@ -29,7 +34,7 @@ from scripts.statistics.bisection import (
     search,
     verdicts,
 )
-from scripts.studies.shots import bisect
+from scripts.studies.shots import bisect, bisection
 from tests.records import FEW, failed, synthetic_cells, write_synthetic_run
 
 WHEN = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2025-01-01T00:00:00Z")
@@ -171,8 +176,14 @@ def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_o
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ("--from v1 --to v2", "LIBRARY=…: name one of hdf5, s3fs, h5py, or the folder of a clone of HDF5"),
+        ("--from v1 --to v2", "LIBRARY=…: name one of hdf5, h5py, aiobotocore, .*, zarr, or the folder of a clone"),
         ("--library s3f --from 1 --to 2", "LIBRARY=s3f: name one of hdf5, "),
+        ("--library s3fs --from 1 --to ./none.whl", "there is no .*/none.whl; correct the path"),
+        (
+            "--library fsspec --from 1 --to {s3fs}",
+            r"\+mine-.*whl is a wheel without fsspec; name one of",
+        ),
+        ("--library s3fs --from {s3fs} --to {s3fs}", "name two releases, the earlier one first"),
         ("--library hdf5 --from 1.14.6", "name both ends: make bisect "),
         ("--library hdf5 --from 1.14.6 --to 2.2.0 --metric request", "METRIC=request: name one of requests, bytes, s"),
         (
@@ -181,7 +192,6 @@ def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_o
         ),
         ("--library hdf5 --from 2.2.0 --to 1.14.6", "FROM=2.2.0 TO=1.14.6: name two releases, the earlier one first"),
         ("--library hdf5 --from 2.0.0 --to 2.0.0", "name two releases, the earlier one first"),
-        ("--library s3fs --clone {clone} --from v1 --to v2", "only commits of HDF5 are built from a clone"),
         ("--library hdf5 --clone {clone}/no --from v1 --to v2", "there is no .*/hdf5/no; correct the path"),
         ("--library {clone}/.. --from v1 --to v2", r"is not a clone \(fatal: "),
         ("--library {clone} --from v0 --to v2", "FROM=v0: .* has no such branch, tag or commit"),
@@ -197,9 +207,11 @@ def test_commits_of_a_clone_are_libraries_of_the_versions_that_they_have(clone_o
         ("--library hdf5 --from 1.14.6 --to 2.2.0 --files '", "quote"),
     ],
 )
-def test_what_cannot_be_bisected_is_one_line_before_anything_is_measured(clone_of_hdf5, arguments, words, capsys):
+def test_what_cannot_be_bisected_is_one_line_before_anything_is_measured(
+    clone_of_hdf5, my_s3fs, arguments, words, capsys
+):
     with pytest.raises(Problem, match=words) as problem:
-        bisect.main([word.format(clone=clone_of_hdf5) for word in arguments.split()])
+        bisect.main([word.format(clone=clone_of_hdf5, s3fs=my_s3fs) for word in arguments.split()])
     assert "\n" not in str(problem.value)
     assert capsys.readouterr().out == ""
 
@@ -222,6 +234,79 @@ def test_a_lock_of_ones_own_wins_over_the_one_that_all_libraries_have(tmp_path: 
 
 
 @pytest.fixture
+def released(once: Callable) -> Path:
+    """Return the wheel of s3fs 2024.12.0."""
+
+    def download(folder: Path) -> None:
+        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "s3fs==2024.12.0")
+        subprocess.run(pip, check=True)
+
+    return next(once("s3fs", download).glob("*.whl"))
+
+
+@pytest.fixture
+def my_s3fs(released: Path, tmp_path: Path) -> Path:
+    """Return a wheel of s3fs that reads 1 MB ahead, 2024.12.0+mine."""
+    mine = tmp_path / "s3fs-2024.12.0+mine-py3-none-any.whl"
+    with zipfile.ZipFile(released) as old, zipfile.ZipFile(mine, "w") as new:
+        for name in old.namelist():
+            text = old.read(name).replace(b"\nVersion: 2024.12.0\n", b"\nVersion: 2024.12.0+mine\n")
+            text = text.replace(b"default_block_size = 50 * 2**20", b"default_block_size = 2**20")
+            new.writestr(name.replace("2024.12.0.dist", "2024.12.0+mine.dist"), b"" if "RECORD" in name else text)
+    return mine
+
+
+def test_a_wheel_is_an_end_with_the_releases_before_or_behind_its_version(my_s3fs: Path):
+    name = f"2024.12.0-mine-local-{packages.of(str(my_s3fs)).key[:8]}"
+    last = between("s3fs", "2025.5.1", str(my_s3fs))
+    assert (last.names[:2], last.names[-1]) == (["2025.5.1", "2025.7.0"], name)
+    assert all(Version(release) > Version("2025.5.0") for release in last.names[:-1])
+    first = between("s3fs", str(my_s3fs), "2025.3.0")
+    assert first.names == [name, "2025.2.0", "2025.3.0"]
+    assert list(first.wheels) == [name]
+
+
+def test_what_reads_with_a_package_follows_from_what_drivers_import():
+    read_with = {name: bisection.reading(name)[0]["driver"] for name in bisection.packages()}
+    assert {name: read_with[name] for name in ("fsspec", "aiobotocore", "xarray", "zarr", "botocore", "boto3")} == {
+        "fsspec": ["s3fs"],
+        "aiobotocore": ["s3fs"],
+        "xarray": ["xarray"],
+        "zarr": ["kerchunk"],
+        "botocore": ["remfile"],
+        "boto3": ["h5coro"],
+    }
+    assert bisection.reading("h5py")[0] == {"driver": ["s3fs"], "read_cache": ["none"]}
+
+
+def test_a_commit_of_a_python_package_is_a_library_with_a_lock_of_what_it_needs(released: Path, tmp_path: Path):
+    clone = tmp_path / "s3fs-clone"
+    with zipfile.ZipFile(released) as wheel:
+        wheel.extractall(clone)
+    project = '[project]\nname = "s3fs"\nversion = "{}"\ndependencies = ["fsspec", "aiobotocore"]\n'
+    (clone / "pyproject.toml").write_text(project.format("2024.12.1"), encoding="utf-8")
+    git(clone, "init", "--quiet", "--initial-branch=main")
+    for number in range(3):
+        (clone / "note").write_text(f"{number}", encoding="utf-8")
+        if number == 1:
+            (clone / "pyproject.toml").write_text(project.format("no version"), encoding="utf-8")
+        git(clone, "add", "--all")
+        git(clone, "commit", "--quiet", f"--message={number}")
+    of = between("s3fs", "main~2", "main", str(clone), bisection.reading("s3fs")[1])
+    assert (of.package, len(of.names)) == ("s3fs", 3)
+    assert releases.package_of(str(clone), "main~2") == "s3fs"
+    lock = tmp_path / "locks/s3fs.lock"
+    spec = of.library(of.names[0], lock)
+    assert spec["with"] == [{"from": str(clone), "ref": of.names[0]}]
+    text = lock.read_text(encoding="utf-8")
+    assert "fsspec==" in text
+    assert "s3fs" not in re.sub(r"h5py-s3|s3transfer", "", text)
+    assert str(tmp_path) not in text
+    with pytest.raises(Unusable, match=r"the step .build the wheel.* failed; its output is in"):
+        of.library(of.names[1], tmp_path / "locks/other.lock")
+
+
+@pytest.fixture
 def measured(once, environments: Path, tmp_path: Path) -> Path:
     """Return a clone in which the bytes of s3fs 2024.9.0 to 2024.12.0 were bisected; `said` is what was printed."""
 
@@ -237,7 +322,7 @@ def measured(once, environments: Path, tmp_path: Path) -> Path:
 @pytest.mark.rule(11)
 def test_the_release_of_s3fs_that_reads_fifty_megabytes_ahead_is_named(measured: Path):
     run = "results/bisect-s3fs-2024.9.0-2024.12.0"
-    head, ends, step, last = (measured / "said").read_text(encoding="utf-8").splitlines()
+    head, ends, step, last, page = (measured / "said").read_text(encoding="utf-8").splitlines()
     assert head.startswith("s3fs: 3 releases from 2024.9.0 to 2024.12.0, both ends and about 1 step to measure; ")
     first, second = (int(text.replace(",", "")) for text in re.findall(r"([\d,]+) bytes", ends))
     assert first > second > 0
@@ -266,6 +351,51 @@ def test_the_release_of_s3fs_that_reads_fifty_megabytes_ahead_is_named(measured:
     planned = program("launch", *options, "--plan", cwd=measured)
     assert planned.returncode == 0, planned.stderr
     assert len(re.findall(r"1 to do", planned.stdout)) == 2
+    assert page == f"page: reports/{run[8:]}/index.html; make archive RUN={run[8:]} packs it"
+
+
+def test_a_bisect_has_a_page_that_is_archived_and_cited(measured: Path):
+    run = "bisect-s3fs-2024.9.0-2024.12.0"
+    page = (measured / "reports" / run / "shots.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"\n\n\*\*(.*)\*\*\n\n", page)[:1]
+    assert re.fullmatch(
+        r"s3fs 2024\.9\.0 → 2024\.10\.0 changed bytes: \d+ → \d+ requests and \d+ → [\d.]+ MiB\.", sentence
+    )
+    assert "![Requests, one by one](shots_files/requests-in-time.svg)" in page
+    assert "these differ, too: fsspec 2024.9.0 → 2024.10.0." in page
+    assert "`make bisect LIBRARY=s3fs FROM=2024.9.0 TO=2024.12.0 METRIC=bytes`" in page
+    assert page.index("| 2024.9.0 |") < page.index("| 2024.10.0 |") < page.index("| 2024.12.0 |")
+    assert "## What was read, in this order" in page
+    assert "/shots/1160825001/signals/" in page
+    assert str(measured) not in page
+    done = program("published.archive", "--run", run, cwd=measured)
+    assert done.returncode == 0, done.stderr
+    (packed,) = (measured / "results" / run).glob("*.tar.xz")
+    with tarfile.open(packed) as archive:
+        assert sum(name.startswith("locks/") for name in archive.getnames()) == 3
+    assert program("published.cite", "--from", packed, cwd=measured).stdout.count(packed.name[:-7]) == 3
+    made = program("published.archive", "--from", packed, "--run", "again", cwd=measured)
+    assert made.returncode == 0, made.stderr
+    assert (measured / "reports/again/shots.md").read_text(encoding="utf-8") == page
+
+
+def test_two_wheels_are_measured_and_their_records_and_page_name_them(measured: Path, released: Path, my_s3fs: Path):
+    ends = ("--library", "s3fs", "--from", released, "--to", my_s3fs, "--run", "wheels")
+    done = program("studies.shots.bisect", *ends, cwd=measured)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, last = between("s3fs", str(released), str(my_s3fs)).names
+    assert re.search(rf"s3fs {first} → {last} changed requests from \d+ to \d+ .* differs: nothing;", done.stdout)
+    records = {
+        path.parent.name.partition("_")[0]: artefact(path) for path in measured.glob("results/wheels/*/*/*/*.json")
+    }
+    record = records[f"s3fs-{last}"]
+    (added,) = record["provenance"]["build"]["added"]
+    assert (added["name"], added["version"], added["sha256"]) == ("s3fs", "2024.12.0+mine", file_digest(my_s3fs))
+    assert record["effective"]["s3fs"] == "2024.12.0+mine"
+    page = (measured / "reports/wheels/shots.md").read_text(encoding="utf-8")
+    assert f"s3fs 2024.12.0+mine (s3fs-{last}, {added['origin']}) on HDF5 2.1.1" in page
+    assert f"FROM=./{released.name} TO=./{my_s3fs.name}" in page
+    assert str(my_s3fs.parent) not in page
 
 
 def test_what_is_measured_is_not_measured_again_and_says_requests_too(measured: Path):
@@ -283,7 +413,7 @@ def test_of_files_that_both_ends_read_alike_one_line_says_so(measured: Path):
         file["values"] = np.arange(1000)
     done = program("studies.shots.bisect", *S3FS, "--files", "small.h5", "--run", "small", cwd=measured)
     assert done.returncode == 0, done.stderr
-    last = done.stdout.splitlines()[-1]
+    last = done.stdout.splitlines()[-2]
     assert last == "s3fs 2024.9.0 and 2024.12.0 take the same requests; none between them was measured"
     config = yaml.safe_load((measured / "results/small/bisect.yaml").read_text(encoding="utf-8"))
     assert [*config["libraries"]] == ["s3fs-2024.9.0", "s3fs-2024.12.0"]

@@ -1,5 +1,7 @@
 """Any two runs beside each other: verdicts with the session as the unit, exact counts, and what else differs."""
 
+import getpass
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from conftest import ROOT, artefact, copy_project, program
 from small_runs import TINY, snakemake
 
 from scripts import gather
+from scripts.lib import host
 from scripts.lib.program import Problem, write_json
 from scripts.published import compare, sides
 from scripts.statistics import sessions
@@ -133,6 +136,14 @@ def test_other_data_are_not_compared_and_other_machines_are_listed(results):
     assert not differences.index.str.startswith("configuration run").any()
 
 
+def test_another_order_of_reads_is_listed(results):
+    for run, digest in (("old-1", "a"), ("new-1", "b")):
+        path = results / run / "shots/facts.json"
+        write_json(path, artefact(path) | {"reads": [{"access": "shots", "sha256": digest, "first": [["f", "/x"]]}]})
+    differences = of(["old-1"], ["new-1"])[1]["differences"].set_index("what")
+    assert differences.loc["order of reads by shots"].tolist() == ["a", "b"]
+
+
 def test_records_of_a_run_that_has_the_name_of_comparisons_are_left_alone(results):
     shutil.copytree(results / "old-1", results / compare.OUT)
     with pytest.raises(Problem, match="is of a run of that name"):
@@ -252,6 +263,80 @@ def test_a_baseline_that_was_kept_compares_as_its_runs_do(results, tmp_path):
     # A line per record, so that a change of it can be read.
     lines = (tmp_path / "baseline.json").read_text(encoding="utf-8").splitlines()
     assert sum("hdf5-2.0.0" in line for line in lines) >= 4 * 4
+
+
+# What must not be in a file that is committed: a boot, a machine, a user's folders, an endpoint.
+SECRETS = (
+    "3d0c1f6e-8a27-4e43-9b6f-0d1c2b3a4f5e",
+    "node-17.lab",
+    "/home/ada",
+    "minio.lab:9000",
+    "10.0.0.7",
+    "/dev/nvme",
+)
+
+
+def write_secrets(folder: Path, node: str) -> None:
+    """Write into the facts of a run where and on what it was measured."""
+    facts = artefact(folder / "facts.json")
+    boot = SECRETS[0]
+    machine = {"node": node, "boot": boot, "instance": f"{boot} m5.large", "cpu": "a CPU", "kernel": "6.1.0-13-amd64"}
+    machine |= {
+        "mount_point": "/home/ada",
+        "device": "/dev/nvme0n1",
+        "mount_options": "rw,lowerdir=/home/ada/a,addr=10.0.0.7",
+    }
+    build = {"hdf5_source": "conda /home/ada/env", "s3_stack": None}
+    library = {"python": "/home/ada/venv/bin/python", "hdf5": "2.0.0", "build": build}
+    config = facts["config"] | {"libraries": {"mine": {"with": [{"from": "/home/ada/s3fs", "ref": "main"}]}}}
+    config |= {"data": "../../home/ada/x.h5", "lock": "envs/readers.lock", "note": "s3fs/h5py and 1/10 of it"}
+    stores = {"s3": {"kind": "s3", "bucket": "b", "endpoint": "http://minio.lab:9000"}}
+    changed = {
+        "machines": [machine],
+        "machine": machine,
+        "libraries": {"mine": library},
+        "config": config,
+        "stores": stores,
+    }
+    write_json(folder / "facts.json", facts | changed)
+
+
+def test_a_baseline_names_no_machine_boot_folder_or_endpoint_and_still_tells_them_apart(results, tmp_path):
+    write_secrets(results / "old-1/shots", "node-17.lab")
+    write_secrets(results / "old-2/shots", "node-18.lab")
+    write_secrets(results / "new-1/shots", "node-17.lab")
+    sides.keep(sides.load(["old-1", "old-2"]), tmp_path / "kept.json")
+    text = (tmp_path / "kept.json").read_text(encoding="utf-8")
+    assert [secret for secret in SECRETS if secret in text] == []
+    assert re.findall(r'(?<![\w.])(?:~|/)[\w.][^\s"]*', text) == []
+    first, second = (facts["machines"][0] for facts in artefact(tmp_path / "kept.json")["studies"]["shots"]["facts"])
+    assert first["node"] != second["node"]
+    assert (first["cpu"], first["kernel"]) == ("a CPU", "6.1.0-13-amd64")
+    kept = sides.load([str(tmp_path / "kept.json")]).facts["shots"][0]
+    assert (kept["config"]["lock"], kept["config"]["note"]) == ("envs/readers.lock", "s3fs/h5py and 1/10 of it")
+    # The same machine and folder on both sides is no difference, and another machine is one.
+    made = {side: of([side], ["new-1"])[1]["differences"].set_index("what") for side in ("old-1", "kept.json")}
+    assert not made["old-1"].index.str.startswith(("machine node", "library mine", "configuration libraries")).any()
+    assert made["kept.json"].loc["machine node"].tolist()[1] == first["node"]
+
+
+def test_a_baseline_of_before_is_read_and_written_again_without_names(results, tmp_path):
+    side = sides.load(["old-1"])
+    named = [facts | {"machines": [{"node": "node-17.lab", "boot": SECRETS[0]}]} for facts in side.facts["shots"]]
+    sides.keep(sides.Side(side.records, {"shots": named}), tmp_path / "older.json")
+    assert "node-17.lab" in (tmp_path / "older.json").read_text(encoding="utf-8")
+    sides.keep(sides.load([str(tmp_path / "older.json")]), tmp_path / "newer.json")
+    assert not [secret for secret in SECRETS if secret in (tmp_path / "newer.json").read_text(encoding="utf-8")]
+
+
+def test_a_baseline_of_a_real_run_names_nothing_of_this_machine(tiny_run, monkeypatch):
+    monkeypatch.chdir(tiny_run)
+    sides.keep(sides.load(["tiny"]), Path("kept.json"))
+    text = Path("kept.json").read_text(encoding="utf-8")
+    facts = host.facts(".")
+    known = [facts["node"], facts["boot"], getpass.getuser(), str(Path.home()), str(tiny_run)]
+    assert [name for name in known if re.search(rf"\b{re.escape(name)}\b", text)] == []
+    assert re.findall(r'(?<![\w.])(?:~|/)[\w.][^\s"]*', text) == []
 
 
 @pytest.mark.parametrize(

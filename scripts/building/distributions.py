@@ -97,10 +97,10 @@ def unmet(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
     Raises:
         Problem: one is not met at all.
     """
-    lines, known = [], {_SAME.get(name, name): version for name, version in there.items()}
+    lines, versions = [], {_SAME.get(name, name): version for name, version in there.items()}
     for wheel in wheels:
         for requirement in _requirements(wheel):
-            version = known.get(canonicalize_name(requirement.name))
+            version = versions.get(canonicalize_name(requirement.name))
             if version is None:
                 raise Problem(
                     f"{wheel.path} needs {requirement}, which the library has not: name a lock that has it (lock:), or"

@@ -341,6 +341,7 @@ def _values(facts: Sequence[Mapping]) -> dict[str, set[str]]:
             for of in (one.get("software") or {}).values()
             for key in ("distributions", "files")
         ]
+        parts += [("order of reads by", {reads["access"]: reads["sha256"]}) for reads in one.get("reads") or []]
         parts += [("measuring code", {"sha256": code}) for code in one.get("code") or []]
         parts += [("measuring code", {"commit": commit}) for commit in one.get("git") or []]
         for name, part in parts:

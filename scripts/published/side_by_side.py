@@ -126,8 +126,8 @@ def of_counts(counts: pd.DataFrame) -> list[str]:
 
 def _alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the cells of which a count is known on both sides, which read the same."""
-    known = counts[[f"{name}_base", f"{name}_other"]].notna().all(axis=1)
-    return counts[known & ~counts[name].isin(_INCOMPARABLE)]
+    is_counted = counts[[f"{name}_base", f"{name}_other"]].notna().all(axis=1)
+    return counts[is_counted & ~counts[name].isin(_INCOMPARABLE)]
 
 
 def _before_and_after(name: str, base: float, other: float) -> str:

@@ -20,7 +20,7 @@ PUBLISHED, BASELINE = "published/", ".json"
 # What is kept of the facts of a run: what it is called, and what may differ between runs.
 _FACTS = {
     **dict.fromkeys(("run", "study", "name"), str),
-    **dict.fromkeys(("sessions", "machines", "code", "git"), list),
+    **dict.fromkeys(("sessions", "machines", "code", "git", "reads"), list),
     **dict.fromkeys(("libraries", "stores", "settings", "config", "software", "published"), dict),
     **{"dirty": object, "equivalence_percent": (int, float)},
 }
@@ -108,7 +108,10 @@ def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
         raise Problem(f"{path} is not there: its tables are of an earlier version; make run makes them again")
-    kept = privacy.hide({name: facts[name] for name in _FACTS if name in facts}) | ({"run": called} if called else {})
+    kept = {name: facts[name] for name in _FACTS if name in facts}
+    # Of the order of reads, what tells it from another one.
+    kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
+    kept = privacy.hide(kept) | ({"run": called} if called else {})
     try:
         return kept, _records(path.read_text(encoding="utf-8"), kept["run"])
     except (KeyError, ValueError) as error:

@@ -17,7 +17,7 @@ from scripts import drivers
 from scripts.lib import dask_workers, host, slowed
 from scripts.lib.program import Problem, Unable, read_json, run
 from scripts.lib.window import Step, run_measurement
-from scripts.studies.shots import reader, selection
+from scripts.studies.shots import order, reader, selection
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -156,12 +156,7 @@ class _Plan:
         return total
 
     def _pairs(self, object_id: str) -> list[tuple[str, str]]:
-        objects = self.manifest["objects"]
-        if self.by in ("shots", "files"):
-            return [(object_id, signal) for signal in objects[object_id]]
-        # A dataset of the user's own is a pattern, which means some in each file.
-        paths = self.manifest["datasets"][object_id] if self.by == "datasets" else [object_id]
-        return [(shot, path) for shot, held in objects.items() for path in paths if path in held]
+        return order.pairs_of(self.manifest, self.by, object_id)
 
 
 def _place(where: list) -> selection.Place | str:

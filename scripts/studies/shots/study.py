@@ -1,5 +1,6 @@
 """The shots study: which cells can exist, what they cost, and what makes a record invalid or its cell fail."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -19,13 +20,14 @@ from scripts.frame.study import (
     unreadable,
 )
 from scripts.lib import cache
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, read_json
 from scripts.stores import faults
 from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.shots import injected, runtimes, selection
 from scripts.studies.shots import sets as own_sets
 from scripts.studies.shots.arms import FACTORS
+from scripts.studies.shots.order import describe_order
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
 # What a request to a service elsewhere takes at the least.
@@ -90,7 +92,7 @@ class Shots(Study):
         return _READ | settings if "datasets" in settings["data"] else settings
 
     def facts(self, plan: dict, kept: Sequence[Kept], imported: dict, config: dict) -> dict:
-        """Return what indexes cost (each record makes its own), what came of injected faults, and TLS handshakes."""
+        """Return costs of indexes (each record makes its own), outcomes of faults, TLS handshakes, orders of reads."""
         indexes = {one.cell: one.record["index"] for one in kept if one.record and "index" in one.record}
         shaken = {
             one.cell: network["handshakes"]
@@ -101,6 +103,7 @@ class Shots(Study):
             "indexes": [{"cell": cell, "index": index} for cell, index in indexes.items()],
             "injected": injected.outcomes(kept),
             "handshakes": shaken,
+            "reads": _orders(plan, kept),
         }
         return {name: value for name, value in facts.items() if value}
 
@@ -234,6 +237,22 @@ def _own_set(study: Shots, config: dict, name: str) -> str:
     if wanted > looked.files and any("files" in mapping["access"] for mapping in levels):
         return f"{looked.words}; read_files is {wanted}, so each record reads all of them"
     return looked.words
+
+
+def _orders(plan: dict, kept: Sequence[Kept]) -> list[dict]:
+    """Return the order of reads of each dataset and access, as the first record has it, where the dataset is there."""
+    first = {
+        (plan["cells"][one.cell]["dataset"], one.levels["access"]): one
+        for one in reversed(kept)
+        if one.record and one.record["status"] == "done" and one.cell in plan["cells"]
+    }
+    orders = []
+    for (dataset, access), one in sorted(first.items()):
+        # A dataset that was removed, or lacks what was read, has no order to show.
+        with contextlib.suppress(Problem, KeyError):
+            manifest = read_json(one.path.parents[3] / "data" / dataset / "manifest.json")
+            orders.append({"data": dataset} | describe_order(manifest, access, one.record["read"]))
+    return orders
 
 
 def mislabelled(manifest: dict, label: dict) -> list[str]:

@@ -8,6 +8,7 @@ from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
 from scripts.statistics import JUDGED
+from scripts.studies.shots.report import reads
 
 MIB = 2**20
 
@@ -41,6 +42,7 @@ def show(page: Page, run: Results) -> None:
         lines = [f"{name} could not be measured: {reason}" for name, reason in section["skipped"].items()]
         lines += [f"There is another change between {one} and {other}." for one, other in section["others"]]
         page.section("Not measured, and other changes", bullets(lines))
+        page.section("What was read, in this order", bullets(reads.sentences(run)))
 
 
 def _section(run: Results) -> dict:

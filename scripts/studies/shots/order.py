@@ -1,0 +1,44 @@
+"""The order of reads, on which requests and bytes depend: objects one after the other, in each its datasets."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+# So many objects, and so many reads of the first, are named; the manifest has all.
+_SHOWN = 4
+
+
+def pairs_of(manifest: Mapping, access: str, object_id: str) -> list[tuple[str, str]]:
+    """Return the (shot or file, signal or dataset) of an object, in the order in which they are read."""
+    objects = manifest["objects"]
+    if access in ("shots", "files"):
+        return [(object_id, signal) for signal in objects[object_id]]
+    # A dataset of the user's own is a pattern, which means some in each file.
+    paths = manifest["datasets"][object_id] if access == "datasets" else [object_id]
+    return [(shot, path) for shot, held in objects.items() for path in paths if path in held]
+
+
+def describe_order(manifest: Mapping, access: str, objects: Sequence[str]) -> dict:
+    """Return in which order a worker that is alone reads objects.
+
+    Returns:
+        access, objects, objects_count: the level, the first objects, and how many there are.
+        first, reads: the first reads of the first object, each with file and dataset, and how many there are in all.
+        sha256: of all reads in their order.
+    """
+    reads = [read for object_id in objects for read in _reads_of(manifest, access, object_id)]
+    hashed = hashlib.sha256("\n".join("\t".join(read) for read in reads).encode("utf-8", "surrogateescape"))
+    return {
+        **{"access": access, "objects": list(objects[:_SHOWN]), "objects_count": len(objects)},
+        **{"first": [read[:2] for read in reads[:_SHOWN]], "reads": len(reads), "sha256": hashed.hexdigest()},
+    }
+
+
+def _reads_of(manifest: Mapping, access: str, object_id: str) -> Iterator[list[str]]:
+    """Yield file, dataset and place of each read of an object: a file is opened once, for all that is read of it."""
+    of_files: dict[str, list[list[str]]] = {}
+    for shot, signal in pairs_of(manifest, access, object_id):
+        entry = manifest["objects"][shot][signal]
+        rows = ([entry["file"], path, str(where)] for path, _, _, *where in entry["datasets"])
+        of_files.setdefault(entry["file"], []).extend(rows)
+    for of_file in of_files.values():
+        yield from of_file

@@ -1,0 +1,54 @@
+"""What a page says of the order of reads, on which the numbers of requests and bytes depend."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from scripts.report import prose
+from scripts.report.page import Table
+from scripts.report.results import Results
+
+_DIGITS = 10
+
+
+def sentences(run: Results) -> list[str]:
+    """Return a sentence for each order of reads of a run; none where it is not known."""
+    lines = []
+    for order in run.facts.get("reads") or []:
+        what, reads = _access(run, order), prose.count(order["reads"], "read")
+        objects = f"{_list_objects(order)}, one after the other"
+        lines.append(f"{prose.capital(what)}: {objects}; within each: {_list_datasets(order)} ({reads} in all).")
+    return lines
+
+
+def table(run: Results) -> Table:
+    """Return the orders of reads of a run, each with a hash by which two runs are compared."""
+    rows = [
+        {
+            **{"data": order["data"], "access": _access(run, order), "objects, in order": _list_objects(order)},
+            **{"datasets, in order": _list_datasets(order), "reads": order["reads"]},
+            "order": order["sha256"][:_DIGITS],
+        }
+        for order in run.facts.get("reads") or []
+    ]
+    caption = (
+        "The order of reads, on which requests and bytes depend if a reader keeps or prefetches bytes: one object after"
+        " the other, as the first record has them; within each, its datasets in the order of the manifest"
+        f" (results/{run.facts.get('run', '')}/data/…/manifest.json), each file opened once. Several workers read"
+        " consecutive parts of that order. The hash is that of all reads."
+    )
+    return Table("order-of-reads", caption, pd.DataFrame(rows))
+
+
+def _access(run: Results, order: Mapping) -> str:
+    return run.names.subject("access", order["access"])
+
+
+def _list_objects(order: Mapping) -> str:
+    more = f", … ({order['objects_count']})" if order["objects_count"] > len(order["objects"]) else ""
+    return f"{', '.join(order['objects'])}{more}"
+
+
+def _list_datasets(order: Mapping) -> str:
+    more = ", …" if order["reads"] > len(order["first"]) else ""
+    return f"{', '.join(path for _, path in order['first'])}{more}"

@@ -1,0 +1,40 @@
+"""The order of reads: what a page says of it is what a record reads."""
+
+from scripts.studies.shots import order
+from scripts.studies.shots.measure import _Plan
+
+MANIFEST = {
+    "shots": ["1", "2"],
+    "signals": ["a", "b"],
+    "objects": {
+        "1": {
+            "a": {"file": "1.h5", "datasets": [["/a", 8, 0], ["/t", 8, 0]]},
+            "b": {"file": "2.h5", "datasets": [["/b", 8, 0]]},
+            "c": {"file": "1.h5", "datasets": [["/c", 8, 0, [[0, 4, 1]]]]},
+        },
+        "2": {"a": {"file": "1.h5", "datasets": [["/2/a", 8, 0]]}},
+    },
+}
+
+
+def test_the_order_is_that_in_which_a_worker_reads():
+    for access, objects in (("shots", ["2", "1"]), ("signals", ["b", "a"])):
+        plan = _Plan(access, objects, MANIFEST, {"folder": "f"}, None, 1, "")
+        read = [
+            [address.removeprefix("f/"), path]
+            for one in objects
+            for batch in plan.batches(one, verify=False)
+            for address, paths in batch.files
+            for path, _ in paths
+        ]
+        described = order.describe_order(MANIFEST, access, objects)
+        assert described["first"] == read[:4]
+        assert (described["reads"], described["objects"]) == (len(read), objects)
+
+
+def test_another_order_or_place_has_another_hash():
+    forth, back = (order.describe_order(MANIFEST, "shots", objects)["sha256"] for objects in (["1", "2"], ["2", "1"]))
+    part = MANIFEST | {
+        "objects": MANIFEST["objects"] | {"2": {"a": {"file": "1.h5", "datasets": [["/2/a", 8, 0, [[0, 1, 1]]]]}}}
+    }
+    assert len({forth, back, order.describe_order(part, "shots", ["1", "2"])["sha256"]}) == 3
