@@ -415,6 +415,10 @@ def test_of_files_that_both_ends_read_alike_one_line_says_so(measured: Path):
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-2]
     assert last == "s3fs 2024.9.0 and 2024.12.0 take the same requests; none between them was measured"
+    page = (measured / "reports/small/shots.md").read_text(encoding="utf-8")
+    assert re.search(
+        r"\*\*s3fs 2024\.9\.0 and 2024\.12\.0 take the same requests: \d+ requests and [\d.]+ MiB; none", page
+    )
     config = yaml.safe_load((measured / "results/small/bisect.yaml").read_text(encoding="utf-8"))
     assert [*config["libraries"]] == ["s3fs-2024.9.0", "s3fs-2024.12.0"]
 

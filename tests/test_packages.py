@@ -14,7 +14,7 @@ from small_runs import SINGLE
 
 from scripts import preflight
 from scripts.building import packages
-from scripts.building.distributions import describe_origin, pins, promised, unmet
+from scripts.building.distributions import describe_origin, pins, promised, requiring_others, unmet
 from scripts.building.environments import origin
 from scripts.building.sources import ENVS
 from scripts.frame import config as configuration
@@ -174,6 +174,13 @@ def test_a_requirement_that_is_not_there_is_refused_and_one_of_another_version_i
     of_h5py = [packages.read_wheel(make_wheel(tmp_path, "remfile", "1.0", requires="h5py"))]
     extra = [packages.read_wheel(make_wheel(tmp_path, "zarr", "1.0", requires='cupy; extra == "gpu"'))]
     assert unmet(of_h5py, {"h5py-s3": "3.16.0"}) == unmet(extra, {}) == []
+    others = [
+        ("zarr 3", "s3fs>=2"),
+        ("kerchunk 1", "s3fs"),
+        ("xarray 1", 's3fs<1; extra == "io"'),
+        ("dask 1", "odd ; ;"),
+    ]
+    assert requiring_others(others, *wheels) == ["zarr 3 requires s3fs>=2, and 1.0 is installed"]
 
 
 def test_a_tree_and_a_commit_are_built_into_wheels_and_an_edit_is_built_again(tree):
@@ -240,7 +247,7 @@ def test_a_real_wheel_is_installed_recorded_and_known_by_its_content(real, tmp_p
     described = {"name": "toolz", "version": "1.0.0+mine", "origin": f"local wheel {digest[:12]}", "sha256": digest}
     (added,) = mine["build"]["added"]
     assert added.items() >= described.items()
-    assert (mine["own"], mine["build"]["hdf5_source"]) == (True, "wheel h5py-3.16.0")
+    assert (mine["own"], mine["build"]["hdf5_source"], mine["build"]["unmet"]) == (True, "wheel h5py-3.16.0", [])
     assert mine["promised"]["toolz"] == f"1.0.0+mine ({described['origin']})"
     code = "import importlib.metadata, toolz; print(importlib.metadata.version('toolz'), toolz.__version__)"
     seen = subprocess.run(

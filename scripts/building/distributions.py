@@ -102,13 +102,36 @@ def unmet(wheels: Sequence[Wheel], there: Mapping[str, str]) -> list[str]:
         for requirement in _requirements(wheel):
             version = versions.get(canonicalize_name(requirement.name))
             if version is None:
+                requirement.marker = None
                 raise Problem(
                     f"{wheel.path} needs {requirement}, which the library has not: name a lock that has it (lock:), or"
                     " a wheel of it beside this one (with:)"
                 )
-            if not any(requirement.specifier.contains(one, prereleases=True) for one in version.split(" or ")):
-                lines.append(f"{wheel.name} {wheel.version} requires {requirement}, and {version} is installed")
+            lines += _mismatch(f"{wheel.name} {wheel.version}", requirement, version)
     return lines
+
+
+def requiring_others(required: Sequence[tuple[str, str]], wheel: Wheel) -> list[str]:
+    """Return in words which distributions require another version of a wheel, of (distribution, requirement)."""
+    lines = []
+    for whose, text in required:
+        with contextlib.suppress(InvalidRequirement):
+            requirement = Requirement(text)
+            if canonicalize_name(requirement.name) == wheel.name and _holds(requirement):
+                lines += _mismatch(whose, requirement, wheel.version)
+    return lines
+
+
+def _mismatch(whose: str, requirement: Requirement, version: str) -> list[str]:
+    if any(requirement.specifier.contains(one, prereleases=True) for one in version.split(" or ")):
+        return []
+    requirement.marker = None
+    return [f"{whose} requires {requirement}, and {version} is installed"]
+
+
+def _holds(requirement: Requirement) -> bool:
+    """Return whether a requirement is one of this interpreter, without extras."""
+    return not requirement.marker or requirement.marker.evaluate({"extra": ""})
 
 
 def promised(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
@@ -210,7 +233,4 @@ def _requirements(wheel: Wheel) -> Iterator[Requirement]:
         parsed = list(map(Requirement, wheel.requires))
     except InvalidRequirement as error:
         raise Problem(f"{wheel.path}: its metadata cannot be read: {' '.join(str(error).split())}") from error
-    for requirement in parsed:
-        if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
-            requirement.marker = None
-            yield requirement
+    yield from filter(_holds, parsed)

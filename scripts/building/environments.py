@@ -34,7 +34,9 @@ _INSTALLED = """
 import importlib, importlib.metadata, json
 for module in {modules}:
     importlib.import_module(module)
-print(json.dumps(dict(version=importlib.metadata.version({name!r}))))
+there = importlib.metadata.distributions()
+required = [[f"{{one.name}} {{one.version}}", text] for one in there for text in one.requires or ()]
+print(json.dumps(dict(version=importlib.metadata.version({name!r}), required=required)))
 """
 # Of an interpreter of the user's own: its distributions, and the files of what it imports and loads.
 _IMPORTED = """
@@ -160,21 +162,21 @@ def _wheel(name: str, spec: dict) -> tuple[Path, dict, dict]:
             return inspect_python(make_environment(workshop, folder, *locks))
         gives_way = partial(distributions.gives_way, names=set.union(*(wheel.brings for wheel in wheels)))
         python = make_environment(workshop, folder, *locks, _lock_of(wheels, workshop), gives_way=gives_way)
-        for wheel in wheels:
-            _expect_installed(python, wheel, distributions.locked(spec))
-        return inspect_python(python)
+        required = [line for wheel in wheels for line in _expect_installed(python, wheel, distributions.locked(spec))]
+        return inspect_python(python) | {"required": required}
 
     inputs = {"locks": list(map(file_digest, locks)), "python": toolchain.python_identity()}
     inputs |= {"added": [[wheel.name, wheel.version, wheel.key] for wheel in wheels]} if wheels else {}
     piece = provide(Recipe(f"wheel-{spec['hdf5']}", inputs, build, ("bin/python",)))
+    seen = dict(piece.facts)
     facts = {"compiler": None, "hdf5_source": source, "s3_stack": None, "headers": {}}
     if keys := [package.key for package in added if package.origin == source]:
         facts["source_key"] = keys[0]
     if wheels:
         versions = [{"version": wheel.version, "sha256": wheel.key} for wheel in wheels]
         facts["added"] = [_describe(one) | version for one, version in zip(added, versions, strict=True)]
-        facts["unmet"] = unmet
-    return piece.folder / "bin/python", piece.facts, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
+        facts["unmet"] = unmet + seen.pop("required")
+    return piece.folder / "bin/python", seen, {"inputs_sha256": piece.key, "cached": piece.cached} | facts
 
 
 def _source_of_wheel(name: str, spec: dict, added: Sequence[Package]) -> str:
@@ -184,7 +186,7 @@ def _source_of_wheel(name: str, spec: dict, added: Sequence[Package]) -> str:
     if lock := distributions.own_lock(spec):
         return f"wheel {lock.stem}"
     raise Problem(
-        f"library {name}: no h5py wheel with HDF5 {spec['hdf5']} is in envs/sources.yaml"
+        f"{f'library {name}: ' if name else ''}no h5py wheel with HDF5 {spec['hdf5']} is in envs/sources.yaml"
         f" (which has {', '.join(pinned()['wheels'])}); make its kind source"
     )
 
@@ -207,16 +209,18 @@ def _lock_of(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
     return lock
 
 
-def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> None:
+def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> list[str]:
     """Compare the version of a wheel with that in an environment, and import it there; a Problem if that fails.
 
     Imported are the module that is named like the wheel, and those that are named like distributions of a lock.
+    Returns which other distributions require another version of it.
     """
     names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
     amiss = f"{wheel.path} does not import beside what the library has"
     seen = _answer(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
     if seen["version"] != wheel.version:
         raise Problem(f"{wheel.path} is {wheel.name} {wheel.version}, and {seen['version']} was installed")
+    return distributions.requiring_others(seen["required"], wheel)
 
 
 def _install(workshop: Workshop, python: Path, wheel: Path) -> None:

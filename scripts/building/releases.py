@@ -25,7 +25,7 @@ HDF5 = "hdf5"
 # h5py with ROS3, which imports as h5py; requirements of h5py are left out beside it.
 _H5PY_S3 = "h5py-s3"
 _KEPT = (ENVS / "readers.lock", LOCK)
-_HDF5 = "import h5py, {modules}; print(h5py.version.hdf5_version)"
+_HDF5 = "import {modules}; print(h5py.version.hdf5_version)"
 _DIGITS = 10
 
 
@@ -249,7 +249,7 @@ def _hdf5_of(lock: Path, reader: Reader, wheel: Wheel | None) -> str:
         # Without what else its packages require: h5py-s3 is there in place of h5py.
         exact = ("--quiet", "--no-build", "--no-deps", "--python", python)
         _uv(what, "pip", "install", *exact, "--requirement", lock, *([wheel.path] if wheel else []))
-        code = _HDF5.format(modules=", ".join(reader.modules))
+        code = _HDF5.format(modules=", ".join(("h5py", *reader.modules)))
         return _run(what, [str(python), "-sE", "-c", code]).strip().rpartition("\n")[2]
 
 
