@@ -29,10 +29,10 @@ from scripts.lib.program import Problem
 
 SUFFIX = ".whl"
 # Packages that many wheels and trees bring by mistake, and nobody installs by that name.
-_NO_PACKAGES = ("ci", "doc", "docs", "examples", "test", "tests")
+_NO_PACKAGES = ("benchmarks", "ci", "conftest", "doc", "docs", "examples", "scripts", "setup", "test", "tests", "tools")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 # A module at the top of a wheel, or the folder of a package there or in a tree.
-_TOP = re.compile(r"(?:src/)?([A-Za-z_]\w*)(?:/.*|\.py|\.[\w-]+\.so)")
+_TOP = re.compile(r"(?:src/)?([A-Za-z_]\w*)(?:/.*|\.py|(?:\.[\w-]+)?\.so)")
 _IN_TREE = re.compile(r"(?:src/)?([A-Za-z_]\w*)/__init__\.py")
 # What builds leave in a tree that git knows nothing of.
 _BUILT = ("__pycache__", "build", "dist")
