@@ -1,5 +1,6 @@
 """The order of reads: what a page says of it is what a record reads."""
 
+from scripts.drivers import UNSET, Access
 from scripts.studies.shots import order
 from scripts.studies.shots.measure import _Plan
 
@@ -30,6 +31,16 @@ def test_the_order_is_that_in_which_a_worker_reads():
         described = order.describe_order(MANIFEST, access, objects)
         assert described["first"] == read[:4]
         assert (described["reads"], described["objects"]) == (len(read), objects)
+
+
+def test_what_an_index_holds_need_not_come_from_the_store():
+    entries = {"a": {"file": "1.h5", "datasets": [["/a", 8, 0]], "stored_bytes": [8]}}
+    manifest = MANIFEST | {"objects": {"1": entries}}
+    stored = {}
+    for driver in ("s3fs", "virtualizarr", "kerchunk"):
+        access = Access(driver, UNSET, 0)
+        stored[driver] = _Plan("shots", ["1"], manifest, {"folder": "f"}, access, 1, "").stored_bytes()
+    assert stored == {"s3fs": 8, "virtualizarr": 8, "kerchunk": None}
 
 
 def test_another_order_or_place_has_another_hash():

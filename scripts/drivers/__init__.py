@@ -169,7 +169,13 @@ def _version(module: str) -> str:
 
 
 class Indexed(Driver):
-    """A driver that reads with an index, which is made first, in a phase of its own, and read as often as one likes."""
+    """A driver that reads with an index, which is made first, in a phase of its own, and read as often as one likes.
+
+    Attributes:
+        inlines: an index may have values of datasets, which are then not read from the store.
+    """
+
+    inlines = False
 
     @abstractmethod
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:

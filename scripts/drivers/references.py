@@ -46,6 +46,7 @@ class Zarr(Indexed):
 class Kerchunk(Zarr):
     """References in JSON, as kerchunk makes them, read by zarr through fsspec; datasets below 500 bytes are in them."""
 
+    inlines = True
     needs = ("kerchunk", "zarr", "s3fs")
     libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
 
@@ -64,6 +65,11 @@ class Kerchunk(Zarr):
                     warnings.warn(f"{name} is left out", stacklevel=1)
                 else:
                     super()._translator(name, item)
+
+            def close(self) -> None:
+                # Releases before 0.2.10 have no such method.
+                if hasattr(super(), "close"):
+                    super().close()
 
         with (
             objects.source_of(address, access) as source,

@@ -226,8 +226,11 @@ class Bisection:
 
     def _environment(self, release: str) -> dict:
         """Return the artefact of the library with a release, nothing where it was not made."""
-        path = self.folder / "environments" / f"{self.name(release)}.json"
+        path = self._artefact(release)
         return read_json(path) if path.exists() else {}
+
+    def _artefact(self, release: str) -> Path:
+        return self.folder / "environments" / f"{self.name(release)}.json"
 
     def _verdicts(self, names: Sequence[str], release: str) -> list[dict]:
         """Return the verdicts on a release against the first and the last of those that were measured with it."""
@@ -253,6 +256,10 @@ class Bisection:
             due = names if len(set.intersection(*blocks)) < _REPEATS else []
         else:
             due = [name for name, of_name in zip(names, blocks, strict=True) if not of_name]
+        for name in due:
+            # What failed before is tried again, and must not be taken for what comes of it.
+            if self._environment(name).get("status") == "failed":
+                self._artefact(name).unlink()
         stopped = self._call(due) if due else ""
         self._measured |= bool(due)
         for name in due:

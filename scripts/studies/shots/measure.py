@@ -139,8 +139,10 @@ class _Plan:
     def stored_bytes(self) -> int | None:
         """Return the bytes in the files that batches cannot do without: each dataset once per file that is opened.
 
-        None where a manifest of an earlier version does not tell.
+        None where a manifest of an earlier version, or an index that has some of the values, does not tell.
         """
+        if getattr(drivers.of(self.access.driver), "inlines", False):
+            return None
         total = 0
         for object_id in self.objects:
             for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
