@@ -7,7 +7,6 @@ from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
-from scripts.statistics import JUDGED
 from scripts.studies.shots.report import reads
 
 MIB = 2**20
@@ -68,17 +67,17 @@ def _changed(run: Results) -> str:
     section = _section(run)
     before, after = section["before"], section["after"]
     skipped = f" (or {', '.join(section['skipped'])}, not measured)" if section["skipped"] else ""
-    ratio = f", {_ratio(run)}" if section["metric"] == "seconds" else ""
-    what = f"{section['package']} {before} → {after}{skipped} changed {section['metric']}{ratio}"
-    return f"{what}: {_counts(run, before, after)}."
+    times = f"{_times(run)}, " if section["metric"] == "seconds" else ""
+    what = f"{section['package']} {before} → {after}{skipped} changed {section['metric']}"
+    return f"{what}: {times}{_counts(run, before, after)}."
 
 
-def _ratio(run: Results) -> str:
-    """Return the ratio of times of the release with the change and of that before it."""
-    row = _pair_row(run)
-    if row is None or row["verdict"] not in JUDGED:
-        return "no ratio"
-    return names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"]) + "×"
+def _times(run: Results) -> str:
+    """Return the median times of both releases and their ratio, as "6.72 → 0.673 s (0.10 [0.0954, 0.10])"."""
+    section, row = _section(run), _pair_row(run)
+    both = (_cell(run, section[end])["total_s"] for end in ("before", "after"))
+    ratio = names.ratio_with_interval(row["ratio"], row["ratio_low"], row["ratio_high"]) if row is not None else ""
+    return f"{' → '.join(map(prose.number, both))} s{f' ({ratio})' if ratio else ''}"
 
 
 def _same(run: Results) -> str:
