@@ -11,7 +11,7 @@ from scripts.studies.shots.choice import choose
 BEAMS = ("gt1l", "gt1r")
 
 
-def granule(path: Path, seed: int, paged: bool = False) -> Path:
+def granule(path: Path, seed: int, paged: bool = False, rows: int = 70) -> Path:
     """Write a file with beams of small compressed datasets, texts, a reference, and a dataset without values."""
     path.parent.mkdir(parents=True, exist_ok=True)
     space = {"fs_strategy": "page", "fs_page_size": 65536} if paged else {}
@@ -22,7 +22,7 @@ def granule(path: Path, seed: int, paged: bool = False) -> Path:
             group = file.create_group(f"{beam}/land_ice_segments")
             group.attrs["beam"] = beam
             for name in ("h_li", "latitude"):
-                data = values.normal(size=(70, 12))
+                data = values.normal(size=(rows, 12))
                 group.create_dataset(name, data=data, chunks=(20, 12), compression="gzip", shuffle=True)
         file["texts"] = np.array(["a", "bcd"], dtype=h5py.string_dtype())
         file["name"] = "one text"

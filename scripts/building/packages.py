@@ -164,7 +164,7 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
     name, own_version = canonicalize_name(metadata.get("Name", "")), metadata.get("Version", "")
     if (name, canonicalize_version(own_version)) != (file_name, canonicalize_version(version)):
         raise Problem(f"{path}: its metadata have the name {name or 'none'} {own_version}; give the file that name")
-    return Wheel(name, path, modules, file_digest(path), str(version), tuple(metadata.get_all("Requires-Dist", ())))
+    return Wheel(name, path, modules, file_digest(path), own_version, tuple(metadata.get_all("Requires-Dist", ())))
 
 
 def read_tree(path: Path) -> Source:

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from subprocess import Popen
 
-from packaging.utils import canonicalize_version
-
 from scripts.frame.records import Kept
 from scripts.lib import software
 from scripts.lib.program import Problem, file_digest, read_json, write_json
@@ -75,7 +73,7 @@ def expect_promised(environment: dict, seen: dict) -> None:
     """
     for package in (environment["build"] or {}).get("added", ()):
         version = seen["distributions"].get(package["name"], "none")
-        if canonicalize_version(version) != canonicalize_version(package["version"]):
+        if version != package["version"]:
             raise Problem(
                 f"library {environment['library']} has {package['name']} {version}, not {package['version']} as it was"
                 f" built; remove the environment of {environment['python']} and run again"

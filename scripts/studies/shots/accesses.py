@@ -1,14 +1,10 @@
 """Access patterns as users write them: ACCESS names what is read at once, how much of it, and how often."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import h5py
 
 from scripts.lib.program import Problem
 from scripts.studies.shots import selection
-from scripts.studies.shots.manifest import chosen
 
 UNITS = ("files", "datasets")
 _LEVEL = re.compile(r"all|metadata|1/[1-9][0-9]{0,8}|\[[-0-9:., ]+\]")
@@ -26,24 +22,6 @@ class Accesses:
 
     unit: str
     shares: dict[str, float]
-
-
-def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
-    """Return the datasets that all accesses but those to metadata read; none without such an access.
-
-    Args:
-        file: the file.
-        patterns: as in data.datasets.
-        where: the file's path or address, for messages.
-        accesses: how it is read.
-
-    Raises:
-        Problem: patterns or memory leave nothing to read.
-    """
-    levels = [level for level in accesses.shares if level != selection.METADATA]
-    read = [[one for of in chosen(file, patterns, where, level)[0].values() for one in of] for level in levels]
-    common = set.intersection(*({one.name for one in of} for of in read)) if read else set()
-    return [one for one in (read or [[]])[0] if one.name in common]
 
 
 def parse(text: str) -> Accesses:

@@ -23,6 +23,7 @@ from scripts.studies.shots import arms as ways
 from scripts.studies.shots import choice, copies, sets
 from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.inputs import Source, sources, store_of
+from scripts.studies.shots.manifest import list_datasets
 from scripts.studies.shots.place import find_place, parse_network, parse_store
 from scripts.studies.shots.probe import find_misses, find_next_best
 from scripts.studies.shots.report import advised
@@ -117,7 +118,7 @@ def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses)
     for one in some:
         try:
             with one.opened() as file:
-                access.list_datasets(file, datasets, one.where, accesses)
+                list_datasets(file, datasets, one.where, accesses)
             usable.append(one)
         except Problem as problem:
             problems.append(str(problem))

@@ -12,7 +12,8 @@ import h5py
 from scripts.lib import sizes
 from scripts.stores import network as networks
 from scripts.studies.shots import selection
-from scripts.studies.shots.accesses import Accesses, list_datasets
+from scripts.studies.shots.accesses import Accesses
+from scripts.studies.shots.manifest import list_datasets
 
 # Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest, and an index of smaller ones grows large.
 SMALLEST, LARGEST = 2**16, 2**20

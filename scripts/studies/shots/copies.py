@@ -14,8 +14,9 @@ import h5py
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem, tool
-from scripts.studies.shots.accesses import Accesses, list_datasets
+from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.equality import same_values
+from scripts.studies.shots.manifest import list_datasets
 
 LARGE = "large.h5"
 # A tool that takes longer is ended.

@@ -16,6 +16,7 @@ from scripts.studies.shots.contents import read_contents
 from scripts.studies.shots.files import creation
 from scripts.studies.shots.inputs import Source, sources, store_of
 from scripts.studies.shots.looked import Looked
+from scripts.studies.shots.manifest import list_datasets
 from scripts.studies.shots.place import ELSEWHERE
 from scripts.studies.shots.sets import bucket_of
 
@@ -88,7 +89,7 @@ def examine_access(of_set: Sequence[Source], read: Accesses, datasets: Sequence[
     for source in of_set[:_DEEP_FILES]:
         try:
             with source.opened() as file:
-                meant = accesses.list_datasets(file, datasets, source.where, read)
+                meant = list_datasets(file, datasets, source.where, read)
                 unsuited = find_unsuited(meant, read, price_of(ELSEWHERE))
                 return unsuited or [f"The chunks of {source.where} suit {', '.join(read.shares)}."]
         except Problem as error:

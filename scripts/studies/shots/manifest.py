@@ -15,6 +15,7 @@ from scripts.lib import tree
 from scripts.lib.formats import reason
 from scripts.lib.program import Problem, Unable
 from scripts.studies.shots import selection
+from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.checksums import fingerprint
 from scripts.studies.shots.choice import choose, describe, nothing_to_read
 from scripts.studies.shots.datasets import Dataset, Entry
@@ -206,6 +207,24 @@ def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = ""
     if not choice.meant:
         raise Problem(nothing_to_read(choice, patterns, where))
     return choice.meant, len(choice.all_left_out())
+
+
+def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
+    """Return the datasets that all accesses but those to metadata read; none without such an access.
+
+    Args:
+        file: the file.
+        patterns: as in data.datasets.
+        where: the file's path or address, for messages.
+        accesses: how it is read.
+
+    Raises:
+        Problem: patterns or memory leave nothing to read.
+    """
+    levels = [level for level in accesses.shares if level != selection.METADATA]
+    read = [[one for of in chosen(file, patterns, where, level)[0].values() for one in of] for level in levels]
+    common = set.intersection(*({one.name for one in of} for of in read)) if read else set()
+    return [one for one in (read or [[]])[0] if one.name in common]
 
 
 def _lines(source: Source, dataset: Dataset, level: str) -> dict:

@@ -13,10 +13,11 @@ from scripts.lib import sizes
 from scripts.lib.program import Problem, write_text
 from scripts.studies.shots import arms as ways
 from scripts.studies.shots import chunking, copies
-from scripts.studies.shots.accesses import Accesses, list_datasets
+from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.arms import Arm, Question
 from scripts.studies.shots.copies import Layout, Made
 from scripts.studies.shots.files import creation
+from scripts.studies.shots.manifest import list_datasets
 from scripts.studies.shots.place import Place
 
 ORIGINAL = "original"
