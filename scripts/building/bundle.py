@@ -94,7 +94,11 @@ def interpreter(linked: Iterable[Path], patched: Callable[[Path, str], Path]) ->
     """
     base, standard = base_python(), Path(sysconfig.get_path("stdlib"))
     yield Entry(f"{PYTHON}/bin/{base.name}", patched(base, "$ORIGIN/../lib"))
-    yield from piece(standard, f"{PYTHON}/{standard.relative_to(sys.base_prefix)}", _OF_STANDARD)
+    for entry in piece(standard, f"{PYTHON}/{standard.relative_to(sys.base_prefix)}", _OF_STANDARD):
+        # A Python that was built with shared libraries elsewhere has a run path in its modules, too; the loader would
+        # look there, and not where the interpreter says, for what they need (ld.so(8)).
+        in_modules = entry.source.parent.name == "lib-dynload" and not entry.link and entry.source.suffix == ".so"
+        yield Entry(entry.name, patched(entry.source, "")) if in_modules else entry
     yield from _libraries([base, *standard.glob("lib-dynload/*.so"), *linked], f"{PYTHON}/lib", patched)
 
 
