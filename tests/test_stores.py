@@ -13,11 +13,12 @@ import pytest
 import yaml
 from bad_store import PAGES, portal
 from cells import ROS3, Place
-from conftest import ROOT, program
+from conftest import ROOT, artefact, program
 from granules import granule, run_of
 from outside import KEYS, client, serving, with_keys
 from small_runs import TINY, records, snakemake, write
 from steady import keep_pages
+from test_virtual import frames, nested, virtual
 
 from scripts import preflight
 from scripts.frame import measuring
@@ -92,6 +93,7 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path, environments, outside
     assert "\n" not in here.provided["reasons"][0]
 
 
+FRAMES = ("frames0", "frames1", "middle")
 IN_BUCKET = {"original": ["s3://elsewhere/granules/*.h5"]}
 
 
@@ -130,6 +132,37 @@ def test_files_in_a_bucket_are_read_in_place_and_one_that_is_replaced_fails_its_
     assert len(failed) == 2
     for record in failed:
         assert "granules/b.h5 was replaced or changed since it was examined" in record["reasons"][0]
+
+
+def test_a_virtual_dataset_of_objects_in_a_bucket_is_read_in_place_until_one_of_them_is_replaced(
+    clone, outside, tmp_path
+):
+    own = tmp_path / "own"
+    (own / "frames").mkdir(parents=True)
+    frames(own / "frames")
+    virtual(own / "frames/middle.h5", [("frames0.h5", "x"), ("frames1.h5", "x")])
+    virtual(own / "a.h5", [("frames/frames0.h5", "x"), ("frames/frames1.h5", "x")])
+    nested(own / "a.h5", "frames/middle.h5")
+    virtual(own / "a.h5", [("frames/none.h5", "x")], "lacking")
+    for path in own.rglob("*.h5"):
+        client(outside).upload_file(path, "elsewhere", f"virtual/{path.relative_to(own)}")
+    config = run_of({"original": ["s3://elsewhere/virtual/a.h5"]}, store=["far"], driver=["ros3"], library=["ours"])
+    config["libraries"] = {"ours": {"kind": "source", "hdf5": "2.0.0"}}
+    config["stores"] = {"far": {"kind": "s3", "bucket": "elsewhere", "endpoint": outside}}
+    write(clone, config)
+    done = snakemake(clone, "--until", "measure", env=with_keys())
+    assert done.returncode == 0, done.stderr
+    (record,) = records(clone).values()
+    assert record["valid"], record["reasons"]
+    (made,) = map(artefact, (clone / "results/tiny/data").rglob("manifest.json"))
+    assert [file["name"] for file in made["files"]] == [f"frames/{name}.h5" for name in FRAMES] + ["a.h5"]
+    assert list(made["objects"]["a.h5"]) == ["/nested", "/virtual"]
+    assert [one["first"] for one in made["left_out"]] == ["/lacking (virtual; its source frames/none.h5 is not there)"]
+    client(outside).upload_file(own / "frames/frames0.h5", "elsewhere", "virtual/frames/frames1.h5")
+    write(clone, config | {"repeats": 2})
+    assert snakemake(clone, "--until", "measure", env=with_keys()).returncode == 0
+    (failed,) = (record for record in records(clone).values() if record["status"] == "failed")
+    assert "virtual/frames/frames1.h5 was replaced or changed since it was examined" in failed["reasons"][0]
 
 
 def test_a_bucket_that_may_not_be_listed_is_read_by_names_and_a_web_page_is_called_one(outside, granules):

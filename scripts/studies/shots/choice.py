@@ -1,6 +1,7 @@
 """Which datasets of a file patterns mean, and what of these is left out, with the reasons."""
 
 import heapq
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -126,7 +127,8 @@ class _Chooser:
         if self._root and (where := dataset.elsewhere):
             outside = [path for path in holders(dataset).files if not path.is_relative_to(self._root)]
             if outside:
-                return where, f"{min(outside)} is outside {self._root}; name it among the files, too"
+                at = os.path.relpath(min(outside), self._root)
+                return where, f"{at} is outside the folder of the set; name it among the files, too"
         return None
 
     def _is_unwanted(self, link: tree.Link) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import h5py
 
+from scripts.lib import tree
 from scripts.lib.formats import reason
 
 VIRTUAL, EXTERNAL = "virtual", "external storage"
@@ -45,6 +46,18 @@ def holders(dataset: h5py.Dataset) -> Holders:
     return _holders(dataset, set())
 
 
+def list_sources(file: h5py.File) -> list[str]:
+    """Return the names of other files that virtual datasets of a file have, with `%b` where they are numbered."""
+    names = set()
+    for link in tree.walk(file):
+        if (
+            isinstance(link.object, h5py.h5d.DatasetID)
+            and kind_of(created := link.object.get_create_plist()) == VIRTUAL
+        ):
+            names |= {created.get_virtual_filename(number) for number in range(created.get_virtual_count())}
+    return sorted(names - {_SAME})
+
+
 def _holders(dataset: h5py.Dataset, seen: set[tuple]) -> Holders:
     created = dataset.id.get_create_plist()
     if kind_of(created) == EXTERNAL:
@@ -79,7 +92,7 @@ def _outside(name: bytes) -> Holders:
 def _blocks(file: h5py.File, name: str, path: str, seen: set[tuple]) -> Iterator[Holders]:
     """Yield what holds each block of a source; where its names have a number, there are as many as are found."""
     for number in itertools.count() if "%b" in name + path else range(1):
-        held = _block(file, _numbered(name, number), _numbered(path, number), seen)
+        held = _block(file, number_name(name, number), number_name(path, number), seen)
         if not (number and held.amiss):
             yield held
         if held.amiss:
@@ -114,7 +127,7 @@ def _within(file: h5py.File, path: str, seen: set[tuple]) -> Holders:
     return Holders(held.files | {Path(os.path.abspath(source.file.filename))}, held.amiss, True)
 
 
-def _numbered(name: str, number: int) -> str:
+def number_name(name: str, number: int) -> str:
     """Return a name with the number of a block, as H5Pset_virtual defines it."""
     return "%".join(part.replace("%b", str(number)) for part in name.split("%%"))
 

@@ -10,6 +10,7 @@ from scripts.studies.shots import selection
 from scripts.studies.shots.choice import Choice, choose, describe, nothing_to_read
 from scripts.studies.shots.datasets import Dataset, Entry, excess
 from scripts.studies.shots.files import creation
+from scripts.studies.shots.gathered import open_gathered
 from scripts.studies.shots.inputs import Source, sources
 
 # So many files may lack what is read of the others.
@@ -36,8 +37,8 @@ def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
         Problem: it cannot be read; no file has something to read, or a selection leaves nothing.
     """
     of_set, lacking = sources(data["files"], data.get("at")), []
-    for source in of_set[:_TRIED]:
-        with source.opened() as file:
+    for one in of_set[:_TRIED]:
+        with open_gathered(one, data.get("at")) as (source, file):
             choice = choose(file, data["datasets"], source.where, root=source.root)
             if choice.meant:
                 words = _words(file, source, choice, list(levels) or [selection.ALL])

@@ -6,8 +6,8 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
@@ -31,18 +31,29 @@ _IS_ZARR = "is not an HDF5 file but a Zarr store; copy it with xarray: open_zarr
 
 @dataclass(frozen=True)
 class Source:
-    """An input file: its name below the folder that all have in common, its bytes, and what changes when it does."""
+    """An input file.
+
+    Attributes:
+        name: its name below the folder that all have in common.
+        bytes, version: its size, and what changes when it does.
+        where: its path or address.
+        reader: fetches an object, and those beside it.
+        copy: the path of an object's copy, if it was copied with the objects that it has values in.
+        gathered: bytes and version of all these objects, by their names below the folder.
+    """
 
     name: str
     bytes: int
     version: dict
     where: str
     reader: Reader | None = None
+    copy: str = ""
+    gathered: Mapping[str, dict] = field(default_factory=dict)
 
     @property
     def root(self) -> str:
         """The folder that holds all files, "" in a bucket."""
-        return "" if self.reader else self.where.removesuffix(self.name).rstrip("/")
+        return (self.copy or ("" if self.reader else self.where)).removesuffix(self.name).rstrip("/")
 
     def raw(self) -> BinaryIO | AsFile:
         """Open its bytes for reading.
@@ -68,7 +79,7 @@ class Source:
         """
         with self.raw() as content:
             try:
-                file = h5py.File(content if self.reader else self.where, "r")
+                file = h5py.File(self.copy or (content if self.reader else self.where), "r")
             except (OSError, RuntimeError, ValueError) as error:
                 raise Problem(formats.explain(self.where, content, error)) from error
             try:
@@ -168,6 +179,18 @@ def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
     store, objects = stores.of(spec), {}
     for one in wanted:
         objects |= _objects(store, one)
+    return _sources_of(objects, store, spec)
+
+
+def find_object(key: str, spec: dict) -> Source | None:
+    """Return an object of a bucket, None where there is none."""
+    store = stores.of(spec)
+    with contextlib.suppress(Absent):
+        return _sources_of(store.listed("", [key]), store, spec)[0]
+    return None
+
+
+def _sources_of(objects: Mapping[str, tuple[int, dict]], store: Store, spec: dict) -> list[Source]:
     root = _shared_folder(objects)
     reader = store.reader({"key": root}, ACCESS, store.locate({"location": {"key": root}}, None, dict(os.environ))[1])
     return [

@@ -21,6 +21,7 @@ from scripts.studies.shots.choice import choose, describe, nothing_to_read
 from scripts.studies.shots.datasets import Dataset, Entry
 from scripts.studies.shots.elsewhere import holders
 from scripts.studies.shots.files import common, creation, extents
+from scripts.studies.shots.gathered import open_gathered
 from scripts.studies.shots.inputs import Source, sources
 from scripts.studies.shots.sets import IN_BUCKET
 
@@ -43,8 +44,8 @@ def of_set(settings: dict) -> dict:
     """
     files = sources(settings["files"], settings.get("at"))
     contents = _Contents(settings.get("selection", selection.ALL), settings["datasets"])
-    for source in files:
-        with source.opened() as file:
+    for one in files:
+        with open_gathered(one, settings.get("at")) as (source, file):
             contents.add(source, file)
     contents.expect_all(settings["layout"])
     entries = [entry for held in contents.objects.values() for entry in held.values()]
@@ -162,7 +163,7 @@ class _Contents:
         for path in sorted(held.files):
             name, state = os.path.relpath(path, source.root), path.stat()
             facts = {"bytes": state.st_size, "mtime_ns": state.st_mtime_ns, "path": str(path)}
-            self.companions[name] = {"name": name, **facts}
+            self.companions[name] = {"name": name, **source.gathered.get(name, facts)}
         return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
 
     def expect_all(self, layout: str) -> None:
