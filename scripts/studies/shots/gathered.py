@@ -73,4 +73,4 @@ def _keys(folder: str, name: str, store: dict) -> Iterator[str]:
         return
     numbers = itertools.count() if "%b" in key else range(1)
     keys = (number_name(key, number) for number in numbers)
-    yield from itertools.takewhile(lambda one: find_object(one, store), keys)
+    yield from itertools.takewhile(lambda near: find_object(near, store), keys)
