@@ -1,6 +1,7 @@
 """Advice on files: whether and how to repack them, how to open them, and the gain over the files as they are."""
 
 import math
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -32,7 +33,10 @@ def lines(run: Results) -> list[str]:
     if not (advice := read_advice(run)):
         return ["advice: none, since the files as they are could not be measured; the report lists the reasons"]
     notes = [f"note:   {note}" for note in _list_notes(advice, run)]
-    return [*_lines(advice, advice.best, _gain(advice)), *notes]
+    gain = _gain(advice, lambda *of: f"{_times(*of)}: {_effort(*of)}")
+    if advice.best is not advice.base:
+        gain += f", {_cost(advice.facts, advice.best)}"
+    return [*_lines(advice, advice.best, gain), *notes]
 
 
 def lines_by_forecast(facts: dict) -> list[str]:
@@ -77,13 +81,15 @@ def answer(run: Results) -> pages.Answer | None:
     undecided = best is advice.base and (advice.detectable > _DETECTED or bool(advice.unjudged))
     text = bold(prose.capital("undecided" if undecided else _recommend(best)))
     to_do += answers.more_repeats(run) if undecided else []
-    return pages.Answer(f"{text}: {_gain(advice)}.", to_do, _picture(advice, run))
+    return pages.Answer(f"{text}: {_gain(advice, _times)}.", to_do, _picture(advice, run))
 
 
 def reasons(run: Results) -> list[str]:
     """Return sentences on why some ways are slow, and on how forecasts compare; none for other runs."""
-    advice = read_advice(run)
-    return [f"{prose.capital(note)}." for note in _list_notes(advice, run)] if advice else []
+    if not (advice := read_advice(run)):
+        return []
+    effort = [] if advice.best is advice.base else [_gain(advice, _effort), _cost(advice.facts, advice.best)]
+    return [f"{prose.capital(note)}." for note in [", ".join(effort), *_list_notes(advice, run)] if note]
 
 
 def outcome(run: Results) -> dict:
@@ -122,16 +128,17 @@ def _picture(advice: Advice, run: Results) -> Figure:
     return Figure("advice", "What was measured", caption, panels, comparisons.numbers(run, rows) if tried else rows)
 
 
-def _gain(advice: Advice) -> str:
-    """Return the gain of the recommended way over the files as they are."""
+def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
+    """Return the gain of the recommended way over the files as they are, as described for each access."""
     best, base = advice.best, advice.base
     if best is base:
         text = f"no way was shown to be faster than the files as they are, read with {base.name}{_each(advice, base)}"
         unseen = f"; gains below {names.times(advice.detectable)} times could not be detected"
         return text + (unseen if advice.detectable > _DETECTED else "")
-    than = f"as {'' if best.layout == ORIGINAL else 'the files as they are '}with {base.name}"
-    gains = "; ".join(_gain_of(advice, level, than) for level in advice.shares)
-    return f"{gains}, {_cost(advice.facts, best)}"
+    shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
+    return "; ".join(
+        (f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares
+    )
 
 
 def _list_notes(advice: Advice, run: Results) -> list[str]:
@@ -140,15 +147,18 @@ def _list_notes(advice: Advice, run: Results) -> list[str]:
     return [*notes, *_list_unmeasured(advice)]
 
 
-def _gain_of(advice: Advice, level: str, than: str) -> str:
-    """Return the gain for one access with the seconds and requests of an object."""
-    row, both = advice.best.rows[level], (advice.best, advice.base)
-    ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
-    seconds = (f"{prose.number(way.cells[level]['total_s'] / advice.files)} s" for way in both)
-    of = f"{level} ({100 * advice.shares[level]:.0f} %): " if len(advice.shares) > 1 else ""
-    times = f"{of}{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
-    text = f"{times}: {' instead of '.join(seconds)} per read"
-    counts = [way.cells[level].get("requests", math.nan) for way in both]
+def _times(advice: Advice, level: str) -> str:
+    """Return how many times as fast the recommended way is for one access."""
+    ratio, *ends = (1 / advice.best.rows[level][key] for key in ("ratio", "ratio_high", "ratio_low"))
+    than = f"as {'' if advice.best.layout == ORIGINAL else 'the files as they are '}with {advice.base.name}"
+    return f"{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
+
+
+def _effort(advice: Advice, level: str) -> str:
+    """Return the seconds and requests of an object before and after, for one access."""
+    both = [way.cells[level] for way in (advice.best, advice.base)]
+    text = " instead of ".join(f"{prose.number(cell['total_s'] / advice.files)} s" for cell in both) + " per read"
+    counts = [cell.get("requests", math.nan) for cell in both]
     if any(map(pd.isna, counts)):
         return text
     after, before = (f"{count / advice.files:,.0f}" for count in counts)
