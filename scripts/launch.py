@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from scripts.frame import study as studies
 from scripts.frame.cost import Cost
 from scripts.frame.study import Cell
 from scripts.lib import host, unpacked
-from scripts.lib.program import Problem, expect_folders, run
+from scripts.lib.program import Problem, expect_folders, paths, run, words_of
 from scripts.statistics import MIN_BLOCKS
 from scripts.stores import store as stores
 
@@ -39,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     changes: dict = {"run": _run_name(arguments.run)} if arguments.run else {}
     config = configuration.load(arguments.configfile, changes)
-    only, repeated = _words(arguments.only), _words(arguments.again)
+    only, repeated = words_of(arguments.only), words_of(arguments.again)
     only += [f"study={arguments.study}"] * bool(arguments.study)
     if imports := list(map(os.path.abspath, paths(arguments.imports))):
         changes["studies"] = {name: {"imports": imports} for name, own in config["studies"].items() if "imports" in own}
@@ -122,23 +121,6 @@ def _run_name(text: str) -> str:
         float(text)
         raise Problem(f"{text!r} is a number, and no name of a run here; put a letter before it, as RUN=day-{text}")
     return text
-
-
-def _words(texts: list[str]) -> list[str]:
-    """Return the words of texts, each one or several in a row, as a shell takes quotes but nothing else of them.
-
-    Raises:
-        Problem: a quote is not closed.
-    """
-    try:
-        return [word for text in texts for word in shlex.split(text)]
-    except ValueError as error:
-        raise Problem(f"{' '.join(texts)!r}: {str(error).lower()}; quote each part that has a blank in it") from error
-
-
-def paths(texts: list[str]) -> list[str]:
-    """Return the paths in texts: a text that is the name of a file or folder, else its words, quoted where need be."""
-    return [path for text in texts for path in ([text] if Path(text).exists() else _words([text]))]
 
 
 def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:

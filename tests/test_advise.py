@@ -209,7 +209,7 @@ def test_files_of_one_name_in_several_folders_do_not_take_each_others_place(tmp_
         (tmp_path / folder / "same.h5").write_text(folder)
     some = inputs.sources(f"{tmp_path}/*/same.h5")
     here = advise._bring(some, tmp_path / "scratch")
-    assert [path.name for path in here] == ["a_same.h5", "b_same.h5"]
+    assert [path.name for path in here] == ["0-same.h5", "1-same.h5"]
     assert [path.read_text() for path in here] == ["a", "b"]
     assert advise._bring(some[:1], tmp_path / "scratch") == [tmp_path / "a" / "same.h5"]
 

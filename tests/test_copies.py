@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.studies.shots import accesses, chunking, copies, manifest
+from scripts.studies.shots import accesses, advise, chunking, copies, inputs, manifest
 from scripts.studies.shots.copies import Layout
+from scripts.studies.shots.place import Place
+from scripts.studies.shots.trial import Trial
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("h5repack", "h5copy"))), reason="there is no h5repack: apt install hdf5-tools"
@@ -84,6 +86,32 @@ def test_what_is_typed_makes_the_same_copies(tmp_path, kind):
     made = [tmp_path / copies.LARGE] if layout.merged else [tmp_path / layout.name / path.name for path in originals]
     expected = copies.make(layout, originals, tmp_path / "expected", ["/**"], ALL)
     assert [path.stat().st_size for path in made] == [path.stat().st_size for path in expected.files]
+
+
+def test_a_command_for_files_of_one_name_in_several_folders_keeps_the_folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = [Path("data/x.h5"), Path("data/sub/x.h5"), Path("data/sub/of it/x.h5")]
+    for number, path in enumerate(files):
+        path.parent.mkdir(exist_ok=True)
+        # Datasets of other sizes need other options.
+        write(path, 10_000 + 40_000 * number)
+    trials = {}
+    for pattern in ("data/**/*.h5", "data/**"):
+        named = advise._name_files([pattern], inputs.sources(pattern))
+        assert named == ["data/*.h5", "data/sub/*.h5", "data/sub/of it/*.h5"]
+        every = [Path(path) for one in named for path in advise._expand(one)]
+        assert every == files
+        trials[pattern] = Trial(every[:1], named, every, ALL, ["/**"], Place({}, NETWORK, ""), tmp_path, "")
+    trial = trials["data/**"]
+    layout = Layout("chunks-1MiB", 2**20, trial._write_options())
+    done = subprocess.run(["sh", "-ec", copies.type_command(layout, named, trial.is_mirrored)], check=False)
+    assert done.returncode == 0
+    for path in files:
+        assert hash_of([Path("chunks-1MiB") / path], ["/**"]) == hash_of([path], ["/**"])
+    large = Layout("large", 2**20, merged=True)
+    subprocess.run(["sh", "-ec", copies.type_command(large, named, trial.is_mirrored)], check=True)
+    with h5py.File("large.h5") as file:
+        assert all(str(path.with_suffix("")) in file for path in files)
 
 
 def test_options_are_per_file_where_a_dataset_is_lacking(tmp_path):

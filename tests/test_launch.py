@@ -20,7 +20,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame.records import write as write_record
 from scripts.lib import memory
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, paths
 
 OBJECTS = {
     **{"store": ["disk"], "pattern": ["single-file"], "size": ["4GiB"], "processes": [1], "objects": ["shared"]},
@@ -299,8 +299,11 @@ def test_words_and_a_configuration_with_blanks_and_quotes_are_taken(ready_clone)
 def test_paths_are_words_and_one_with_a_blank_is_quoted_or_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my results").touch()
-    assert launch.paths(["my results"]) == ["my results"]
-    assert launch.paths(["'my results' other", "third"]) == ["my results", "other", "third"]
+    assert paths(["my results"]) == ["my results"]
+    assert paths(["'my results' other", "third"]) == ["my results", "other", "third"]
+    assert paths([""]) == []
+    with pytest.raises(Problem, match="no closing quotation; quote each part that has a blank in it"):
+        paths(["it's"])
 
 
 def test_results_from_elsewhere_need_a_study_that_imports_some(tmp_path, monkeypatch):

@@ -364,3 +364,16 @@ def test_an_access_is_compared_with_the_chunks(capsys, columns, access, words):
 def test_an_access_to_datasets_that_are_not_there_is_one_line(columns):
     with pytest.raises(Problem, match="/none"):
         look.main([f"--files={columns}", "--access=all", "--datasets=/none"])
+
+
+def test_of_many_files_twenty_are_looked_into(tmp_path):
+    for number in range(25):
+        written(tmp_path / f"{number}.h5", lambda file: file.create_dataset("a", data=1))
+    looked = look.look(sources(str(tmp_path)))
+    assert len(looked.bytes) == 25
+    assert 10 < len(looked.contents) <= 20
+
+
+@pytest.mark.parametrize("size", [64 * MIB, 80_000_000])
+def test_a_page_buffer_that_is_named_is_a_level_of_its_factor(size):
+    assert sizes.in_bytes(sizes.level(size)) == size

@@ -279,9 +279,8 @@ def chunk_cache(level: str, default: int) -> tuple[int, int]:
 
 
 def read_cache_level(kind: str, size: int) -> str:
-    """Return the level of a read cache with blocks of `size` bytes, in the largest unit that gives a whole number."""
-    unit = next(unit for unit in ("GiB", "MiB", "KiB", "") if size % sizes.in_bytes(f"1{unit}") == 0)
-    return f"{kind}-{size // sizes.in_bytes(f'1{unit}')}{unit}"
+    """Return the level of a read cache with blocks of `size` bytes."""
+    return f"{kind}-{sizes.level(size)}"
 
 
 def faults(effective: dict, level: str, read_cache: str = DEFAULT) -> Iterator[str]:

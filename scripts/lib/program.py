@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -58,6 +59,23 @@ def tool(*names: str, remedy: str) -> str:
     if not path:
         raise Problem(remedy)
     return path
+
+
+def words_of(texts: list[str]) -> list[str]:
+    """Return the words of texts, each one or several in a row, as a shell takes quotes but nothing else of them.
+
+    Raises:
+        Problem: a quote is not closed.
+    """
+    try:
+        return [word for text in texts for word in shlex.split(text)]
+    except ValueError as error:
+        raise Problem(f"{' '.join(texts)!r}: {str(error).lower()}; quote each part that has a blank in it") from error
+
+
+def paths(texts: list[str]) -> list[str]:
+    """Return the paths in texts: a text that is the name of a file or folder, else its words, quoted where need be."""
+    return [path for text in texts for path in ([text] if text and Path(text).exists() else words_of([text]))]
 
 
 def expect_room(path: Path | str) -> None:

@@ -25,6 +25,12 @@ def text(size: float) -> str:
     return f"{size:g} B"
 
 
+def level(size: int) -> str:
+    """Return bytes in the largest unit that gives a whole number, as `in_bytes` takes it: "64MiB", "20000000"."""
+    unit = next(unit for unit in reversed(_UNITS) if size % _UNITS[unit] == 0)
+    return f"{size // _UNITS[unit]}{unit}"
+
+
 def block_bytes(size: int) -> int:
     """Return the bytes of a block of an object of `size` bytes: a power of two from 4 KiB on, 4,096 blocks at most."""
     return max(_LEAST_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())

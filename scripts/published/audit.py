@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.frame import csv_file
-from scripts.launch import paths
-from scripts.lib.program import Problem, run
+from scripts.lib.program import Problem, paths, run
 from scripts.published import ceilings, derived, rules, sources, timings
 
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")

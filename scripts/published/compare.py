@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.frame.matrix import permanent_name
-from scripts.launch import paths
-from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.lib.program import Problem, paths, read_json, run, write_json
 from scripts.published import sides
 from scripts.published.sides import Side
 from scripts.report.markup import FOREIGN

@@ -5,9 +5,9 @@ ends with three lines: how to repack the files, how to open them, and what that 
 """
 
 import argparse
+import glob
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from scripts.frame.matrix import permanent_name
 from scripts.lib import sizes
-from scripts.lib.program import Problem, read_json, run, write_json
+from scripts.lib.program import Problem, paths, read_json, run, words_of, write_json
 from scripts.studies.shots import accesses as access
 from scripts.studies.shots import arms as ways
 from scripts.studies.shots import choice, copies, sets
@@ -46,10 +46,10 @@ _LIBRARY = {"kind": "wheel", "hdf5": "2.1.1", "lock": "envs/readers.lock"}
 def main(argv: list[str] | None = None) -> int:
     """Advise; return the status of the run."""
     arguments = _parser().parse_args(argv)
-    wanted, accesses = shlex.split(arguments.files), access.parse(arguments.access)
+    wanted, accesses = paths([arguments.files]), access.parse(arguments.access)
     if not wanted:
         raise Problem("name the files: make advise FILES='data/*.h5' ACCESS='files all'")
-    datasets, bucket = shlex.split(arguments.datasets) or ["/**"], sets.bucket_of(wanted)
+    datasets, bucket = words_of([arguments.datasets]) or ["/**"], sets.bucket_of(wanted)
     given, own = parse_network(arguments.latency, arguments.rate), parse_store(arguments.store)
     at = store_of(bucket) if bucket else None
     of_set = sources(wanted, at)
@@ -68,8 +68,9 @@ def main(argv: list[str] | None = None) -> int:
         scratch.mkdir(parents=True, exist_ok=True)
         copies.expect_room(scratch, sum(one.bytes for one in some) * (2 + 3 * MOST_COPIES))
         files = _bring(some, scratch / ORIGINAL)
-        every = files if at else [Path(one.where) for one in of_set]
-        trial = Trial(files, every, _name_files(wanted, of_set), accesses, datasets, place, scratch, _python(results))
+        named = _name_files(wanted, of_set)
+        every = files if at else [Path(path) for one in named for path in _expand(one)]
+        trial = Trial(files, named, every, accesses, datasets, place, scratch, _python(results))
         trial.make_copies(trial.forecast())
         _expect_unchanged(some, sources(wanted, at))
         write_json(asks, question)
@@ -151,19 +152,20 @@ def _python(results: Path) -> str:
 def _bring(some: Sequence[Source], folder: Path) -> list[Path]:
     """Return paths of the files on the scratch folder's disk: their own, links to them, or copies."""
     folder.mkdir(parents=True, exist_ok=True)
-    device, paths = folder.stat().st_dev, []
+    device, brought = folder.stat().st_dev, []
     own_names = len({Path(one.name).name for one in some}) == len(some)
-    for one in some:
+    for number, one in enumerate(some):
         there = not one.reader and Path(one.where).stat().st_dev == device
-        path = Path(one.where) if there and own_names else folder / one.name.replace("/", "_")
-        paths.append(path)
+        name = Path(one.name).name
+        path = Path(one.where) if there and own_names else folder / (name if own_names else f"{number}-{name}")
+        brought.append(path)
         if there and not own_names:
             path.unlink(missing_ok=True)
             path.symlink_to(one.where)
         elif not there:
             with one.raw() as source, open(path, "wb") as copy:
                 shutil.copyfileobj(source, copy, 2**22)
-    return paths
+    return brought
 
 
 def _expect_unchanged(before: Sequence[Source], after: Sequence[Source]) -> None:
@@ -265,28 +267,49 @@ def _list_removals(settings: dict, results: Path) -> Iterator[str]:
 
 
 def _name_files(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
-    """Return files as a shell names them: paths and patterns, those of a folder by their endings.
+    """Return files as a shell names them: paths and patterns, those of a folder by their endings, none with `**`.
 
     Those of a bucket are named where they are to be downloaded to.
     """
     if of_set[0].reader:
         return [f"{ORIGINAL}/*"]
+    repeated = len({Path(one.name).name for one in of_set}) < len(of_set)
     named = []
     for one in wanted:
-        ends = sorted(
-            {Path(source.where).suffix for source in of_set if Path(source.where).parent == Path(one).resolve()}
-        )
-        named += [f"{one.rstrip('/')}/*{end}" for end in ends] if Path(one).is_dir() else [one]
-    return named
+        files = [Path(source.where) for source in sources(one)]
+        if Path(one).is_dir():
+            folder = _from_here(Path(one).resolve()) if repeated else one.rstrip("/")
+            named += sorted({f"{folder}/*{file.suffix}" for file in files})
+        elif "**" in one or repeated:
+            last = Path(one).name
+            names = {file: f"*{file.suffix}" if "**" in last else last for file in files}
+            named += sorted({f"{_from_here(file.parent)}/{name}" for file, name in names.items()})
+        else:
+            named.append(one)
+    return list(dict.fromkeys(named))
+
+
+def _from_here(path: Path) -> str:
+    """Return a path from the working directory, or from the root if it is not below."""
+    below = os.path.relpath(path)
+    return str(path) if below.startswith("..") else below
+
+
+def _expand(pattern: str) -> list[str]:
+    """Return the files that a shell lists for a path or a pattern."""
+    path = os.path.expanduser(pattern)
+    return [path] if os.path.isfile(path) else sorted(glob.glob(path))
 
 
 def _locate(trial: Trial, first: Source, at: dict | None) -> dict:
     """Return where the first file and its copies are opened once they are in place, and the bucket's region."""
     name, store = Path(first.name).name, trial.place.store
+    path = _from_here(Path(first.where))
+    if trial.is_mirrored and not at:
+        name = copies.name_of(Path(path), True)
     copied = {key: copies.LARGE if layout.merged else f"{key}/{name}" for key, (layout, _) in trial.made.items()}
     if store["kind"] == "posix":
-        path = os.path.relpath(first.where)
-        return {"files": {ORIGINAL: first.where if path.startswith("..") else path} | copied, "region": ""}
+        return {"files": {ORIGINAL: path} | copied, "region": ""}
     own = at or (store if store.get("upload") else {"bucket": "bucket", "prefix": ""})
     within = "/".join(filter(None, [own["bucket"], own["prefix"]]))
     original = first.where.removeprefix(sets.IN_BUCKET) if at else f"{within}/{name}"

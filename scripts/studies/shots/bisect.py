@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.building import releases
-from scripts.lib.program import Problem, expect_folders, run
+from scripts.lib.program import Problem, expect_folders, paths, run
 from scripts.statistics.bisection import FIRST, UNDECIDED, Change, Say, search
 from scripts.studies.shots.bisection import METRICS, REQUESTS, Bisection, packages, reading
 from scripts.studies.shots.first import describe_first
@@ -119,10 +119,7 @@ def _bisection(given: argparse.Namespace) -> Bisection:
     metric = given.metric or REQUESTS
     if metric not in METRICS:
         raise Problem(f"METRIC={metric}: name one of {', '.join(METRICS)}")
-    try:
-        files = shlex.split(given.files)
-    except ValueError as error:
-        raise Problem(f"FILES={given.files}: {str(error).lower()}; quote each name that has a space in it") from error
+    files = paths([given.files])
     if files and bucket_of(files):
         raise Problem(
             f"FILES={given.files}: requests are counted by the embedded server only; name files on this machine"

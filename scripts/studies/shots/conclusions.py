@@ -56,7 +56,7 @@ def _pages(looked: Looked) -> Iterator[str]:
         yield f'Without pages HDF5\'s page buffer has no effect{of}: leave page_buffer at unset or "0".'
     else:
         buffer = max(64 * 2**20, 4 * max(looked.pages))
-        yield f'With pages a page buffer works: measure "0" and {sizes.text(buffer).replace(" ", "")}.'
+        yield f'With pages a page buffer works: measure "0" and {sizes.level(buffer)}.'
 
 
 def _metadata(looked: Looked) -> Iterator[str]:

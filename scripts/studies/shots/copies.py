@@ -109,19 +109,27 @@ def _merge(layout: Layout, originals: Sequence[Path], folder: Path) -> list[Path
     return [folder / LARGE]
 
 
-def type_command(layout: Layout, files: Sequence[str]) -> str:
+def name_of(path: Path, is_mirrored: bool) -> str:
+    """Return the name of a file's copy in the folder of copies."""
+    return str(path).lstrip("/") if is_mirrored else path.name
+
+
+def type_command(layout: Layout, files: Sequence[str], is_mirrored: bool = False) -> str:
     """Return the line to type that makes copies of files, in a folder that is named as the layout.
 
     Args:
         layout: of the copies.
         files: paths and patterns of a shell.
+        is_mirrored: whether copies lie in folders like those of the files.
     """
-    words, folder = " ".join(map(_quote, files)), layout.name
+    words, folder, name = " ".join(map(_quote, files)), layout.name, "$file" if is_mirrored else "${file##*/}"
     if layout.merged:
-        copying = 'name=${file##*/}; h5copy -p -i "$file" -s / -o merged.h5 -d "/${name%.*}"'
+        copying = f'name={name}; h5copy -p -i "$file" -s / -o merged.h5 -d "/${{name%.*}}"'
         return f"for file in {words}; do {copying}; done; {shlex.join(layout.repack('merged.h5', LARGE))}"
-    options = layout.options and _quote(layout.options_of('"${file##*/}"'))
-    command = ["h5repack", *(["-e", options] if options else []), *layout.paged, '"$file"', f'{folder}/"${{file##*/}}"']
+    options = layout.options and _quote(layout.options_of(f'"{name}"'))
+    command = ["h5repack", *(["-e", options] if options else []), *layout.paged, '"$file"', f'{folder}/"{name}"']
+    if is_mirrored:
+        return f'for file in {words}; do mkdir -p {folder}/"$(dirname "$file")"; {" ".join(command)}; done'
     return f"mkdir -p {folder}; for file in {words}; do {' '.join(command)}; done"
 
 

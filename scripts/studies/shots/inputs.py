@@ -185,7 +185,8 @@ def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
 def find_object(key: str, spec: dict) -> Source | None:
     """Return an object of a bucket, None where there is none."""
     store = stores.of(spec)
-    with contextlib.suppress(Absent):
+    # Where a bucket may not be listed, S3 answers for an object that is not there that access is denied.
+    with contextlib.suppress(Problem):
         return _sources_of(store.listed("", [key]), store, spec)[0]
     return None
 

@@ -1,12 +1,11 @@
 """Looks at HDF5 files of any tree, in seconds, and lists what they hold and what that means for reading them."""
 
 import argparse
-import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from scripts.lib.program import Problem, run
+from scripts.lib.program import Problem, paths, run, words_of
 from scripts.studies.shots import accesses
 from scripts.studies.shots.accesses import Accesses
 from scripts.studies.shots.choice import ALL
@@ -36,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--access", default="", help="how they are read, as for make advise; all of them by default")
     parser.add_argument("--datasets", default="", help='patterns of the datasets that are read; "/**" by default')
     arguments = parser.parse_args(argv)
-    files, read = shlex.split(arguments.files), accesses.parse(arguments.access)
+    files, read = paths([arguments.files]), accesses.parse(arguments.access)
     if not files:
         raise Problem("name the files: make look FILES='data/*.h5'")
     bucket = bucket_of(files)
@@ -44,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     of_set = sources(files, store_of(bucket) if bucket else None)
     looked = look(of_set)
     print("\n".join(looked.lines()))
-    suited = examine_access(of_set, read, shlex.split(arguments.datasets) or [ALL]) if arguments.access else []
+    suited = examine_access(of_set, read, words_of([arguments.datasets]) or [ALL]) if arguments.access else []
     print("\n".join(["", "What that means over a network", *(f"  {line}" for line in [*suited, *conclude(looked)])]))
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
@@ -60,7 +59,7 @@ def look(of_set: Sequence[Source]) -> Looked:
         Problem: none can be read.
     """
     looked, begin, progress = Looked(), time.monotonic(), _Progress(len(of_set))
-    step = max(1, len(of_set) // _DEEP_FILES)
+    step = -(-len(of_set) // _DEEP_FILES)
     for number, source in enumerate(of_set):
         try:
             with source.opened() as file:
@@ -103,7 +102,7 @@ class _Progress:
     def __init__(self, files: int) -> None:
         self._files, self._printed = files, time.monotonic()
 
-    def of(self, number: int, where: str):
+    def of(self, number: int, where: str) -> Callable[[int], None]:
         """Return a function for a file that takes the number of its objects that were looked at."""
 
         def report(objects: int) -> None:

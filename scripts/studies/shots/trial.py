@@ -28,6 +28,8 @@ MOST_COPIES, WORTH = 2, 0.9
 LONGEST_S = 60.0
 # Chunk caches that are tried, bytes.
 _SMALLEST_CACHE, _LARGEST_CACHE = 2**26, 2**30
+# Files whose chunks take long enough to be examined for a line that says so.
+_MANY_FILES = 200
 
 
 @dataclass
@@ -36,8 +38,8 @@ class Trial:
 
     Attributes:
         files: all that stand for the user's, on the scratch folder's disk.
-        every: all of the user's files that lie here, or else these.
-        named: the files as the user names them, for commands to type.
+        named: the user's files, for commands to type: paths and patterns of a shell.
+        every: all of these, as a shell lists them; those of a bucket as they lie on the scratch folder's disk.
         accesses, datasets: how they are read, and which patterns of datasets.
         place: where they are read from.
         scratch: the folder for copies.
@@ -50,8 +52,8 @@ class Trial:
     """
 
     files: list[Path]
-    every: list[Path]
     named: list[str]
+    every: list[Path]
     accesses: Accesses
     datasets: list[str]
     place: Place
@@ -132,6 +134,11 @@ class Trial:
         return {ORIGINAL: self.datasets} | copied
 
     @property
+    def is_mirrored(self) -> bool:
+        """Whether copies lie in folders like those of the files, some of which have the same name."""
+        return len({path.name for path in self.every}) < len(self.every)
+
+    @property
     def _from_s3(self) -> bool:
         return self.place.store["kind"] == "s3"
 
@@ -158,12 +165,12 @@ class Trial:
             paged = creation(file)["paged"]
         if not ways.RDCC_NBYTES < largest <= _LARGEST_CACHE:
             return paged, ""
-        return paged, sizes.text(max(_SMALLEST_CACHE, 2 ** (largest - 1).bit_length())).replace(" ", "")
+        return paged, sizes.level(max(_SMALLEST_CACHE, 2 ** (largest - 1).bit_length()))
 
     def _list_layouts(self) -> list[Layout]:
         """Return the layouts that leave chunks as they are."""
         merged = self.accesses.unit == "datasets" and len(self.files) > 1
-        pages = [(page, _name(page)) for page in copies.list_page_sizes(self._object[0].stat().st_size)]
+        pages = [(page, sizes.level(page)) for page in copies.list_page_sizes(self._object[0].stat().st_size)]
         layouts = [Layout(f"paged-{name}", page) for page, name in pages]
         return layouts + [Layout(f"large-{name}", page, merged=True) for page, name in pages if merged]
 
@@ -176,16 +183,20 @@ class Trial:
 
     def _write_options(self) -> Path | None:
         """Write h5repack's options for other chunks: a file for all, or a folder if files differ; None without gain."""
-        texts = {path.name: self._list_options(path) for path in self.every}
+        if len(self.every) > _MANY_FILES:
+            print(f"the chunks of {len(self.every):,} files are examined", flush=True)
+        texts = {copies.name_of(path, self.is_mirrored): self._list_options(path) for path in self.every}
+        texts |= {path.name: self._list_options(path) for path in self.files}
         if not any(texts.values()):
             return None
         if len(set(texts.values())) == 1:
             write_text(one := self.scratch / "chunks.txt", next(iter(texts.values())))
             return one
         folder = self.scratch / "chunks"
-        folder.mkdir(exist_ok=True)
         for name, text in texts.items():
-            write_text(folder / f"{name}.txt", text)
+            path = folder / f"{name}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, text)
         return folder
 
     def _list_options(self, path: Path) -> str:
@@ -225,8 +236,4 @@ class Trial:
 
     def _describe_copy(self, layout: Layout, made: Made) -> dict:
         sides = {side: getattr(made, side) for side in ("original_bytes", "copy_bytes", "seconds")}
-        return {"typed": copies.type_command(layout, self.named), **sides}
-
-
-def _name(size: int) -> str:
-    return sizes.text(size).replace(" ", "")
+        return {"typed": copies.type_command(layout, self.named, self.is_mirrored), **sides}
