@@ -160,10 +160,7 @@ def write(out: Path, top: str, manifest: dict, entries: Iterable[Entry]) -> None
 
 
 def _add(archive: tarfile.TarFile, top: str, entry: Entry, names: dict[tuple[int, int], str]) -> None:
-    """Add a file, for everybody to read, whoever owns it here; one that is there under another name is a link to that.
-
-    `names` are those of the files that are there, by device and inode.
-    """
+    """Add a file for everybody; one that is there under another name (`names`, by device and inode) is a link to it."""
     member = tarfile.TarInfo(f"{top}/{entry.name}")
     if entry.link:
         member.type, member.linkname = tarfile.SYMTYPE, entry.link

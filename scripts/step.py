@@ -103,10 +103,7 @@ def _run_program(arguments: argparse.Namespace, log: IO[str], servers_log: IO[st
 
 
 def _fail(arguments: argparse.Namespace, reason: str, also: dict | None = None) -> None:
-    """Write the artefact of a step that failed, and what it `also` says; where even that is impossible, fail for good.
-
-    One that was skipped, since its `cause` had failed, says so there alone: many steps may need the same.
-    """
+    """Write the artefact of a step that failed, and what it `also` says; one that was skipped is not printed."""
     base = measuring.failed_base(arguments) if "plan" in arguments else {"step": arguments.program}
     base |= also or {}
     write_json(arguments.out, {**base, "status": "failed", "reasons": [reason], "log": str(arguments.log)})

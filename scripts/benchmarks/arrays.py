@@ -47,11 +47,7 @@ def rows(folder: Path, say: Say, shape: str = "12000x2200", rounds: int = 10) ->
 
 
 def _taken(command: list[str], log: Path, say: Say) -> dict:
-    """Run the part inside the library, say which round begins, and return what it hands over.
-
-    Raises:
-        Problem: it failed; the line has its last words.
-    """
+    """Run the part inside the library, say which round begins, and return what it hands over; a Problem if it fails."""
     pipes = {"stdout": subprocess.PIPE, "text": True, "stdin": subprocess.DEVNULL}
     taken: dict = {}
     with open(log, "w", encoding="utf-8") as words, owned(command, words, dict(os.environ), **pipes) as process:

@@ -104,13 +104,9 @@ def _folder(path: Path) -> str:
 
 
 def _way(folder: Path) -> Iterator[Row]:
-    """Count the files that one cell of `shots` passes through on its way to a sentence: all, and part by part.
-
-    A file counts if one of its functions is called, other than by a module that is imported, in a process that measures
-    the cell, that gathers its record, or that makes findings of the tables; what such a process does for every cell
-    alike, such as reading the facts of the machine, counts too. Making library and data, planning, Snakemake and its
-    display, and what draws and lays out the page are not on the way.
-    """
+    """Count the files that one cell of `shots` passes through on its way to a sentence: all, and part by part."""
+    # A file counts if one of its functions is called, other than by a module that is imported, in a process that
+    # measures the cell, gathers its record, or makes findings; what such a process does for every cell counts, too.
     tree, notes = copy_tree(folder), folder / "files"
     config, package = configuration(folder / "cell.json", _LIBRARIES, _STORES, **_CELL), tree / "scripts/__init__.py"
     used(snakemake(config, "--until", "ready"), tree)

@@ -187,10 +187,7 @@ def _files(folder: Path, left_out: Iterable[str]) -> Iterator[tuple[Path, str]]:
 
 
 def _linked(path: Path, folder: Path, name: str) -> Entry:
-    """Return a file of a folder by its name in the archive.
-
-    A link to the interpreter leads to that of the archive; any other that leads out of the folder becomes a file.
-    """
+    """Return a file by its name in the archive: of links out of its folder, only that to the interpreter stays one."""
     if not path.is_symlink():
         return Entry(name, path)
     target = path.resolve()

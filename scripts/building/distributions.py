@@ -180,10 +180,7 @@ def _entries(spec: Mapping) -> Iterator[str | Mapping]:
 
 @functools.cache
 def _names_of(entry: str) -> dict[str, str]:
-    """Return the distributions that an entry (JSON) brings, with its version.
-
-    What cannot be read is known by the name of its file or folder: checks and builds say what is wrong with it.
-    """
+    """Return the distributions that an entry (JSON) brings, with its version; its file's name if it is unreadable."""
     named = json.loads(entry)
     with contextlib.suppress(Problem):
         package = packages.of(named)

@@ -207,10 +207,7 @@ def _commits(package: str, clone: Path, first: str, last: str) -> Releases:
 
 
 def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) -> None:
-    """Lock a release with what it needs, and what a library has that reads with it; what is locked in envs is kept.
-
-    The lock of a wheel of the user's has what it needs, and not the wheel itself.
-    """
+    """Lock a release, or what a wheel needs, with what reads with it; what is locked in envs is kept."""
     own = isinstance(release, Wheel)
     what = f"{package} {release.version if own else release}"
     first = f"{release.name} @ {release.path.as_uri()}" if own else f"{package}=={release}"

@@ -260,11 +260,8 @@ def _authorized(place: str, access: Access) -> dict:
 
 
 def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "ManifestGroup") -> None:
-    """Write what was found in a group of a file into one of a repository, and so on below it.
-
-    By virtualizarr's own functions, but not through datasets of xarray: those refuse arrays of one group whose
-    dimensions have no scales and differ in length.
-    """
+    """Write what was found in a group of a file into one of a repository, and so on below it."""
+    # Not through datasets of xarray: they refuse arrays of one group that have no scales and differ in length.
     from virtualizarr.writers.icechunk import update_attributes, write_virtual_variable_to_icechunk
 
     for name, array in parsed.arrays.items():

@@ -154,11 +154,9 @@ def _shown(value: object) -> str:
 
 
 def _validator(config: dict) -> jsonschema.protocols.Validator:
-    """Return the schema's validator, which fills in defaults and sees that what `config` names is there.
-
-    6.0 is no integer to it, and what is not finite no number. Of variants it tells what is wrong with the one that was
-    meant. It does not compare each entry of a list with each, as the library does where they are not of one type.
-    """
+    """Return the schema's validator, which fills in defaults and sees that what `config` names is there."""
+    # 6.0 is no integer to it; of variants it tells what is wrong with the one that was meant; entries of a list are not
+    # compared each with each, as the library does where they are not of one type.
     plain = jsonschema.Draft202012Validator
 
     def is_integer(_, value: object) -> bool:

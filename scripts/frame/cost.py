@@ -91,11 +91,8 @@ def _guessed(guess: dict) -> float:
 
 
 def _before(study: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return what a study's steps took on this machine: seconds by cell, and by store the ratio to their estimate.
-
-    A store is named by a hash of it. Each list is from the last session that has any. One record of each cell in
-    results/ is read: a plan may have thousands.
-    """
+    """Return what a study's steps took: seconds by cell, and by store (a hash of it) the ratio to their estimate."""
+    # Of the last session that has any, by one record of each cell: a plan may have thousands.
     taken, ratios = (defaultdict(lambda: defaultdict(list)) for _ in range(2))
     for cell in Path("results").glob(f"*/{study}/records/*/"):
         for _, path in records.repeats(cell):

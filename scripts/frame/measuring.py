@@ -176,10 +176,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
 
 @contextlib.contextmanager
 def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
-    """Let what fails in a `with` block say how many faults were injected, if any were: it is what came of them.
-
-    Not where a server ended, or where the cell is left out.
-    """
+    """Let what fails in a `with` block, but for a server or a cell left out, say how many faults were injected."""
     try:
         yield
     except Problem as problem:
@@ -216,10 +213,7 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
 def _network(
     arguments: argparse.Namespace, store: Store, settings: dict, manifest: dict, location: dict, env: dict[str, str]
 ) -> dict:
-    """Return what the network before a store costs, measured by the first cell of a session on each node (METHOD 20).
-
-    {"problem": why it could not be measured} where nobody can sign a bare request, or it was refused.
-    """
+    """Return the cost of a store's network, or why not, by the first cell of a session on each node (METHOD 20)."""
     measured_here = arguments.plan.parents[1] / "networks" / arguments.session / host.name()
     where = measured_here / f"{settings['cell']['store']}.json"
     with contextlib.suppress(Problem):
@@ -322,11 +316,7 @@ class _Child:
         self._say(job)
 
     def converse(self, window: Window, served: Served | None, limit_s: float) -> dict:
-        """Answer the program until it hands over its record.
-
-        Raises:
-            Problem: it or its server ended before, or the time limit has passed.
-        """
+        """Answer the program until it hands over its record; a Problem if it or its server ends, or time is up."""
         with _time_limit(self._name, limit_s), selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:

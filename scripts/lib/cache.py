@@ -121,10 +121,7 @@ def prepare(state: str, paths: list[Path]) -> dict:
 
 
 def _let_go_of_sent_pages() -> None:
-    """Let every core free what it has received: it holds pages of files that a server has sent without copying them.
-
-    Linux frees them when the core next handles a packet, which on a core that idles is never (skb_defer_free_flush).
-    """
+    """Let every core free what it has received of files: one that idles never does (skb_defer_free_flush)."""
     cores = os.sched_getaffinity(0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
         packets.bind(("127.0.0.1", 0))

@@ -174,10 +174,7 @@ def _name_kind(where: str, content: BinaryIO) -> str:
 
 
 def _is_matlab4(head: bytes) -> bool:
-    """Return whether a file begins as MAT-files of level 4 do: type, rows, columns, imaginary, length of the name.
-
-    MathWorks' "MAT-File Format" (matfile_format.pdf) describes it.
-    """
+    """Return whether a file begins as MathWorks' "MAT-File Format" (matfile_format.pdf) says of level 4."""
     if len(head) < struct.calcsize("5i"):
         return False
     for order, machine in ("<", 0), (">", 1000):

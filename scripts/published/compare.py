@@ -226,10 +226,7 @@ def _most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
 
 
 def _judged(pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_percent: float) -> list[stats.Verdict]:
-    """The verdicts of cells; one that read other data on the other side is compared with nothing.
-
-    `units` are the sessions of both sides where they are pairs, each with its partner, also where one has no time.
-    """
+    """The verdicts of cells, by sessions that are pairs in `units`; one that read other data has none."""
     if units and len(units[0]) != len(units[1]):
         raise Problem(f"{len(units[0])} sessions and {len(units[1])} are no pairs; leave out what has no partner")
     if not pairs:
@@ -248,10 +245,7 @@ def _judged(pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_per
 
 
 def _by_session(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
-    """The ln of the median or mean of each session's valid records (sessions, cells), in the order of their times.
-
-    Of all `units`; without them, of the sessions that have any.
-    """
+    """The ln of the median or mean of each session's valid records (sessions, cells), of `units` or those with any."""
     valid = (records[records["valid"] & (records["value"] > 0)] for records in cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)

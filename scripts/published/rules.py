@@ -125,10 +125,7 @@ def _work(data: Timings) -> tuple[str, str]:
 
 
 def _growth(data: Timings) -> tuple[str, str]:
-    """Which series took the least more time for more work, beside all others: what was not done takes no time.
-
-    It is broken where that is less than half as much more as of any other.
-    """
+    """Which series took less than half as much more time for more work as others: what is not done takes none."""
     over, table = data.spec["over"], rates(data).dropna(subset="rate").sort_values(data.spec["over"])
     of_series = table.groupby([name for name in data.cell if name != over], sort=False)
     steps = table.assign(

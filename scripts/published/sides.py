@@ -101,10 +101,7 @@ def _folders(source: str) -> Iterator[list[Path]]:
 
 
 def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
-    """What is kept of a study's facts, and its records; the run is what it is `called`, if that is something else.
-
-    Neither names machines, folders or addresses, as a baseline is for others to read.
-    """
+    """What is kept of a study's facts, and its records: for others to read, no machines, folders or addresses."""
     facts, path = read_json(folder / "facts.json"), folder / "records.csv"
     if not path.exists():
         raise Problem(f"{path} is not there: its tables are of an earlier version; make run makes them again")

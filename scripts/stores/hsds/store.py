@@ -65,11 +65,7 @@ class Hsds(Store):
         return f"a service elsewhere{how}; its nodes, their caches and its other users are not controlled"
 
     def _about(self) -> str:
-        """Say which service answers, and that it lets the user in.
-
-        Raises:
-            Problem: it does not answer, is not ready, or refuses the credentials or the folder.
-        """
+        """Say which service answers, and that it lets the user in; a Problem if it does not."""
         about = self._asked("/about")
         if about.get("state") != "READY":
             raise Problem(f"{self.spec['endpoint']}: the service is {about.get('state', 'no HDF service')}; try later")

@@ -54,11 +54,7 @@ class Reader(reading.Reader):
         self._s3.close()
 
     def _fetch(self, name: str, offset: int, part: memoryview, identity: Identity) -> None:
-        """Get a chunk, if the object is still the same.
-
-        The rest of an answer that was cut is asked for again, as the SDKs of other stores do by themselves; it counts
-        as a retry.
-        """
+        """Get a chunk of the same object; the rest of an answer that was cut is asked for again, a retry."""
         done, condition = 0, {} if identity.version.startswith(_MODIFIED) else {"IfMatch": identity.version}
         for attempt in range(_ATTEMPTS):
             answer = self._get(name, offset + done, len(part) - done, **condition)

@@ -237,12 +237,7 @@ def _created(file: h5pyd.File, target: Target) -> h5pyd.Dataset:
 
 @contextlib.contextmanager
 def _broken(what: str) -> Iterator[None]:
-    """Say in one line that `what` was not answered within a `with` block.
-
-    Raises:
-        Refused: it was, with a status that h5pyd makes an error's number of.
-        Broken: it was not.
-    """
+    """Say in one line that `what` was not answered in a `with` block: Refused with a status, else Broken."""
     try:
         yield
     except (requests.RequestException, HTTPError, OSError) as error:
@@ -252,11 +247,7 @@ def _broken(what: str) -> Iterator[None]:
 
 
 def _dataset(file: h5pyd.File) -> h5pyd.Dataset:
-    """Return the dataset of a domain.
-
-    Raises:
-        Problem: the service has none: what described it was not stored.
-    """
+    """Return the dataset of a domain; a Problem where what described it was not stored."""
     try:
         return file[DATASET]
     except KeyError as error:

@@ -238,12 +238,7 @@ class Bisection:
         return [made[pair] for end in (names[0], names[-1]) if (pair := (self.name(end), self.name(release))) in made]
 
     def _measure(self, names: Sequence[str]) -> None:
-        """Have the workflow measure releases that were not yet, or all of them in as many blocks as it takes.
-
-        Raises:
-            Unusable: one cannot be had or built.
-            Problem: the workflow stopped.
-        """
+        """Have the workflow measure releases that were not yet, or all in as many blocks as it takes; or Unusable."""
         libraries = self._config["libraries"]
         for name in names:
             if self.name(name) not in libraries:

@@ -135,10 +135,8 @@ class _Chooser:
         return any(pattern.matches(link.name) for pattern in self._unwanted)
 
     def behind(self, links: list[tree.Link]) -> Iterator[tree.Link]:
-        """Yield links to objects that were reached before, and links below such groups as far as a pattern leads.
-
-        Short paths come first. A group is entered once for all paths that leave the same of each pattern to match.
-        """
+        """Yield links to objects that were reached before, and those below such groups as far as patterns lead."""
+        # Short paths come first. A group is entered once for all paths that leave the same of each pattern to match.
         rest = [(link.path.count(b"/"), link.path, link) for link in links]
         heapq.heapify(rest)
         entered = set()

@@ -242,10 +242,7 @@ def _describe_chunks(stored: Stored, identifier: h5py.h5d.DatasetID, created: h5
 
 
 def _pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
-    """Return the number of pieces that are contiguous both in the chunks and in the dataset.
-
-    HDF5 reads each of them by itself where chunks are larger than the chunk cache and have no filters.
-    """
+    """Return how many pieces lie together in chunks and dataset: reads of unfiltered chunks too large for the cache."""
     grid = [-(-length // size) for length, size in zip(shape, chunk, strict=True)]
     axis = len(shape) - 1
     while axis > 0 and chunk[axis] == shape[axis]:

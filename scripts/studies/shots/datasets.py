@@ -123,11 +123,7 @@ def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
 
 
 def _expect_conversion(kind: h5py.h5t.TypeID, values: np.dtype) -> None:
-    """See that HDF5 converts values of a file's type to those of memory, as it does with all numbers and texts.
-
-    Raises:
-        TypeError: it does not.
-    """
+    """Raise TypeError if HDF5 does not convert a file's type to that of memory, as it does with numbers and texts."""
     plain = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING)
     if kind.get_class() not in plain and h5py.h5t.find(kind, h5py.h5t.py_create(values)) is None:
         raise TypeError("HDF5 does not convert it")

@@ -59,11 +59,7 @@ def _words(file: h5py.File, source: Source, choice: Choice, levels: Sequence[str
 
 
 def _too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
-    """Return the datasets of which memory has no room for a part.
-
-    Raises:
-        Problem: these are all.
-    """
+    """Return the datasets of which memory has no room for a part; a Problem if these are all."""
     large = [(dataset, excess(dataset, level)) for dataset in meant]
     entries = [Entry(one.name, one, reason=f"too large to be read by {level}", detail=why) for one, why in large if why]
     if len(entries) == len(meant):
@@ -72,11 +68,7 @@ def _too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Ent
 
 
 def _left(source: Source, meant: Sequence[Dataset], levels: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield of how many datasets a selection reads something.
-
-    Raises:
-        Problem: of none.
-    """
+    """Yield of how many datasets a selection reads something; a Problem if of none."""
     for level in levels:
         if level.startswith("["):
             places = (selection.places(level, one.shape or (), one.chunks) for one in meant)

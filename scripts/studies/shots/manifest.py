@@ -84,38 +84,25 @@ def _root(source: Source) -> str:
 
 @dataclass
 class _Contents:
-    """What is read of the files of a set, which are added one after the other.
-
-    Attributes:
-        level, patterns: which parts of which datasets are read.
-        files: entries of the files that are read.
-        companions: by name, those of other files that hold values of their datasets.
-        facts: how each file was made.
-        objects: what is read, by file and path.
-        groups: the paths, as keys, that each pattern means.
-        left_out: what cannot be read; in `first_left_out` by pattern, of the first file that has some.
-        lacking: why nothing is read of a file, of the first of them.
-        without: how many datasets have nothing at the selected places.
-    """
+    """What is read of the files of a set, which are added one after the other."""
 
     level: str
     patterns: Sequence[str]
     files: list[dict] = field(default_factory=list)
+    # By name, other files that hold values of these.
     companions: dict[str, dict] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
     objects: dict[str, dict[str, dict]] = field(default_factory=dict)
+    # The paths, as keys, that each pattern means.
     groups: dict[str, dict[str, None]] = field(default_factory=dict)
     left_out: list[Entry] = field(default_factory=list)
+    # By pattern, of the first file that has some.
     first_left_out: dict[str, list[Entry]] = field(default_factory=dict)
     lacking: str = ""
+    # How many datasets have nothing at the selected places.
     without: int = 0
 
     def add(self, source: Source, file: h5py.File) -> None:
-        """Add what is read of a file, if there is something.
-
-        Raises:
-            Problem: values cannot be read, or these are more reads than a manifest may hold.
-        """
         held = self._tree(source, file) if self.level == selection.METADATA else self._datasets(source, file)
         if not held:
             return
@@ -167,11 +154,7 @@ class _Contents:
         return {"needs": IN_PLACE if held.fixed else BESIDE if held.files else WITHIN}
 
     def expect_all(self, layout: str) -> None:
-        """See that something is read for each pattern.
-
-        Raises:
-            Problem: no file has a dataset that a pattern means, or all of these are left out.
-        """
+        """See that something is read for each pattern."""
         if not self.groups:
             raise Problem(self.lacking)
         wanted = [pattern for pattern in self.patterns if not pattern.startswith("!")]
@@ -229,12 +212,7 @@ def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses
 
 
 def _lines(source: Source, dataset: Dataset, level: str) -> dict:
-    """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file.
-
-    Raises:
-        Unable: h5py has no such values, or memory no room for them.
-        Problem: they cannot be read, or these are more reads than a manifest may hold.
-    """
+    """Return the entry of a dataset: a line for each place that is read, and the bytes that it takes in the file."""
     lines, stored = [], []
     stored_of = _stored(dataset)
     for place in selection.places(level, dataset.shape or (), dataset.chunks):

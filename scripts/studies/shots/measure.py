@@ -103,10 +103,7 @@ class _Plan:
     control: str
 
     def batches(self, object_id: str, verify: bool) -> list[reader.Batch]:
-        """Cut an object into batches, a shot into groups of signals, a signal into groups of shots.
-
-        The datasets of a batch are grouped by file, each opened once, in the order of the batch.
-        """
+        """Cut an object into batches, a shot into groups of signals, a signal of shots; each opens a file once."""
         batches = []
         for pairs in dask_workers.batches_of(self._pairs(object_id), self.workers):
             files: dict[str, list[str]] = {}
@@ -137,10 +134,7 @@ class _Plan:
         ]
 
     def stored_bytes(self) -> int | None:
-        """Return the bytes in the files that batches cannot do without: each dataset once per file that is opened.
-
-        None where a manifest of an earlier version, or an index that has some of the values, does not tell.
-        """
+        """Return the bytes that batches need of their files, once per open; None where nothing tells."""
         if getattr(drivers.of(self.access.driver), "inlines", False):
             return None
         total = 0
@@ -167,11 +161,7 @@ def _place(where: list) -> selection.Place | str:
 
 
 def _expect_followed(driver: drivers.Driver, name: str, manifest: dict, location: dict) -> None:
-    """See that a driver reads all of what the datasets need, whichever of them this repeat reads.
-
-    Raises:
-        Unable: it does not.
-    """
+    """Raise Unable if a driver does not read all that the datasets need, whichever of them this repeat reads."""
     folder = location.get("folder")
     in_place = folder and all(file.get("path") == str(Path(folder, file["name"])) for file in manifest["files"])
     for file, held in manifest["objects"].items():
@@ -209,10 +199,7 @@ def _null(cluster: dask_workers.Workers, plan: _Plan) -> float:
 
 
 def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, verify: bool) -> dict:
-    """Read all objects once, one after the other as the published study does.
-
-    Returns seconds, samples, work and effective settings, `library` being what each worker says of its own.
-    """
+    """Read all objects once, one after the other as the published study does; `library` is what each worker says."""
     executed = sum(cluster.each(dask_workers.executed))
     rows, planning, counts = [], 0.0, []
     start = time.perf_counter()
@@ -271,11 +258,7 @@ def _pass(cluster: dask_workers.Workers, plan: _Plan, library: list[dict], *, ve
 
 
 def _effective(library: list[dict], facts: list[dict]) -> dict:
-    """Return the library of all workers and the settings that held at all opens (METHOD 10).
-
-    Raises:
-        Problem: they differ.
-    """
+    """Return the library of all workers and the settings that held at all opens (METHOD 10); a Problem if not."""
     differing = {key for key in facts[0] if any(fact[key] != facts[0][key] for fact in facts)}
     if opened := sorted(differing - {"paged", "page_size"}):
         raise Problem(f"files were not opened alike: {', '.join(opened)} differ between opens")

@@ -76,11 +76,7 @@ def touches(place: Place, offset: Sequence[int], chunk: Sequence[int]) -> bool:
 
 
 def _spans(level: str, shape: Sequence[int]) -> Place:
-    """Return the spans that a level such as [0:100, ...] means in a shape.
-
-    Raises:
-        ValueError: it means nothing.
-    """
+    """Return the spans that a level such as [0:100, ...] means in a shape; a ValueError if it means nothing."""
     parts = [part.strip() for part in level.strip("[] ").split(",")]
     if parts.count("...") > 1:
         raise ValueError(level)

@@ -69,10 +69,7 @@ def describe(of_set: Iterable[Source], values: bool = True) -> dict:
 
 
 def _examine(source: Source, values: bool) -> tuple[dict, str, int | None, set[int]]:
-    """Return a file's {shot: {signal: object}}, its order, its page size (None: not paged) and its deflate levels.
-
-    Objects have checksums, and levels are known, where the `values` are read.
-    """
+    """Return {shot: {signal: object}}, order, page size (None: not paged) and, if `values` are read, deflate levels."""
     objects, places, levels, scales = {}, {}, set(), {}
     with source.opened() as file:
         page_size = creation(file)["page_size"]
@@ -106,10 +103,7 @@ def _signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Datase
 
 
 def _order(objects: dict, places: dict[str, list[tuple[int, int]]]) -> str:
-    """Return the layout that a file's offsets show: whose bytes lie together, one shot's or one signal's, ascending.
-
-    A shared scale belongs to the first signal that uses it.
-    """
+    """Return the layout by offsets: one shot's or one signal's bytes together; a shared scale is its first signal's."""
     for layout, leader in (("shot-major", 0), ("signal-major", 1)):
         spans: dict[str, list[int]] = {}
         seen = set()

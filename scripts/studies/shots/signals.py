@@ -149,10 +149,7 @@ def signal_values(seed: int, shot: str, signal: Signal) -> np.ndarray:
 
 
 def _counts(bits: np.random.PCG64, signal: Signal) -> np.ndarray:
-    """Return a discharge as counts of a 12-bit digitiser (whole ones where the signal was digitised).
-
-    The longest dimension is time: ramp, flat top with sawteeth, ramp down; along another one lies a hollow profile.
-    """
+    """Return a discharge as counts of a 12-bit digitiser: the longest dimension is time, another a hollow profile."""
     samples = max(signal.shape)
     rise, fall, crashes, depth = (bits.random_raw(4) % 1000 / 1000).tolist()
     time = (np.arange(samples) + 0.5) / samples
