@@ -95,7 +95,6 @@ def unit_of(part: str, metric: str) -> str:
 
 
 def _kept(results: Path, study: str) -> Iterator[records.Kept]:
-    """Yield the records of a study, measured and imported."""
     folder = results / study
     if (folder / "matrix.csv").is_file():
         yield from gather.read(folder, results.name, study)[1]

@@ -80,7 +80,6 @@ def null_run(folder: Path, repeats: int, stores: dict) -> Path:
 
 
 def _records(tree: Path) -> dict[str, list[dict]]:
-    """Return the records of each store in the order of their repeats."""
     by_store: dict[str, list[dict]] = {store: [] for store in _STORES}
     for path in (tree / "results/bench/shots/records").glob("*/repeat=*.json"):
         record = read_json(path)

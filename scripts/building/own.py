@@ -164,7 +164,6 @@ def _tarball(path: Path, version: str) -> Archive:
 
 
 def _header_in(path: Path) -> bytes:
-    """Return the text of H5public.h in a tar archive."""
     patterns = [f"{top}{PUBLIC}" for top in PLACES]
     try:
         with tarfile.open(path) as archive:

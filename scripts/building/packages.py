@@ -238,7 +238,6 @@ def _read_committed(repository: Path, folder: str, name: str) -> str:
 
 
 def _project_name(read: Callable[[str], str], where: object) -> str:
-    """Return the name of the distribution that a tree is of, given a function that reads its files."""
     try:
         project = tomllib.loads(read("pyproject.toml"))
         settings = configparser.ConfigParser(interpolation=None)

@@ -31,7 +31,6 @@ class _Streams:
         return len(data)
 
     def end(self) -> None:
-        """Write the rest."""
         self._begin(len(self._buffer))
         self._write(0)
 

@@ -134,7 +134,6 @@ def place_of(address: str, access: Access) -> str:
 
 
 def _signed(address: str, access: Access) -> str:
-    """Return the address with a signature, unless the store is anonymous."""
     key, secret, token = hdf5.credentials(access.store)
     if not key:
         return address

@@ -210,7 +210,6 @@ def _prefix(place: str) -> str:
 
 
 def _object_store(place: str, access: Access) -> object:
-    """Return obstore's access to what holds a file."""
     from obstore.store import LocalStore, S3Store
 
     if place.startswith("file://"):

@@ -116,7 +116,6 @@ def explain_path(path: Path, error: Exception) -> str:
 
 
 def _find_signature(content: BinaryIO) -> int | None:
-    """Return the offset of HDF5's signature, None without one."""
     size = content.seek(0, os.SEEK_END)
     for offset in _BLOCKS:
         if offset >= size:
@@ -128,14 +127,12 @@ def _find_signature(content: BinaryIO) -> int | None:
 
 
 def _read_head(content: BinaryIO, offset: int = 0) -> tuple[bytes, int]:
-    """Return the first bytes from an offset on, and the size of the file."""
     size = content.seek(0, os.SEEK_END)
     content.seek(offset)
     return content.read(_HEAD_BYTES), size
 
 
 def _name_fault(where: str, head: bytes, size: int, error: Exception) -> str:
-    """Return what is amiss with an HDF5 file and what to do, from its first bytes and HDF5's words."""
     words = " ".join(str(error).split())
     if _FAMILY in head:
         return f"it is the first of a family of files; {_JOIN}"
@@ -220,7 +217,6 @@ def _beside(name: str, pattern: str, others: Callable[[str], Iterable[str]]) -> 
 
 
 def _has(path: Path, mark: bytes) -> bool:
-    """Return whether the first bytes of a file have a mark."""
     try:
         with open(path, "rb") as content:
             return mark in content.read(_HEAD_BYTES)

@@ -90,7 +90,6 @@ def write(results: Path, order: Sequence[str] = ()) -> Path:
 
 
 def _members(results: Path, studies: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """Yield the files that an archive holds, each with its name there."""
     for part in (*(f"{study}/{part}" for study in studies for part in _OF_STUDY), *_OF_RUN):
         yield from ((str(path.relative_to(results)), path) for path in results.glob(part) if path.is_file())
     for study in studies:

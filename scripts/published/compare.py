@@ -214,13 +214,11 @@ def _names(study: str, base: Side, other: Side) -> list[str]:
 
 
 def _factors(both: Pair) -> list[str]:
-    """The factors that records have, in their order."""
     factors = (list(records)[1 : list(records).index("repeat")] for records in both)
     return [name for name in dict.fromkeys(itertools.chain(*factors)) if name != "control"]
 
 
 def _most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
-    """The most sessions that a cell was measured in."""
     valid = records[records["valid"] & (records["value"] > 0)]
     return int(valid.groupby(list(factors))["unit_of"].nunique().max()) if len(valid) else 0
 

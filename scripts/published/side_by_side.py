@@ -172,7 +172,6 @@ def _next(run: Results) -> list[str]:
 
 
 def _times(run: Results) -> Table:
-    """Both sides of each cell, with the intervals of their own repeats, and what is said of them."""
     rows, column = run.comparisons(), run.report.values[0]
     if rows.empty:
         return Table("times", "", rows)
@@ -194,13 +193,11 @@ def _times(run: Results) -> Table:
 
 
 def _levels(run: Results, rows: pd.DataFrame, factors: list[str]) -> pd.DataFrame:
-    """The levels of factors in some rows, as people read them."""
     levels = {run.report.factor(name).title: [run.names.cell(name, level) for level in rows[name]] for name in factors}
     return pd.DataFrame(levels, index=rows.index)
 
 
 def _counts(counts: pd.DataFrame, run: Results) -> Table:
-    """The cells in which something that is counted differs."""
     there = [name for name in sessions.COUNTS if name in counts]
     rows = counts[counts[there].isin(_DIFFER).any(axis=1)] if there else counts[:0]
     varies = run.varying(counts, [name for name in run.report.names if name in counts]) if len(rows) else []

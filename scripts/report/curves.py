@@ -208,7 +208,6 @@ def _placed(arm: pd.DataFrame, plot: _Plot) -> pd.DataFrame:
 
 
 def _samples(cells: pd.Series, plot: _Plot) -> pd.DataFrame:
-    """Each repeat of some cells that is drawn."""
     records = plot.run.drawn(plot.value.column)
     records = records[records["cell"].isin(cells)]
     return records.assign(x=records[plot.factor].map(names.amount).astype(float), y=records[plot.value.column])

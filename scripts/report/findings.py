@@ -77,7 +77,6 @@ def find(results: Results, metric: str = "") -> list[Finding]:
 
 
 def _of_pair(group: pd.DataFrame, results: Results) -> Iterator[Finding]:
-    """Yield the findings about one pair of levels in one place."""
     among, courses = _courses(group, results)
     decided_first = sorted(among["steps"].unique(), key=lambda steps: not any(step[1] in DECIDED for step in steps))
     for steps in decided_first:

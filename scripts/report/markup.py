@@ -140,7 +140,6 @@ def _block(kind: str, text: str) -> str:
 
 
 def _blocks(*texts: str) -> Iterator[tuple[str, str]]:
-    """Each block's kind and text."""
     for text in texts:
         first, *others = text.split(_BLOCK)
         if first:

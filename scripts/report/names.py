@@ -266,7 +266,6 @@ class Names:
 
 
 def _is_files(spec: dict) -> bool:
-    """Return whether the objects of a store are files of this machine's file systems."""
     return "kind" in spec and stores.of(spec).files
 
 

@@ -157,7 +157,6 @@ def _list(page: Page, title: str, group: list[Finding], most: int, run: Results)
 
 
 def _show(page: Page, group: list[Finding], run: Results) -> None:
-    """Show findings, those of one place under its name."""
     for place in dict.fromkeys(one.where for one in group):
         if place:
             page.text(f"{prose.capital(place)}:")

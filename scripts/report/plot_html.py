@@ -85,7 +85,6 @@ def _height(panel: Panel) -> int:
 
 
 def _panel(panel: Panel, figure: Figure):
-    """Return the panel as a figure of Bokeh's."""
     labels = list(dict.fromkeys(drawn.label for drawn in (*panel.bars, *panel.marks) if drawn.label))
     columns = _legend_columns(labels, min(figure.columns, len(figure.panels)))
     elements = [*map(_bars, panel.bars), *(one for marks in panel.marks for one in _marks(marks, bool(panel.rows)))]

@@ -172,7 +172,6 @@ def _published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[st
 
 
 def _samples(cells: pd.DataFrame, value: Value, run: Results) -> pd.DataFrame:
-    """Each repeat that is drawn of some cells, at the cells' `y`."""
     records = run.drawn(value.column).merge(cells[["cell", "y"]], on="cell")
     return records.assign(x=records[value.column])[["x", "y", "note"]]
 

@@ -161,7 +161,6 @@ class Store(ABC):
         """Return what figures of the store cannot say (METHOD 22); its files were on these types of file systems."""
 
     def _module(self, name: str) -> ModuleType:
-        """Return a module of the kind's folder."""
         return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
 

@@ -27,11 +27,9 @@ class _Azure(ObjectStore):
     copies = True
 
     def account(self, url: str) -> dict[str, str]:
-        """Return the account that the connection string may have named."""
         return {"account_url": url.rpartition("/")[0]}
 
     def address(self, served: Served | None, env: dict[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the URL of the container or share, and the environment with the user's own credentials."""
         from scripts.stores.azure import client
 
         client.credentials(self.spec)

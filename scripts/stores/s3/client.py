@@ -258,7 +258,6 @@ def _asked(s3, store: dict, key: str) -> tuple[int, dict]:
 
 
 def _pages(s3, store: dict, place: str, wanted: dict) -> Iterator[dict]:
-    """Yield the pages of a listing."""
     try:
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=store["bucket"], **wanted):
             if "Name" not in page:

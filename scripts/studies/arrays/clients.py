@@ -47,7 +47,6 @@ class _Client:
         self._backend = backends.of(work.target.backend)
 
     def values(self, piece: Piece) -> np.ndarray:
-        """Return the values that a piece has."""
         rows = slice(piece.rows[0] - self._first, piece.rows[1] - self._first)
         return self._values[rows, slice(*piece.columns)]
 

@@ -55,7 +55,6 @@ class _Team:
             self._workers, self.start_s = stack.enter_context(dask_workers.cluster(count))
 
     def map(self, function: Callable, batches: Sequence) -> list:
-        """Run a function once for each client."""
         return self._workers.map(function, batches) if self._workers else list(map(function, batches))
 
     def files(self) -> dict:
@@ -173,7 +172,6 @@ class _Measured:
         return [work.target for work in self._works[: 1 if self._backend.shared else None]]
 
     def _files(self) -> list[Path]:
-        """Return the files that hold the array here."""
         if not self._ahead:
             return list(map(Path, self._job["local_files"]))
         held = self._target.place.get("folder") or self._job["served_folder"]

@@ -368,7 +368,6 @@ class Process:
 
 
 def _sample(number: int, rows: list[dict], phase: str = "read") -> dict:
-    """Return the row of an iteration, or of a round of the ceiling."""
     latency, first_done = span(rows)
     states = [{**row["cache"], "host": row["host"]} for row in rows if row["cache"]]
     before, after = (

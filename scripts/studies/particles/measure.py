@@ -61,8 +61,6 @@ def measure(step: Step) -> dict:
 
 @dataclass
 class _Iteration:
-    """What came of one iteration."""
-
     number: int
     seconds: float
     accounts: list[dict]

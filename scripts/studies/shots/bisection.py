@@ -214,13 +214,11 @@ class Bisection:
         return {}
 
     def _usable(self, release: str) -> bool:
-        """Return whether a release is a library of the run and has records that can be used."""
         if self.name(release) not in self._config["libraries"]:
             return False
         return not all(map(records.faults, self._records(release).values()))
 
     def _records(self, release: str) -> dict[int, dict]:
-        """Return the records of a release by block."""
         of_cell = records.repeats(self.records / self._cells[self.name(release)])
         return {block: read_json(path) for block, path in of_cell}
 

@@ -80,8 +80,6 @@ def leave_out_elsewhere(file: h5py.File, patterns: Sequence[str], where: str) ->
 
 
 class _Chooser:
-    """Takes links one after the other."""
-
     def __init__(self, patterns: Sequence[str], where: str, level: str, root: str, inside: bool) -> None:
         self.wanted = [Pattern(pattern) for pattern in patterns if not pattern.startswith("!")]
         self._unwanted = [Pattern(pattern) for pattern in patterns if pattern.startswith("!")]
@@ -90,7 +88,6 @@ class _Chooser:
         self._done: set[tuple[str, tree.Address]] = set()
 
     def take(self, link: tree.Link) -> None:
-        """Take a link if some pattern means it."""
         if link.object is None:
             self._take_broken(link)
         elif isinstance(link.object, h5py.h5d.DatasetID):
@@ -119,7 +116,6 @@ class _Chooser:
         self.choice.add(new[0], entry)
 
     def _obstacle(self, dataset: Dataset) -> tuple[str, str] | None:
-        """Return why a dataset cannot be read here and now."""
         if self._level and (detail := excess(dataset, self._level)):
             return "too large", detail
         if self._inside and dataset.elsewhere:

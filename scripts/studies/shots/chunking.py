@@ -139,8 +139,6 @@ def find_unsuited(datasets: Iterable[h5py.Dataset], accesses: Accesses, price: t
 
 
 def _describe(level: str, kind: Kind, names: Sequence[str], better: tuple[int, ...]) -> str:
-    """Return a sentence on the bytes in the file that an access fetches."""
-
     def size(nbytes: float) -> str:
         return sizes.text(round(nbytes * len(names)))
 
@@ -187,14 +185,12 @@ def _count(span: selection.Span) -> int:
 
 
 def _touched(span: selection.Span, size: int) -> int:
-    """Return how many chunks of a size an axis' span touches."""
     begin, _, step = span
     last = begin + (_count(span) - 1) * step
     return last // size - begin // size + 1 if step <= size else _count(span)
 
 
 def _shapes(kind: Kind, places: Sequence[Spans]) -> Iterator[tuple[int, ...]]:
-    """Yield the chunk shapes to try, none larger than the dataset."""
     whole = math.prod(kind.shape) * kind.item
     smallest, largest = min(SMALLEST, whole), max(LARGEST, kind.item)
     axes = [
@@ -213,7 +209,6 @@ def _powers(length: int) -> Iterator[int]:
 
 
 def _lines(shape: Sequence[int], names: Sequence[str]) -> Iterator[str]:
-    """Yield h5repack's options that give datasets chunks of a shape, in lines that it can read."""
     text = ""
     for name in names:
         if text and len(text) + len(name) > _LINE:

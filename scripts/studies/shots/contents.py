@@ -150,8 +150,6 @@ def read_contents(source: Source, native: h5py.File, progress: Callable[[int], N
 
 
 class _Collector:
-    """Takes the links of a file one after the other."""
-
     def __init__(self, source: Source, native: h5py.File) -> None:
         block = native.id.get_create_plist().get_userblock()
         self.contents = Contents(source.where, source.bytes, creation(native)["page_size"], user_block=block)
@@ -205,7 +203,6 @@ class _Collector:
             self.contents.metadata -= stored.bytes
 
     def _note_obstacle(self, link: tree.Link) -> bool:
-        """Return whether a dataset cannot be read, and note that."""
         entry = entry_of(link)
         if entry.reason in (elsewhere.VIRTUAL, elsewhere.EXTERNAL) and self._source.reader is None:
             # Sources are found from a file's name, which a file object has not.
@@ -215,7 +212,6 @@ class _Collector:
         return bool(entry.reason)
 
     def largest(self) -> Group | None:
-        """Return the group with the most members."""
         if not self._members:
             return None
         group, members = self._members.most_common(1)[0]

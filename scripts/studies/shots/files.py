@@ -61,7 +61,6 @@ def describe_lacking(number: int, name: str) -> str:
 
 
 def _name(number: int, name: str) -> str:
-    """Return the name of a filter; one that is not known is called as in the file."""
     return _FILTERS.get(number) or _PLUGINS.get(number) or f"filter {number}{name and f' ({name})'}"
 
 

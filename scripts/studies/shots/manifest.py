@@ -173,7 +173,6 @@ def _is_odd(link: tree.Link) -> bool:
 
 
 def _reasons(entries: Sequence[Entry]) -> Iterator[dict]:
-    """Yield each reason why something is left out, how often it is, and the first of them."""
     for why in dict.fromkeys(entry.reason for entry in entries):
         of = [entry for entry in entries if entry.reason == why]
         yield {"reason": why, "count": len(of), "first": str(of[0])}

@@ -119,7 +119,6 @@ class _Plan:
         return batches
 
     def addresses(self) -> list[str]:
-        """Return the addresses of all files that are read, each once."""
         pairs = [pair for object_id in self.objects for pair in self._pairs(object_id)]
         names = dict.fromkeys(self.manifest["objects"][shot][signal]["file"] for shot, signal in pairs)
         return [drivers.address_of(self.location, name) for name in names]

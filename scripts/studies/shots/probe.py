@@ -66,7 +66,6 @@ def mean(arm: dict, what: str, advice: dict) -> float:
 
 
 def _read(folder: Path) -> Iterator[dict]:
-    """Yield the usable records of all cells."""
     for cell in sorted(folder.glob("*/")):
         for _, path in records.repeats(cell):
             with contextlib.suppress(Problem):

@@ -91,7 +91,6 @@ def _examine(source: Source, values: bool) -> tuple[dict, str, int | None, set[i
 
 
 def _signals(path: str, file: h5py.File) -> Iterable[tuple[str, str, h5py.Dataset]]:
-    """Yield shot, signal and dataset of all signals in a file."""
     if not isinstance(file.get("shots"), h5py.Group) or not len(file["shots"]):
         raise Problem(f"{path} has no group /shots with shots in it; is it another kind of HDF5 file?")
     for shot, group in file["shots"].items():

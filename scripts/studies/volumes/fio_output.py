@@ -120,7 +120,6 @@ def _refuse(constant: str) -> None:
 
 
 def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Job:
-    """Return the job whose processes are these entries."""
     options = shared | _options(entries[0].get("job options"))
     columns, histograms, seconds = {}, {}, 0.0
     if any("mixed" in entry for entry in entries):

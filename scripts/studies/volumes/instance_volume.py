@@ -61,7 +61,6 @@ def _disk(place: Path) -> Path:
 
 
 def _described(volume: str) -> dict:
-    """Return a volume as EC2 describes it."""
     try:
         import boto3
         from botocore.config import Config

@@ -93,7 +93,6 @@ def _short(jobs: pd.DataFrame) -> dict[int, str]:
 
 
 def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, short: str) -> dict:
-    """The verdict on a segment, and its reason."""
     verdict, reason = "undecided", f"{height:g} ms lies in the interval"
     if memory or (short and estimate.high < height):
         reason = memory or short

@@ -132,7 +132,6 @@ def _measured(rows: pd.DataFrame, run: Results) -> list[dict]:
 
 
 def _ratios(row: dict) -> np.ndarray:
-    """The ratio with the ends of its interval."""
     return np.array([row["ratio"], row["ratio_low"], row["ratio_high"]], dtype=float)
 
 

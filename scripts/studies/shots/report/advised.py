@@ -116,7 +116,6 @@ def show(page: Page, run: Results) -> None:
 
 
 def _picture(advice: Advice, run: Results) -> Figure:
-    """Return the picture of the measured ways against the files as they are."""
     tried = [(way, level, row) for way in advice.ways for level, row in way.rows.items()]
     several = len(advice.shares) > 1
     rows = pd.DataFrame([row for *_, row in tried])
@@ -148,7 +147,6 @@ def _list_notes(advice: Advice, run: Results) -> list[str]:
 
 
 def _times(advice: Advice, level: str) -> str:
-    """Return how many times as fast the recommended way is for one access."""
     ratio, *ends = (1 / advice.best.rows[level][key] for key in ("ratio", "ratio_high", "ratio_low"))
     than = f"as {'' if advice.best.layout == ORIGINAL else 'the files as they are '}with {advice.base.name}"
     return f"{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
@@ -166,7 +164,6 @@ def _effort(advice: Advice, level: str) -> str:
 
 
 def _each(advice: Advice, way: Way) -> str:
-    """Return the seconds of an object for each access."""
     return " in " + " and ".join(
         f"{prose.number(cell['total_s'] / advice.files)} s" + f" ({level})" * (len(way.cells) > 1)
         for level, cell in way.cells.items()
@@ -188,7 +185,6 @@ def _list_clients(advice: Advice, run: Results) -> list[str]:
 
 
 def _first_and_next(run: Results, way: Way) -> tuple[float, float] | None:
-    """Return the median seconds of a record's first file and of its further ones."""
     cells = {cell["cell"] for cell in way.cells.values()}
     samples = run.samples[run.samples["cell"].isin(cells)]
     order = samples.groupby(["cell", "repeat"], observed=True).cumcount()
@@ -212,7 +208,6 @@ def _list_misses(advice: Advice, run: Results) -> list[str]:
 
 
 def _list_unjudged(advice: Advice) -> list[str]:
-    """Return which ways could not be compared with the files as they are, by reason."""
     ways: dict[str, list[str]] = {}
     for way in advice.unjudged:
         verdicts = {row["verdict"] for row in way.rows.values()} - set(JUDGED)
@@ -240,7 +235,6 @@ def _duration(seconds: float) -> str:
 
 
 def _target(facts: dict, best: Way) -> Target:
-    """Return the file to open."""
     where = facts["where"]
     return Target(where["files"].get(best.layout, where["files"][ORIGINAL]), where["region"], where["groups"])
 
@@ -274,7 +268,6 @@ def _list_copies(facts: dict) -> list[str]:
 
 
 def _considered(run: Results, facts: dict) -> Table:
-    """Return all ways with their forecasts, and the measurements of those that were chosen."""
     advice = read_advice(run)
     measured = {key_of(way.arm): way.cells for way in advice.ways} if advice else {}
     rows = []

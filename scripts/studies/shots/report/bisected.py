@@ -49,7 +49,6 @@ def _section(run: Results) -> dict:
 
 
 def _cell(run: Results, release: str) -> pd.Series | None:
-    """Return the cell of a release, None where it was not measured."""
     library = _section(run)["libraries"].get(release)
     own = run.measured[run.measured["library"] == library]
     return own.iloc[0] if len(own) else None
@@ -108,7 +107,6 @@ def _next(section: dict, run: Results) -> list[str]:
 
 
 def _pair_row(run: Results) -> pd.Series | None:
-    """Return the comparison of both releases, where the run has one."""
     section, compared = _section(run), run.comparisons()
     both = [section["libraries"].get(section[end], "") for end in ("before", "after")]
     own = compared[(compared["baseline"] == both[0]) & (compared["contender"] == both[1])]
@@ -129,7 +127,6 @@ def _picture(run: Results) -> Figure:
 
 
 def _releases(run: Results) -> Table:
-    """Return what each release that was measured takes, in their order."""
     section, lines = _section(run), []
     for release in section["releases"]:
         if (cell := _cell(run, release)) is not None:

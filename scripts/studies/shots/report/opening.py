@@ -62,7 +62,6 @@ def with_xarray(arm: Mapping[str, str], target: Target) -> str:
 
 
 def _opened(source: str, arguments: dict[str, str], target: Target) -> str:
-    """Return code that opens the group, or each of several, of a path or an open file."""
     if len(target.groups) == 1:
         group = {} if target.groups[0] == "/" else {"group": _quote(target.groups[0])}
         return f"data = xarray.open_dataset({source}{_join(arguments | group)})"
@@ -71,14 +70,12 @@ def _opened(source: str, arguments: dict[str, str], target: Target) -> str:
 
 
 def _h5py(arm: Mapping[str, str], target: Target) -> tuple[str, dict[str, str]]:
-    """Return the address and h5py's arguments for a driver of HDF5's own."""
     ros3 = {"driver": '"ros3"', "aws_region": f'b"{target.region}"'} if arm["driver"] == "ros3" else {}
     buffer = {} if arm["page_buffer"] == "unset" else {"page_buf_size": str(sizes.in_bytes(arm["page_buffer"]))}
     return _quote(target.url if ros3 else target.path), ros3 | buffer | _chunk_cache(arm)
 
 
 def _engine(settings: dict[str, str]) -> dict[str, str]:
-    """Return xarray's arguments for those of h5py."""
     driver = {"driver": settings["driver"]} if "driver" in settings else {}
     rest = {key: value for key, value in settings.items() if key != "driver"}
     return {"engine": '"h5netcdf"'} | driver | ({"driver_kwds": _literal(rest)} if rest else {})
@@ -118,7 +115,6 @@ def _groups(target: Target) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return a text as a literal of Python."""
     return json.dumps(text, ensure_ascii=False)
 
 

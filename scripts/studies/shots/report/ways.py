@@ -145,7 +145,6 @@ def _measured(run: Results, facts: dict) -> list[Way]:
 
 
 def _compare(table: Mapping[tuple[str, str], dict], way: Way, base: Way) -> Way:
-    """Return a way with its comparisons, turned where it is the baseline."""
     rows = {}
     for level, cell in way.cells.items():
         pair = base.cells[level]["cell"], cell["cell"]
@@ -155,7 +154,6 @@ def _compare(table: Mapping[tuple[str, str], dict], way: Way, base: Way) -> Way:
 
 
 def _turned(row: dict) -> dict:
-    """Return a comparison with its sides exchanged."""
     ratios = {"ratio": 1 / row["ratio"], "ratio_low": 1 / row["ratio_high"], "ratio_high": 1 / row["ratio_low"]}
     verdict = {"faster": "slower", "slower": "faster"}.get(row["verdict"], row["verdict"])
     return row | ratios | {"verdict": verdict}
