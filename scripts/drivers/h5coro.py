@@ -19,27 +19,23 @@ if TYPE_CHECKING:
 _FAILURES = (RuntimeError, LookupError, ValueError, TypeError, AttributeError, struct.error)
 
 
-class H5Coro(Driver):
+class _H5Coro(Driver):
     """A thread for each dataset that is asked for at once, which here is one; what it has read of a file it keeps."""
 
     files = s3 = True
     needs = ("h5coro",)
     libraries = ("h5coro", "boto3")
 
-    def open(self, address: str, access: Access) -> "File":
-        """Open a file or an object."""
+    def open(self, address: str, access: Access) -> "_File":
         from h5coro.filedriver import FileDriver
 
         if "://" in address:
-            return File(objects.place_of(address, access), _s3_driver(access))
-        return File(address, FileDriver)
+            return _File(objects.place_of(address, access), _s3_driver(access))
+        return _File(address, FileDriver)
 
 
-class File:
-    """A file that h5coro reads."""
-
+class _File:
     def __init__(self, resource: str, driver: type) -> None:
-        """Read what is at the beginning of a file."""
         from h5coro.h5coro import H5Coro
 
         _note_byte_orders()
@@ -47,7 +43,6 @@ class File:
             self._file = H5Coro(resource, driver)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`."""
         from h5coro.h5dataset import H5Dataset
 
         name, meta = path.strip("/"), self._described(path)
@@ -64,7 +59,6 @@ class File:
         return values.reshape(shape)
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape and attributes of all groups and datasets."""
         paths = [""]
         with able("h5coro", "the tree", *_FAILURES):
             for path in paths:
@@ -75,12 +69,10 @@ class File:
                 paths += sorted(os.path.join(path, link) for link in links)
 
     def effective(self) -> dict:
-        """Return the library that reads, and the lines of the file that it keeps."""
         library = type(self._file).__module__.partition(".")[0]
         return {"driver": library, "read_cache": read_cache_level("lines", self._file.cacheLineSize)}
 
     def close(self) -> None:
-        """Let go of it, and of what it keeps."""
         self._file.close()
 
     def _described(self, path: str) -> "h5coro.h5metadata.H5Metadata":
@@ -115,7 +107,6 @@ class _Words(logging.Handler):
     last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the reason, which follows the path."""
         self.last = " ".join(record.getMessage().rpartition(": ")[2].split())
 
     def __enter__(self) -> "_Words":
@@ -186,4 +177,4 @@ def _note_byte_orders() -> None:
     H5Dataset.datatypeMsgHandler = noting
 
 
-DRIVERS = {"h5coro": H5Coro()}
+DRIVERS = {"h5coro": _H5Coro()}

@@ -19,22 +19,21 @@ if TYPE_CHECKING:
 _BLOCKS_BYTES = 2**27
 
 
-class Sec2(Driver):
+class _Sec2(Driver):
     """POSIX calls, for files of this machine's file systems."""
 
     files = True
     page_buffers = chunk_caches = True
 
     def follows(self, need: str, address: str) -> bool:
-        """Return True: HDF5 opens other files as it opens this one."""
+        # HDF5 opens other files as it opens this one.
         return True
 
     def open(self, address: str, access: Access) -> "File":
-        """Open a file."""
         return File(address, access_list(access))
 
 
-class Ros3(Driver):
+class _Ros3(Driver):
     """Ranged GETs, signed with the environment's credentials unless the store is anonymous; read-only.
 
     On libcurl in HDF5 1.14, on aws-c-s3 from 2.0. Since 2.2 it keeps blocks of a file, by default of 16 MiB and 128 MiB
@@ -47,15 +46,14 @@ class Ros3(Driver):
     read_caches = ("none", "block")
 
     def follows(self, need: str, address: str) -> bool:
-        """Return whether it is not outside the bucket: HDF5 asks for objects beside this one in the same way."""
+        # HDF5 asks for objects beside this one in the same way, in the bucket.
         return need != IN_PLACE
 
     def trusts_system(self, hdf5: str) -> bool:
-        """Return whether libcurl reads; s2n takes SSL_CERT_FILE."""
+        # libcurl does; s2n takes SSL_CERT_FILE.
         return int(hdf5.partition(".")[0]) < 2
 
     def open(self, address: str, access: Access) -> "File":
-        """Open an object."""
         plist = access_list(access)
         if not hasattr(plist, "set_fapl_ros3"):
             raise Problem("this library has no ROS3 driver; name a library of kind source")
@@ -66,7 +64,7 @@ class Ros3(Driver):
         cache = _BlockCache(plist)
         if access.read_cache != DEFAULT:
             cache.set(access.read_cache)
-        return Ros3File(address, plist, cache)
+        return _Ros3File(address, plist, cache)
 
 
 class File:
@@ -107,16 +105,12 @@ class File:
         self._file.close()
 
 
-class Ros3File(File):
-    """An object that ROS3 reads."""
-
+class _Ros3File(File):
     def __init__(self, address: str, plist: "h5py.h5p.PropFAID", cache: "_BlockCache") -> None:
-        """Open it with an access list whose block cache is set."""
         self._cache = cache
         super().__init__(address, plist)
 
     def effective(self) -> dict:
-        """Return what holds for the file, with the block cache where the library has one."""
         said, size = super().effective(), self._cache.block
         if size is None:
             return said
@@ -228,4 +222,4 @@ def access_list(access: Access) -> "h5py.h5p.PropFAID":
     return plist
 
 
-DRIVERS = {"sec2": Sec2(), "ros3": Ros3()}
+DRIVERS = {"sec2": _Sec2(), "ros3": _Ros3()}

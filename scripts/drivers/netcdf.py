@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-class H5NetCDF(Driver):
+class _H5NetCDF(Driver):
     """A path of the disk, or a file of s3fs with its read caches; dimensions without a scale get names when needed."""
 
     files = s3 = True
@@ -20,15 +20,14 @@ class H5NetCDF(Driver):
     read_caches = objects.READ_CACHES
 
     def follows(self, need: str, address: str) -> bool:
-        """Return whether values can be read by h5py, which takes a file object for any other file, too."""
+        # h5py takes a file object for any other file, too.
         return need == WITHIN or (need != LINKS and "://" not in address)
 
-    def open(self, address: str, access: Access) -> "File":
-        """Open a file or an object."""
-        return File(objects.file_of(address, access) if "://" in address else address, access)
+    def open(self, address: str, access: Access) -> "_File":
+        return _File(objects.file_of(address, access) if "://" in address else address, access)
 
 
-class XArray(H5NetCDF):
+class _XArray(_H5NetCDF):
     """xarray's engine h5netcdf: an address by default, which xarray opens over s3fs as it sees fit.
 
     With a read cache it gets a file of s3fs instead, as of users who open that themselves; readahead-50MiB is what
@@ -37,18 +36,14 @@ class XArray(H5NetCDF):
     """
 
     needs = ("xarray", "h5netcdf", "s3fs")
-    libraries = (*H5NetCDF.libraries, "xarray")
+    libraries = (*_H5NetCDF.libraries, "xarray")
 
-    def open(self, address: str, access: Access) -> "Tree":
-        """Open the root of a file or an object."""
-        return Tree(address, access)
+    def open(self, address: str, access: Access) -> "_Tree":
+        return _Tree(address, access)
 
 
-class File:
-    """A file that h5netcdf reads."""
-
+class _File:
     def __init__(self, source: object, access: Access) -> None:
-        """Open a path or a file object."""
         import h5netcdf
 
         self._source = source
@@ -56,12 +51,10 @@ class File:
             self._file = h5netcdf.File(source, "r", phony_dims="access", **access.chunk_cache)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`."""
         with able("h5netcdf", path, TypeError, ValueError):
             return self._file[path][where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape and attributes of all groups and variables."""
         groups = [self._file]
         with able("h5netcdf", "the tree", TypeError, ValueError):
             for group in groups:
@@ -71,23 +64,20 @@ class File:
                     yield variable.name, variable.shape, dict(variable.attrs)
 
     def effective(self) -> dict:
-        """Return the library that reads, the chunk cache, and the cache of what it reads from."""
         held = {} if isinstance(self._source, str) else objects.held_by(self._source)
         library = type(self._file).__module__.partition(".")[0]
         return held | {"driver": library, **hdf5.chunk_cache(self._file._h5file)}
 
     def close(self) -> None:
-        """Close both."""
         self._file.close()
         if not isinstance(self._source, str):
             self._source.close()
 
 
-class Tree:
+class _Tree:
     """A file whose groups xarray opens."""
 
     def __init__(self, address: str, access: Access) -> None:
-        """Open the root group."""
         remote = "://" in address
         self._options: dict = {"engine": "h5netcdf", "decode_cf": False, "phony_dims": "access"}
         self._options["driver_kwds"] = access.chunk_cache
@@ -101,7 +91,6 @@ class Tree:
         self._group("/")
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`."""
         group, _, name = path.rpartition("/")
         variables = self._group(group or "/").variables
         if name not in variables:
@@ -112,7 +101,6 @@ class Tree:
         return values.astype(object) if values.dtype.kind == "U" else values
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape and attributes of all groups and variables."""
         import xarray
 
         with (
@@ -125,7 +113,6 @@ class Tree:
                     yield f"{node.path.rstrip('/')}/{name}", variable.shape, variable.attrs
 
     def effective(self) -> dict:
-        """Return the library that reads, the chunk cache, and the cache of what it reads from."""
         root = self._groups["/"]
         # No other way leads from a dataset of xarray to what it reads from.
         manager = root._close.__self__._manager
@@ -134,7 +121,6 @@ class Tree:
         return held | {"driver": library, **hdf5.chunk_cache(manager.acquire()._h5file)}
 
     def close(self) -> None:
-        """Close all groups, and what they were read from."""
         for group in self._groups.values():
             group.close()
         if hasattr(self._source, "close"):
@@ -149,4 +135,4 @@ class Tree:
         return self._groups[path]
 
 
-DRIVERS = {"h5netcdf": H5NetCDF(), "xarray": XArray()}
+DRIVERS = {"h5netcdf": _H5NetCDF(), "xarray": _XArray()}

@@ -23,11 +23,10 @@ class _FileObject(Driver):
     """What h5py reads through a Python file object: HDF5 takes the same object for any other file, too."""
 
     def follows(self, need: str, address: str) -> bool:
-        """Return whether it is in the file itself."""
         return need in (WITHIN, LINKS)
 
 
-class S3FS(_FileObject):
+class _S3FS(_FileObject):
     """A file of s3fs: what it keeps and how it reads ahead is fsspec's, by default readahead with blocks of 50 MiB.
 
     s3fs keeps its client for all opens of a process, which is its default.
@@ -40,11 +39,10 @@ class S3FS(_FileObject):
     read_caches = READ_CACHES
 
     def open(self, address: str, access: Access) -> hdf5.File:
-        """Open an object."""
-        return File(file_of(address, access), access)
+        return _File(file_of(address, access), access)
 
 
-class RemFile(_FileObject):
+class _RemFile(_FileObject):
     """A file of remfile, which knows HTTP only: what is not public has a signed address. Its disk cache is off.
 
     It learns of a file's size by asking for all of it and hanging up, which a server counts as bytes that it offered.
@@ -56,17 +54,13 @@ class RemFile(_FileObject):
     page_buffers = chunk_caches = True
 
     def open(self, address: str, access: Access) -> hdf5.File:
-        """Open an object."""
         import remfile
 
-        return File(remfile.File(_signed(address, access)), access)
+        return _File(remfile.File(_signed(address, access)), access)
 
 
-class File(hdf5.File):
-    """A Python file object that h5py reads."""
-
+class _File(hdf5.File):
     def __init__(self, source: "io.IOBase", access: Access) -> None:
-        """Let h5py open `source`, which is closed with it."""
         from h5py import h5fd
 
         plist = hdf5.access_list(access)
@@ -75,12 +69,10 @@ class File(hdf5.File):
         super().__init__(repr(source), plist)
 
     def effective(self) -> dict:
-        """Return what holds for the file, with the library of the file object as driver, and its cache if it tells."""
         said = super().effective()
         return said | held_by(self._source, said["driver"])
 
     def close(self) -> None:
-        """Close both."""
         super().close()
         self._source.close()
 
@@ -146,4 +138,4 @@ def _signed(address: str, access: Access) -> str:
     return request.url
 
 
-DRIVERS = {"s3fs": S3FS(), "remfile": RemFile()}
+DRIVERS = {"s3fs": _S3FS(), "remfile": _RemFile()}

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Parquet(Driver):
+class _Parquet(Driver):
     """Whole row groups of a column; no page buffer and no chunk cache."""
 
     files = True
@@ -16,16 +16,12 @@ class Parquet(Driver):
     libraries = ("pyarrow.parquet",)
     walks = False
 
-    def open(self, address: str, access: Access) -> "File":
-        """Open a copy."""
-        return File(address)
+    def open(self, address: str, access: Access) -> "_File":
+        return _File(address)
 
 
-class File:
-    """A copy that is open for reading."""
-
+class _File:
     def __init__(self, address: str) -> None:
-        """Open the copy at a path and read its metadata."""
         from pyarrow import parquet
 
         self._file = parquet.ParquetFile(address)
@@ -44,12 +40,10 @@ class File:
         return self._file.read_row_groups(groups, columns=[path])[path].to_numpy()[start - first : stop - first]
 
     def effective(self) -> dict:
-        """Return that it was this driver."""
         return {"driver": "parquet"}
 
     def close(self) -> None:
-        """Close it."""
         self._file.close()
 
 
-DRIVERS = {"parquet": Parquet()}
+DRIVERS = {"parquet": _Parquet()}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class PyFive(Driver):
+class _PyFive(Driver):
     """No HDF5 library takes part; over S3 it has the read caches of s3fs for what it does not ask for in bulk."""
 
     files = s3 = True
@@ -20,16 +20,12 @@ class PyFive(Driver):
     libraries = ("pyfive", "s3fs", "fsspec")
     read_caches = objects.READ_CACHES
 
-    def open(self, address: str, access: Access) -> "File":
-        """Open a file or an object."""
-        return File(objects.source_of(address, access), address)
+    def open(self, address: str, access: Access) -> "_File":
+        return _File(objects.source_of(address, access), address)
 
 
-class File:
-    """A file that pyfive reads."""
-
+class _File:
     def __init__(self, source: "io.IOBase", address: str) -> None:
-        """Read what is at the beginning of a file."""
         import pyfive
 
         # Much of what it does not read it stumbles over.
@@ -40,7 +36,6 @@ class File:
             self._file = pyfive.File(source)
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`."""
         from pyfive.p5t import P5SequenceType
 
         with able("pyfive", path, *self._failures):
@@ -51,7 +46,6 @@ class File:
             return dataset[where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape and attributes of all groups and datasets."""
         items = [self._file]
         with able("pyfive", "the tree", *self._failures):
             self._file.visititems(lambda _, item: items.append(item))
@@ -59,14 +53,12 @@ class File:
                 yield item.name, getattr(item, "shape", None), dict(item.attrs)
 
     def effective(self) -> dict:
-        """Return the library that reads, and the cache of what it reads from."""
         held = objects.held_by(self._source)
         return held | {"driver": type(self._file).__module__.partition(".")[0]}
 
     def close(self) -> None:
-        """Close both."""
         self._file.close()
         self._source.close()
 
 
-DRIVERS = {"pyfive": PyFive()}
+DRIVERS = {"pyfive": _PyFive()}

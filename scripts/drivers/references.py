@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _WORDS = (KeyError, NotImplementedError, TypeError, ValueError)
 
 
-class Zarr(Indexed):
+class _Zarr(Indexed):
     """What the drivers with an index have in common."""
 
     files = s3 = True
 
     def index(self, addresses: Sequence[str], access: Access, folder: Path) -> None:
-        """Make the index of each file, under the name of its object: a server's port may be another when it is read."""
+        # Each is under the name of its object: a server's port may be another when it is read.
         for address in addresses:
             place = _place(address, access)
             self._index(place, address, access, folder / _name(place))
@@ -43,7 +43,7 @@ class Zarr(Indexed):
         """Make the index of one file at `path`."""
 
 
-class Kerchunk(Zarr):
+class _Kerchunk(_Zarr):
     """References in JSON, as kerchunk makes them, read by zarr through fsspec; datasets below 500 bytes are in them."""
 
     inlines = True
@@ -51,7 +51,7 @@ class Kerchunk(Zarr):
     libraries = ("kerchunk", "zarr", "numcodecs", "s3fs", "fsspec")
 
     def follows(self, need: str, address: str) -> bool:
-        """Return whether it is a link: its index has each object once, as HDF5 visits them."""
+        # Its index has each object once, as HDF5 visits them.
         return need == LINKS
 
     def _index(self, place: str, address: str, access: Access, path: Path) -> None:
@@ -82,8 +82,7 @@ class Kerchunk(Zarr):
         # It warns of each object that it leaves out.
         path.write_text(json.dumps(made_of | {"left_out": len(left_out)}), encoding="utf-8")
 
-    def open(self, address: str, access: Access) -> "File":
-        """Open the references of a file."""
+    def open(self, address: str, access: Access) -> "_File":
         import fsspec
         from fsspec.implementations.reference import ReferenceFileSystem
         from zarr.storage import FsspecStore
@@ -99,10 +98,10 @@ class Kerchunk(Zarr):
         # zarr lists nothing below the root of references.
         marks = (".zgroup", ".zarray")
         paths = sorted(key.rpartition("/")[0] for key in files.references if key.rpartition("/")[2] in marks)
-        return File(FsspecStore(files, read_only=True), library, [*filter(None, paths)], references["left_out"])
+        return _File(FsspecStore(files, read_only=True), library, [*filter(None, paths)], references["left_out"])
 
 
-class VirtualiZarr(Zarr):
+class _VirtualiZarr(_Zarr):
     """Virtual chunks in a local repository of icechunk, as virtualizarr finds them, read by zarr through icechunk."""
 
     needs = ("virtualizarr", "icechunk", "zarr", "obstore")
@@ -126,8 +125,7 @@ class VirtualiZarr(Zarr):
                 _write(session.store, zarr.group(store=session.store, zarr_format=3), parsed)
         session.commit("index")
 
-    def open(self, address: str, access: Access) -> "File":
-        """Open the repository of a file."""
+    def open(self, address: str, access: Access) -> "_File":
         import icechunk
 
         place = _place(address, access)
@@ -135,35 +133,26 @@ class VirtualiZarr(Zarr):
         storage = icechunk.local_filesystem_storage(str(Path(access.index) / _name(place)))
         repository = icechunk.Repository.open(storage, config, _authorized(place, access))
         store = repository.readonly_session("main").store
-        return File(store, "virtualizarr" if isinstance(store, icechunk.IcechunkStore) else type(store).__name__)
+        return _File(store, "virtualizarr" if isinstance(store, icechunk.IcechunkStore) else type(store).__name__)
 
 
-class File:
+class _File:
     """A file that zarr reads with its index."""
 
     def __init__(self, store: object, driver: str, paths: list[str] | None = None, left_out: int = 0) -> None:
-        """Open an index as a group of zarr.
-
-        Args:
-            store: zarr's, with the index.
-            driver: which driver made it.
-            paths: those in the index, if zarr cannot list them.
-            left_out: how many objects of the file are not in it.
-        """
+        # `paths` are those in the index, if zarr cannot list them; objects that are left out are not in it.
         import zarr
 
         self._driver, self._paths, self._left_out = driver, paths, left_out
         self._group = zarr.open_group(store, mode="r")
 
     def read(self, path: str, where: Where = ()) -> "np.ndarray":
-        """Return the values of the dataset at `path`, all of them or those at `where`."""
         with able(self._driver, path, *_WORDS):
             if path.strip("/") not in self._group:
                 raise Unable(f"{self._driver} cannot read {path}: it is not in the index")
             return self._group[path.strip("/")][where]
 
     def walk(self) -> Iterator[tuple[str, tuple[int, ...] | None, Mapping[str, object]]]:
-        """Yield path, shape and attributes of all groups and datasets."""
         if self._left_out:
             raise Unable(f"{self._driver} cannot read the tree: {self._left_out} objects of it are not in the index")
         yield "/", None, dict(self._group.attrs)
@@ -173,11 +162,9 @@ class File:
             yield f"/{path}", getattr(item, "shape", None), attributes
 
     def effective(self) -> dict:
-        """Return the driver whose store zarr reads from."""
         return {"driver": self._driver}
 
     def close(self) -> None:
-        """Let go of it."""
         self._group.store.close()
 
 
@@ -270,4 +257,4 @@ def _write(store: "icechunk.IcechunkStore", group: "zarr.Group", parsed: "Manife
     update_attributes(group, parsed.metadata.attributes)
 
 
-DRIVERS = {"kerchunk": Kerchunk(), "virtualizarr": VirtualiZarr()}
+DRIVERS = {"kerchunk": _Kerchunk(), "virtualizarr": _VirtualiZarr()}
