@@ -14,8 +14,8 @@ from granules import described, granule, left_out, paths, run_of
 
 from scripts.lib import tree
 from scripts.lib.program import Problem
+from scripts.studies.shots.choice import Pattern
 from scripts.studies.shots.datasets import entries_of
-from scripts.studies.shots.patterns import Pattern
 
 SPACE = h5py.h5s.create_simple((10,))
 

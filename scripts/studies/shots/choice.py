@@ -2,6 +2,7 @@
 
 import heapq
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,10 +12,32 @@ from scripts.lib import tree
 from scripts.lib.program import Problem
 from scripts.studies.shots.datasets import Dataset, Entry, entry_of, excess
 from scripts.studies.shots.elsewhere import holders
-from scripts.studies.shots.patterns import Pattern
+from scripts.studies.shots.files import expression
 
 ALL = "/**"
 _NAMED = 3
+
+
+class Pattern:
+    """A pattern that paths match; a `!` before it is no part of it."""
+
+    def __init__(self, text: str) -> None:
+        """Take a pattern as users write it."""
+        self.text = text.removeprefix("!")
+        self._compiled = re.compile(expression(self.text))
+        # What the path of a group, with the slash behind it, may match of a pattern that has more.
+        ends = [part.end() for part in re.finditer(r"\*\*/?|/(?!\*\*)", self.text)]
+        ends = [end for end in ends if end < len(self.text) or self.text.endswith("**")]
+        self._leading = [re.compile(expression(self.text[:end])) for end in ends]
+
+    def matches(self, path: str) -> bool:
+        """Return whether a path matches."""
+        return bool(self._compiled.fullmatch(path))
+
+    def positions_below(self, group: str) -> frozenset[int]:
+        """Return the positions in the pattern that the path of a group leads to; none if no path below it matches."""
+        path = f"{group.rstrip('/')}/"
+        return frozenset(number for number, one in enumerate(self._leading) if one.fullmatch(path))
 
 
 @dataclass
