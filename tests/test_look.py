@@ -12,6 +12,9 @@ import pytest
 
 from scripts.lib import sizes, tree
 from scripts.lib.program import Problem
+from scripts.stores.as_file import AsFile
+from scripts.stores.posix.reader import Reader
+from scripts.stores.reading import Access
 from scripts.studies.shots import files, look
 from scripts.studies.shots.conclusions import conclude
 from scripts.studies.shots.contents import Contents
@@ -377,3 +380,11 @@ def test_of_many_files_twenty_are_looked_into(tmp_path):
 @pytest.mark.parametrize("size", [64 * MIB, 80_000_000])
 def test_a_page_buffer_that_is_named_is_a_level_of_its_factor(size):
     assert sizes.in_bytes(sizes.level(size)) == size
+
+
+def test_values_that_lie_in_several_blocks_of_an_object_are_read_whole(tmp_path):
+    values = np.arange(MIB, dtype="f8")
+    written(tmp_path / "large.h5", lambda file: file.create_dataset("x", data=values))
+    reader = Reader({}, {"folder": tmp_path}, Access(MIB, 1))
+    with h5py.File(AsFile(reader, "large.h5"), "r") as file:
+        assert np.array_equal(file["x"], values)

@@ -21,32 +21,21 @@ class AsFile(io.RawIOBase):
         self.identity = reader.identify(name)
         self._block = lru_cache(_BLOCKS)(self._fetch)
 
-    def seekable(self) -> bool:
-        """Return that one can seek."""
-        return True
-
-    def readable(self) -> bool:
-        """Return that one can read."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move, as in any file."""
         self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.identity.size}[whence]
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read up to the end of a block."""
-        number, begin = divmod(self._position, _BLOCK)
-        if self._position >= self.identity.size:
-            return 0
-        piece = self._block(number)[begin : begin + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._position += len(piece)
-        return len(piece)
+        """Read all that is asked for and there: h5py does not ask for what a shorter read leaves out."""
+        done, there = 0, max(0, min(len(buffer), self.identity.size - self._position))
+        while done < there:
+            number, begin = divmod(self._position, _BLOCK)
+            piece = self._block(number)[begin : begin + there - done]
+            buffer[done : done + len(piece)] = piece
+            done += len(piece)
+            self._position += len(piece)
+        return done
 
     def _fetch(self, number: int) -> bytes:
         offset = number * _BLOCK
