@@ -14,18 +14,6 @@ class Watched(io.RawIOBase):
         """Take a file that is open for reading."""
         self._raw, self.reads, self.noting = raw, Reads(), True
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._raw.tell()
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move, as in any file."""
         return self._raw.seek(offset, whence)
