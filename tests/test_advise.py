@@ -97,7 +97,7 @@ file.close()
 
 def h5_names(path: Path) -> str:
     with h5py.File(path) as file:
-        return " ".join(one.name for one in manifest.chosen(file, ["/**"], str(path))[0]["/**"])
+        return " ".join(one.name for one in manifest.chosen(file, ["/**"], str(path)))
 
 
 def test_a_file_that_cannot_be_read_is_the_reason_of_its_layout_alone(scattered, tmp_path, with_readers):

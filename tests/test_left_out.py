@@ -15,7 +15,6 @@ from granules import described, granule, left_out, paths, run_of
 from scripts.lib import tree
 from scripts.lib.program import Problem
 from scripts.studies.shots.choice import Pattern
-from scripts.studies.shots.datasets import entries_of
 
 SPACE = h5py.h5s.create_simple((10,))
 
@@ -168,11 +167,6 @@ def linked(tmp_path: Path) -> Path:
 
 def test_a_dataset_is_read_once_whatever_leads_to_it(linked):
     assert paths(linked, "/**") == {"/**": ["/entry/hard", "/entry/instrument/detector/mask"]}
-    with h5py.File(linked) as file:
-        assert [entry.path for entry in entries_of(file) if not entry.reason] == [
-            "/entry/hard",
-            "/entry/instrument/detector/mask",
-        ]
 
 
 @pytest.mark.parametrize(

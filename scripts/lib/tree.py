@@ -43,6 +43,11 @@ def text(name: str | bytes) -> str:
     return name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
 
 
+def is_utf8(path: bytes) -> bool:
+    """Return whether a path is UTF-8, so that each reader makes the same of it."""
+    return text(path).encode() == path
+
+
 def walk(file: h5py.File) -> Iterator[Link]:
     """Yield the root and all links below it, a group before its members, members by name; soft links lead no further.
 

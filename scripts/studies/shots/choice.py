@@ -61,6 +61,10 @@ class Choice:
         else:
             self.meant.setdefault(pattern, []).append(entry.dataset)
 
+    def all_meant(self) -> list[Dataset]:
+        """Return the datasets that can be read, whichever pattern means them."""
+        return [dataset for of_pattern in self.meant.values() for dataset in of_pattern]
+
     def all_left_out(self) -> list[Entry]:
         """Return what is left out, whichever pattern means it."""
         return [entry for of_pattern in self.left_out.values() for entry in of_pattern]

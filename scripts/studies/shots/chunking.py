@@ -13,12 +13,11 @@ from scripts.lib import sizes
 from scripts.stores import network as networks
 from scripts.studies.shots import selection
 from scripts.studies.shots.accesses import Accesses
+from scripts.studies.shots.forecast import SIEVE
 from scripts.studies.shots.manifest import list_datasets
 
 # Bytes of a chunk in memory: HDF5 1.14's chunk cache holds the largest, and an index of smaller ones grows large.
 SMALLEST, LARGEST = 2**16, 2**20
-# HDF5 reads short runs of contiguous datasets through a buffer of this size (H5Pset_sieve_buf_size).
-_SIEVE = 2**16
 # Another shape must take less than this share of the time. Among shapes that take about as long, the largest wins.
 _WORTH, _ALIKE = 0.8, 1.1
 _MOST_SHAPES = 20_000
@@ -85,12 +84,7 @@ def kind_of(dataset: h5py.Dataset) -> Kind:
 
 def selected_bytes(kind: Kind, level: str) -> int:
     """Return the bytes in memory that a level of the factor `selection` selects."""
-    if level == selection.METADATA:
-        return 0
-    return (
-        sum(math.prod(map(_count, place)) if place else math.prod(kind.shape) for place in _places(kind, level))
-        * kind.item
-    )
+    return sum(math.prod(map(_count, place)) for place in _places(kind, level)) * kind.item
 
 
 def cost_of(kind: Kind, level: str) -> Cost:
@@ -177,7 +171,7 @@ def _contiguous(kind: Kind, spans: Spans) -> Cost:
             break
     runs = math.prod(_count(span) for span, _ in rest)
     selected, whole = runs * run, math.prod(kind.shape) * kind.item
-    return Cost(min(runs, -(-whole // _SIEVE)), max(selected, min(runs * _SIEVE, whole)))
+    return Cost(min(runs, -(-whole // SIEVE)), max(selected, min(runs * SIEVE, whole)))
 
 
 def _count(span: selection.Span) -> int:
@@ -194,7 +188,7 @@ def _shapes(kind: Kind, places: Sequence[Spans]) -> Iterator[tuple[int, ...]]:
     whole = math.prod(kind.shape) * kind.item
     smallest, largest = min(SMALLEST, whole), max(LARGEST, kind.item)
     axes = [
-        sorted({*(_count(place[axis]) for place in places), length, *_powers(length)})
+        sorted({*(_count(place[axis]) for place in places), length, *(2**n for n in range(length.bit_length()))})
         for axis, length in enumerate(kind.shape)
     ]
     if math.prod(map(len, axes)) > _MOST_SHAPES:
@@ -202,10 +196,6 @@ def _shapes(kind: Kind, places: Sequence[Spans]) -> Iterator[tuple[int, ...]]:
     for shape in itertools.islice(itertools.product(*axes), _MOST_SHAPES):
         if smallest <= math.prod(shape) * kind.item <= largest:
             yield shape
-
-
-def _powers(length: int) -> Iterator[int]:
-    yield from (2**power for power in range(length.bit_length()))
 
 
 def _lines(shape: Sequence[int], names: Sequence[str]) -> Iterator[str]:

@@ -4,8 +4,9 @@ import contextlib
 import functools
 import math
 import mmap
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import h5py
@@ -22,8 +23,8 @@ from scripts.studies.shots.watched import Reads, Watched
 KEPT = 16 * 2**20
 # Number of the header message that groups of before HDF5 1.8 have (file format specification, IV.A.2.r).
 _SYMBOL_TABLE = 0x11
-# How a collection of the global heap begins: signature and version 1; its size follows (III.E).
-_HEAP, _HEAP_SIZE = b"GCOL\x01\0\0\0", 8
+# How a collection of the global heap begins: signature and version 1, then its size (III.E).
+_HEAP = re.compile(rb"GCOL\x01\0\0\0(.{8})", re.DOTALL)
 # Only files up to this size are searched for their heap: 2 GiB take some seconds from a disk.
 _SEARCHED = 2 * 2**30
 # What a copy has to save to be worth its making; 1 MiB comes within one round trip.
@@ -192,12 +193,14 @@ class _Collector:
             self._note_obstacle(link)
             return
         # What can be read of a type behind some filters can be read of each such dataset.
-        is_known = (kind, *filters) in self._readable and _is_utf8(link.path)
+        is_known = (kind, *filters) in self._readable and tree.is_utf8(link.path)
         if not is_known and not self._note_obstacle(link) and all(h5py.h5z.filter_avail(code) for code, _ in filters):
             self._readable.add((kind, *filters))
         self.contents.datasets.append(stored := Stored(link.name, identifier.get_storage_size()))
         if created and created.get_layout() == h5py.h5d.CHUNKED:
-            _describe_chunks(stored, identifier, created)
+            chunk, stored.chunks = created.get_chunk(), identifier.get_num_chunks()
+            stored.chunk = math.prod(chunk) * identifier.get_type().get_size()
+            stored.pieces = _pieces(identifier.shape, chunk, stored.chunks)
             stored.filters = tuple(name for _, name in filters)
         elif created and created.get_layout() == h5py.h5d.COMPACT:
             self.contents.metadata -= stored.bytes
@@ -218,23 +221,12 @@ class _Collector:
         return _find(self._source, group, members, self._a_member[group])
 
 
-def _is_utf8(path: bytes) -> bool:
-    return tree.text(path).encode() == path
-
-
 def _metadata(link: tree.Link) -> int:
     """Return the bytes of an object's headers and indexes, as h5stat counts them."""
     info = h5py.h5o.get_info(link.object)
     of_object, of_attributes = info.meta_size.obj, info.meta_size.attr
     indexes = of_object.index_size + of_object.heap_size + of_attributes.index_size + of_attributes.heap_size
     return info.hdr.space.total + indexes
-
-
-def _describe_chunks(stored: Stored, identifier: h5py.h5d.DatasetID, created: h5py.h5p.PropDCID) -> None:
-    chunk = created.get_chunk()
-    stored.chunk = math.prod(chunk) * identifier.get_type().get_size()
-    stored.chunks = identifier.get_num_chunks()
-    stored.pieces = _pieces(identifier.shape, chunk, stored.chunks)
 
 
 def _pieces(shape: tuple[int, ...], chunk: tuple[int, ...], chunks: int) -> int:
@@ -266,13 +258,5 @@ def is_of_note(saved: int, whole: int) -> bool:
 def heap_bytes(path: str) -> int:
     """Return the bytes of a file's global heap, which holds values of variable length; nothing in HDF5 counts it."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return sum(_collections(content))
-
-
-def _collections(content: mmap.mmap) -> Iterator[int]:
-    """Yield the size of each collection of the global heap."""
-    begin = content.find(_HEAP)
-    while begin >= 0:
-        size = int.from_bytes(content[begin + len(_HEAP) : begin + len(_HEAP) + _HEAP_SIZE], "little")
-        yield min(size, len(content) - begin)
-        begin = content.find(_HEAP, begin + len(_HEAP))
+        sizes = ((at.start(), int.from_bytes(at[1], "little")) for at in _HEAP.finditer(content))
+        return sum(min(size, len(content) - start) for start, size in sizes)

@@ -1,7 +1,6 @@
 """Datasets of a file: under which paths they are found, and why some of them are left out."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import h5py
@@ -41,14 +40,12 @@ class Entry:
     Attributes:
         path: from the root; bytes that are not UTF-8 are escaped.
         dataset: None where it cannot be opened, and of a link to another file.
-        address: identifies the dataset within the file.
         reason: why it is left out, in the same words for all of a kind; "" if it can be read.
         detail: what is to be known of this one.
     """
 
     path: str
     dataset: Dataset | None = None
-    address: tree.Address = ()
     reason: str = ""
     detail: str = ""
 
@@ -57,22 +54,11 @@ class Entry:
         return f"{self.path} ({self.reason}{self.detail and f'; {self.detail}'})"
 
 
-def entries_of(file: h5py.File) -> Iterator[Entry]:
-    """Yield each dataset of a file once, and what cannot be opened: links that lead nowhere or elsewhere, groups.
-
-    Raises:
-        Exception: h5py's own, where not even the root group can be listed.
-    """
-    for link in tree.walk(file):
-        if link.object is None or (link.first and isinstance(link.object, h5py.h5d.DatasetID)):
-            yield entry_of(link)
-
-
 def entry_of(link: tree.Link) -> Entry:
     """Return the entry of a link that leads to a dataset or to nothing that can be opened."""
     if link.object is not None:
         dataset = Dataset(link.object, link.name)
-        return Entry(link.name, dataset, link.address, *_obstacle(dataset, link.path))
+        return Entry(link.name, dataset, *_obstacle(dataset, link.path))
     if link.error and link.path == b"/":
         raise link.error
     detail = f"to {link.target}" if link.target else ""
@@ -102,7 +88,7 @@ def excess(dataset: h5py.Dataset, level: str) -> str:
 
 def _obstacle(dataset: Dataset, path: bytes) -> tuple[str, str]:
     """Return why a dataset cannot be read whatever part of it is asked for, and a detail; "" if it can."""
-    if tree.text(path).encode() != path:
+    if not tree.is_utf8(path):
         return "its name is not UTF-8", ""
     try:
         kind = dataset.dtype

@@ -6,23 +6,9 @@ import h5py
 
 _FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
 # Registered with The HDF Group; h5py has them with a plugin only.
-_PLUGINS = {
-    305: "lzo",
-    307: "bzip2",
-    32001: "blosc",
-    32004: "lz4",
-    32008: "bitshuffle",
-    32013: "zfp",
-    32015: "zstd",
-    32017: "sz",
-    32018: "fcidecomp",
-    32020: "vbz",
-    32022: "bitgroom",
-    32023: "granular bitround",
-    32024: "sz3",
-    32026: "blosc2",
-    32028: "sperr",
-}
+_PLUGINS = {305: "lzo", 307: "bzip2", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd"}
+_PLUGINS |= {32017: "sz", 32018: "fcidecomp", 32020: "vbz", 32022: "bitgroom", 32023: "granular bitround", 32024: "sz3"}
+_PLUGINS |= {32026: "blosc2", 32028: "sperr"}
 
 
 def creation(file: h5py.File) -> dict:

@@ -12,6 +12,7 @@ from scripts.studies.shots.datasets import Dataset, Entry, excess
 from scripts.studies.shots.files import creation
 from scripts.studies.shots.gathered import open_gathered
 from scripts.studies.shots.inputs import Source, sources
+from scripts.studies.shots.looked import count
 
 # So many files may lack what is read of the others.
 _TRIED = 20
@@ -43,7 +44,7 @@ def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
             if choice.meant:
                 words = _words(file, source, choice, list(levels) or [selection.ALL])
                 also = f"; {len(lacking)} before it with nothing to read" if lacking else ""
-                return First(creation(file)["paged"], f"{words}, {_count(len(of_set), 'file')}{also}", len(of_set))
+                return First(creation(file)["paged"], f"{words}, {count(len(of_set), 'file')}{also}", len(of_set))
             lacking.append(nothing_to_read(choice, data["datasets"], source.where))
     raise Problem(lacking[0])
 
@@ -51,11 +52,11 @@ def describe_first(data: dict, levels: Iterable[str] = ()) -> First:
 def _words(file: h5py.File, source: Source, choice: Choice, levels: Sequence[str]) -> str:
     facts = creation(file)
     paged = f"paged ({facts['page_size']} bytes)" if facts["paged"] else "not paged"
-    meant = [dataset for of_pattern in choice.meant.values() for dataset in of_pattern]
+    meant = choice.all_meant()
     left_out = choice.all_left_out() + [entry for level in levels for entry in _too_large(source, meant, level)]
     also = f" ({describe(left_out)} left out)" if left_out else ""
-    fewer = "".join(f", {count} by {level}" for level, count in _left(source, meant, levels) if count < len(meant))
-    return f"{source.where} is {paged}, {_count(len(meant), 'dataset')} of it read{fewer}{also}"
+    fewer = "".join(f", {some} by {level}" for level, some in _left(source, meant, levels) if some < len(meant))
+    return f"{source.where} is {paged}, {count(len(meant), 'dataset')} of it read{fewer}{also}"
 
 
 def _too_large(source: Source, meant: Sequence[Dataset], level: str) -> list[Entry]:
@@ -72,11 +73,7 @@ def _left(source: Source, meant: Sequence[Dataset], levels: Iterable[str]) -> It
     for level in levels:
         if level.startswith("["):
             places = (selection.places(level, one.shape or (), one.chunks) for one in meant)
-            count = sum(next(of_dataset, None) is not None for of_dataset in places)
-            if not count:
+            some = sum(next(of_dataset, None) is not None for of_dataset in places)
+            if not some:
                 raise Problem(f"the selection {level} leaves nothing to read of {source.where}; choose a larger one")
-            yield level, count
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
+            yield level, some

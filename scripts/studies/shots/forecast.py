@@ -10,7 +10,7 @@ import functools
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import h5py
 
@@ -19,16 +19,16 @@ from scripts.drivers import hdf5
 from scripts.lib import sizes
 from scripts.lib.program import Problem, run
 from scripts.studies.shots import selection as places
-from scripts.studies.shots.files import creation
+from scripts.studies.shots.contents import KEPT
+from scripts.studies.shots.files import creation, extents
 from scripts.studies.shots.manifest import chosen
 from scripts.studies.shots.watched import Reads, Watched
 
-# What ROS3 fetches at an open and keeps, in two requests; the page buffer that it has by default on paged files since
-# HDF5 2.0; and how large its parts are, which are requests of their own.
-_KEPT, _BY_DEFAULT, _PART = 16 * 2**20, "64MiB", 8 * 2**20
+# The page buffer that ROS3 has by default on paged files since HDF5 2.0; and the size of its parts, each a request.
+_BY_DEFAULT, _PART = "64MiB", 8 * 2**20
 _READAHEAD = "readahead-50MiB"
 # HDF5's own drivers have a sieve buffer (H5Pset_sieve_buf_size, its default), file objects have none.
-_SIEVES, _SIEVE = ("ros3", "sec2"), 2**16
+_SIEVES, SIEVE = ("ros3", "sec2"), 2**16
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,7 +45,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_nbytes: int, arms: list[dict]) -> dict:
     try:
-        paged = _paged(path)
+        with h5py.File(path) as file:
+            paged = creation(file)["paged"]
         watch = functools.cache(functools.partial(reads, path, tuple(datasets)))
         return {
             "arms": [
@@ -57,17 +58,12 @@ def _answer(path: str, datasets: Sequence[str], selections: Sequence[str], rdcc_
         return {"problem": " ".join(str(error).split()) or type(error).__name__}
 
 
-def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, int]]) -> dict:
+def _requests(arm: dict, paged: bool, watch: Callable[[str, str], tuple[Reads, Reads, int]]) -> dict:
     buffer = arm["page_buffer"]
     if arm["driver"] == "ros3" and buffer == "unset" and paged:
         buffer = _BY_DEFAULT
     watched, sieved, size = watch(buffer, arm["chunk_cache"])
     return requests_of(arm["driver"], arm["read_cache"], sieved if arm["driver"] in _SIEVES else watched, size)
-
-
-def _paged(path: str) -> bool:
-    with h5py.File(path) as file:
-        return creation(file)["paged"]
 
 
 def reads(
@@ -95,7 +91,8 @@ def reads(
             parts = _places(path, datasets, selection)
             _read(file, parts)
             # A page buffer reads whole pages, which no sieve makes larger.
-            spans = sorted(_spans(file, {name for name, _ in parts})) if page_buffer in ("unset", "0") else []
+            read = [file[name] for name in {name for name, _ in parts}] if page_buffer in ("unset", "0") else []
+            spans = sorted(span for one in read if not one.chunks for span in extents(one))
         return watched.reads, sieve(watched.reads, spans), raw.seek(0, io.SEEK_END)
 
 
@@ -109,20 +106,12 @@ def sieve(watched: Reads, spans: Sequence[tuple[int, int]]) -> Reads:
     starts, held, reads_of = [begin for begin, _ in spans], (0, 0), []
     for offset, length in watched:
         number = bisect.bisect_right(starts, offset) - 1
-        if number < 0 or offset >= spans[number][1] or length > _SIEVE:
+        if number < 0 or offset >= spans[number][1] or length > SIEVE:
             reads_of.append((offset, length))
         elif not held[0] <= offset <= offset + length <= held[1]:
-            held = offset, min(offset + _SIEVE, spans[number][1])
+            held = offset, min(offset + SIEVE, spans[number][1])
             reads_of.append((offset, held[1] - offset))
     return reads_of
-
-
-def _spans(file: h5py.File, names: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Yield where values of datasets without chunks lie."""
-    for name in names:
-        one = file[name].id
-        if (offset := one.get_offset()) is not None:
-            yield offset, offset + one.get_storage_size()
 
 
 def _read(file: h5py.File, parts: Sequence[tuple[str, places.Place]]) -> None:
@@ -143,18 +132,17 @@ def _places(path: str, datasets: Sequence[str], selection: str) -> list[tuple[st
     with h5py.File(path) as file:
         return [
             (one.name, place)
-            for of_pattern in chosen(file, datasets, path, selection)[0].values()
-            for one in of_pattern
+            for one in chosen(file, datasets, path, selection)
             for place in places.places(selection, one.shape or (), one.chunks)
         ]
 
 
 def requests_of(driver: str, read_cache: str, reads_of: Iterable[tuple[int, int]], size: int) -> dict:
     """Return the requests and bytes that a driver makes of HDF5's reads of a file of `size` bytes."""
-    requests = [(0, min(_KEPT, size))] if driver == "ros3" else []
+    requests = [(0, min(KEPT, size))] if driver == "ros3" else []
     if driver == "ros3":
         # The first 16 MiB at the open, then each read beyond.
-        requests += [(offset, length) for offset, length in reads_of if offset + length > min(_KEPT, size)]
+        requests += [(offset, length) for offset, length in reads_of if offset + length > min(KEPT, size)]
         requests = [part for request in requests for part in _parts(*request)]
     elif driver == "s3fs":
         from fsspec import caching

@@ -169,7 +169,7 @@ class _Contents:
 
 def _is_odd(link: tree.Link) -> bool:
     """Return whether readers differ in what they make of a link."""
-    return bool(link.kind or not link.first or tree.text(link.path).encode() != link.path)
+    return bool(link.kind or not link.first or not tree.is_utf8(link.path))
 
 
 def _reasons(entries: Sequence[Entry]) -> Iterator[dict]:
@@ -178,10 +178,8 @@ def _reasons(entries: Sequence[Entry]) -> Iterator[dict]:
         yield {"reason": why, "count": len(of), "first": str(of[0])}
 
 
-def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> tuple[dict[str, list], int]:
-    """Return the datasets that each pattern means and whose values are in the file, and how many were left out.
-
-    Args: as of `choose`.
+def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = "") -> list[Dataset]:
+    """Return the datasets that patterns mean and whose values are in the file; arguments are as of `choose`.
 
     Raises:
         Problem: there is none.
@@ -189,7 +187,7 @@ def chosen(file: h5py.File, patterns: Sequence[str], where: str, level: str = ""
     choice = choose(file, patterns, where, level, inside=True)
     if not choice.meant:
         raise Problem(nothing_to_read(choice, patterns, where))
-    return choice.meant, len(choice.all_left_out())
+    return choice.all_meant()
 
 
 def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses: Accesses) -> list[h5py.Dataset]:
@@ -205,7 +203,7 @@ def list_datasets(file: h5py.File, patterns: Sequence[str], where: str, accesses
         Problem: patterns or memory leave nothing to read.
     """
     levels = [level for level in accesses.shares if level != selection.METADATA]
-    read = [[one for of in chosen(file, patterns, where, level)[0].values() for one in of] for level in levels]
+    read = [chosen(file, patterns, where, level) for level in levels]
     common = set.intersection(*({one.name for one in of} for of in read)) if read else set()
     return [one for one in (read or [[]])[0] if one.name in common]
 
@@ -237,16 +235,9 @@ def _stored(dataset: Dataset) -> Callable[[selection.Place], int]:
     if dataset.elsewhere:
         return lambda place: 0
     if not dataset.chunks:
-        whole = sum(end - start for start, end in extents(dataset))
-
-        def part(place: selection.Place) -> int:
-            # What is read of a dataset without chunks is no more than its bytes.
-            count = 1
-            for begin, end, step in place:
-                count *= len(range(begin, end, step))
-            return min(whole, count * dataset.dtype.itemsize) if place else whole
-
-        return part
+        whole, shape = sum(end - start for start, end in extents(dataset)), dataset.shape or ()
+        # What is read of a dataset without chunks is no more than its bytes.
+        return lambda place: min(whole, selection.count(place, shape) * dataset.dtype.itemsize) if place else whole
     sizes: dict[tuple, int] = {}
     dataset.id.chunk_iter(lambda chunk: sizes.update({chunk.chunk_offset: chunk.size}))
     return lambda place: sum(sizes.get(offset, 0) for offset in _touched(place, dataset.chunks, sizes))
