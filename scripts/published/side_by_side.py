@@ -16,7 +16,6 @@ from scripts.statistics import sessions
 
 _COLOURS = {"slower": "red", "faster": "green", "more": "red", "fewer": "green"}
 _DIFFER = ("more", "fewer", "depends on what is read", "differs between repeats")
-_COUNTED = dict.fromkeys(sessions.COUNTS, "{:,.0f}".format) | {"bytes": lambda count: f"{count / 2**20:,.1f} MiB"}
 _MOVED = ("requests", "bytes")
 # Why counts of two sides are not those of the same work.
 _INCOMPARABLE = ("", "other objects were read", "depends on what is read")
@@ -132,9 +131,8 @@ def _alike(counts: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def _before_and_after(name: str, base: float, other: float) -> str:
     """Return "111 → 4 requests", or "513 MiB → 24 MiB" of bytes."""
-    if name == "bytes":
-        return f"{sizes.text(base)} → {sizes.text(other)}"
-    return f"{base:,.0f} → {other:,.0f} {name}"
+    written, unit = (sizes.text, "") if name == "bytes" else ("{:,.0f}".format, f" {name}")
+    return " → ".join(written(one) if one == one else "unknown" for one in (base, other)) + unit
 
 
 def limits(run: Results) -> list[str]:
@@ -205,7 +203,7 @@ def _counts(counts: pd.DataFrame, run: Results) -> Table:
     base, other = run.facts["sides"]
     for name in there:
         both = rows[[f"{name}_base", f"{name}_other"]].astype(float).itertuples(index=False)
-        frame[name] = [" → ".join(_COUNTED[name](one) if one == one else "unknown" for one in pair) for pair in both]
+        frame[name] = [_before_and_after(name, *pair).removesuffix(f" {name}") for pair in both]
     caption = f"What {base} → {other} asked for and got, where it is not the same; medians."
     over = {name: [_COLOURS.get(outcome, "") for outcome in rows[name]] for name in there}
     return Table("counts", caption, frame, over=over, meaning="the second side has more, or fewer", numbers=counts)
