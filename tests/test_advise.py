@@ -192,12 +192,12 @@ def test_the_next_best_of_a_driver_joins_one_that_misses_its_forecast(tmp_path):
     assert probe.find_misses(advice, tmp_path) == {}
     probed(tmp_path, s3fs, 3.45, 0.2)
     misses = probe.find_misses(advice, tmp_path)
-    assert misses == {probe.key_of(s3fs): 3.45}
+    assert misses == {arms.key_of(s3fs): 3.45}
     assert probe.find_next_best(advice, misses) == [others[1]]
     advice["arms"].append(others[1])
     assert probe.find_next_best(advice, misses) == [others[0]]
     # No other is forecast to be faster than the one that missed.
-    assert probe.find_next_best(advice, {probe.key_of(s3fs): 1.0}) == []
+    assert probe.find_next_best(advice, {arms.key_of(s3fs): 1.0}) == []
 
 
 # What is asked.

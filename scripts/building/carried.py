@@ -4,7 +4,7 @@ Such a tree is where there is no compiler and no header, which recipes take into
 holds by what the configuration and the project's own files say of it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from scripts.building import servers
 from scripts.building.distributions import library_key
@@ -30,11 +30,7 @@ def library(name: str, spec: dict) -> dict:
 
 def expect_library(name: str, spec: dict) -> dict:
     """Return what the archive says of a library; that it has none is a Problem."""
-    libraries = unpacked.manifest()["libraries"]
-    if artefact := libraries.get(library_key(spec)):
-        return artefact
-    brought = ", ".join(sorted(one["library"] for one in libraries.values())) or "none"
-    raise Problem(f"library {name} did not come with this unpacked archive (it has {brought}); {_REMEDY}")
+    return _expect(f"library {name}", "library", unpacked.manifest()["libraries"], library_key(spec))
 
 
 def servers_of(names: Collection[str]) -> dict:
@@ -53,11 +49,14 @@ def servers_of(names: Collection[str]) -> dict:
 
 def expect_server(name: str) -> dict:
     """Return what the archive says of a server; that it has none is a Problem."""
-    carried = unpacked.manifest()["servers"]
-    if server := carried.get(server_key(name)):
-        return server
-    brought = ", ".join(sorted(one["server"] for one in carried.values())) or "none"
-    raise Problem(f"the server {name} did not come with this unpacked archive (it has {brought}); {_REMEDY}")
+    return _expect(f"the server {name}", "server", unpacked.manifest()["servers"], server_key(name))
+
+
+def _expect(what: str, kind: str, carried: Mapping[str, dict], key: str) -> dict:
+    if key in carried:
+        return carried[key]
+    brought = ", ".join(sorted(one[kind] for one in carried.values())) or "none"
+    raise Problem(f"{what} did not come with this unpacked archive (it has {brought}); {_REMEDY}")
 
 
 def server_key(name: str) -> str:

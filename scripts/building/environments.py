@@ -52,6 +52,8 @@ for name, module in list(sys.modules.items()):
 of |= {name: [identity.split(" ", 3)[3]] for name, identity in software.loaded().items()}
 print(json.dumps({"distributions": software.distributions(), "files": {name: sorted(of[name]) for name in of}}))
 """
+# Of an environment that others have made.
+_NOT_BUILT = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
 
 
 def provide_library(name: str, spec: dict) -> dict:
@@ -219,11 +221,6 @@ def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> li
     return distributions.requiring_others(seen["required"], wheel)
 
 
-def _install(workshop: Workshop, python: Path, wheel: Path) -> None:
-    plain = ("--no-deps", "--offline", "--compile-bytecode")
-    workshop.run("install h5py", uv(), "pip", "install", "--python", python, *plain, wheel)
-
-
 def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
     """Return interpreter, facts and build of an environment whose h5py is linked to an HDF5 built here."""
     toolchain.header_versions(toolchain.PYTHON)
@@ -247,7 +244,8 @@ def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
         workshop.run("compile h5py", python, "setup.py", *commands, cwd=tree, **variables)
         under_test = make_environment(workshop, folder, LOCK)
         (wheel,) = wheels.iterdir()
-        _install(workshop, under_test, wheel)
+        plain = ("--no-deps", "--offline", "--compile-bytecode")
+        workshop.run("install h5py", uv(), "pip", "install", "--python", under_test, *plain, wheel)
         return inspect_python(under_test)
 
     inputs = {
@@ -282,8 +280,8 @@ def _imports(python: Path) -> tuple[list[str], dict]:
     hashes = {package: hashlib.sha256(text.encode()).hexdigest() for package, text in hashes.items()}
     key = hashlib.sha256(json.dumps([seen["distributions"], hashes], sort_keys=True).encode()).hexdigest()
     packages = sorted(f"{package} {version}" for package, version in seen["distributions"].items() if package != "h5py")
-    build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
-    build |= {"hdf5_source": own.name("local python", key), "source_key": key, "packages": packages, "imports": hashes}
+    build = _NOT_BUILT | {"hdf5_source": own.name("local python", key), "source_key": key}
+    build |= {"packages": packages, "imports": hashes}
     # For the others, the fingerprint in a record has the versions in force.
     of = ((package, file) for package, files in seen["files"].items() for file in files)
     return [identity(file) for package, file in of if package not in ("numpy", "dask", "distributed")], build
@@ -299,8 +297,7 @@ def _conda(name: str, spec: dict) -> tuple[Path, dict, dict]:
         )
     # There is no lock: what conda chose is read back, but for the package that is under test.
     packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions() if one.name != "h5py")
-    build = {"inputs_sha256": None, "cached": True, "compiler": None, "s3_stack": None, "headers": {}}
-    build |= {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
+    build = _NOT_BUILT | {"hdf5_source": f"conda {sys.prefix}", "packages": packages}
     return Path(sys.executable), inspect_python(Path(sys.executable)), build
 
 

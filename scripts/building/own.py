@@ -35,13 +35,7 @@ class Tree(Archive):
         """Return a copy of it in the workshop; that it is another one by now is a Problem."""
         copy = workshop.work / "hdf5"
         workshop.say(f"copy {self.path}")
-        try:
-            shutil.copytree(self.path, copy, symlinks=True, ignore=_left_out)
-            key = hash_files(copy, list_files(copy))
-        except (shutil.Error, OSError, Problem) as error:
-            raise Problem(f"{self.path} cannot be copied, or was changed meanwhile: {error}") from error
-        if key != self.key:
-            raise Problem(f"{self.path} was changed while it was copied; call again once it stays as it is")
+        copy_files(self.path, list_files(self.path), copy, self.key)
         return copy
 
 
@@ -221,3 +215,17 @@ def hash_files(folder: Path, files: Iterable[Path]) -> str:
         content = os.readlink(file) if linked else f"{file_digest(file)} {bool(file.stat().st_mode & 0o100)}"
         hashed.update(f"{file.relative_to(folder)}\0{linked}\0{content}\n".encode(errors="surrogateescape"))
     return hashed.hexdigest()
+
+
+def copy_files(folder: Path, files: Iterable[Path], to: Path, key: str) -> None:
+    """Copy files of a folder whose hash was `key`; that they are others by now, or cannot be read, is a Problem."""
+    copies = []
+    try:
+        for file in files:
+            copies.append(copy := to / file.relative_to(folder))
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy, follow_symlinks=False)
+    except OSError as error:
+        raise Problem(f"{folder} cannot be copied, or was changed meanwhile: {error}") from error
+    if hash_files(to, copies) != key:
+        raise Problem(f"{folder} was changed while it was copied; call again once it stays as it is")

@@ -7,10 +7,8 @@ HDF5 are (`scripts.building.own`): an edit builds again, nothing is written into
 import configparser
 import contextlib
 import email
-import functools
 import os
 import re
-import shutil
 import sys
 import tomllib
 import zipfile
@@ -127,7 +125,7 @@ class Source(Package):
             at_commit = ("checkout", "--detach") if self.key == self.commit else ("reset",)
             workshop.run(f"take {self.commit}", "git", "-C", folder, *at_commit, "--quiet", self.commit)
         if self.key != self.commit:
-            copy_tree(self.path, folder / self.inner, self.key)
+            own.copy_files(self.path, _files(self.path), folder / self.inner, self.key)
         return folder
 
 
@@ -169,8 +167,13 @@ def read_wheel(path: Path, brings: str = "") -> Wheel:
 
 def read_tree(path: Path) -> Source:
     """Return the package of a source tree; that it is none is a Problem."""
-    files, read = _files(path), functools.partial(_read_file, path)
-    name = _project_name(read, path)
+
+    def read(name: str) -> str:
+        with contextlib.suppress(OSError):
+            return (path / name).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    files, name = _files(path), _project_name(read, path)
     repository, commit, inner = _place_in_clone(path)
     key = own.hash_files(path, files)
     modules = _modules((str(file.relative_to(path)) for file in files), _IN_TREE)
@@ -184,19 +187,9 @@ def read_commit(path: Path, reference: str) -> Source:
         raise Problem(f"{path} is not a clone")
     commit = own.commit_of(repository, reference, path)
     listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", f"{commit}:{inner}")
-    read = functools.partial(_read_committed, repository, f"{commit}:{inner}")
-    name = _project_name(read, f"{reference} of {path}")
+    where = f"{reference} of {path}"
+    name = _project_name(lambda file: _git(repository, "show", f"{commit}:{inner}{file}"), where)
     return Source(name, path, _modules(listed.split("\0"), _IN_TREE), commit, repository, commit, inner)
-
-
-def copy_tree(path: Path, to: Path, key: str) -> None:
-    """Copy the files of a source tree whose hash was `key`; that it is another one by now is a Problem."""
-    for file in _files(path):
-        target = to / file.relative_to(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, target, follow_symlinks=False)
-    if own.hash_files(path, _files(path)) != key:
-        raise Problem(f"{path} was changed while it was copied; call again once it stays as it is")
 
 
 def _files(path: Path) -> list[Path]:
@@ -204,11 +197,8 @@ def _files(path: Path) -> list[Path]:
     listed = _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if names := listed.split("\0")[:-1]:
         return [file for name in names if (file := path / name).is_file() or file.is_symlink()]
-    return [file for file in own.list_files(path) if not _is_built(file.relative_to(path).parts)]
-
-
-def _is_built(parts: Iterable[str]) -> bool:
-    return any(part in _BUILT or part.endswith(".egg-info") for part in parts)
+    parts = {file: file.relative_to(path).parts for file in own.list_files(path)}
+    return [one for one, of in parts.items() if not any(part in _BUILT or part.endswith(".egg-info") for part in of)]
 
 
 def _place_in_clone(path: Path) -> tuple[Path | None, str, str]:
@@ -225,16 +215,6 @@ def _git(place: Path, *arguments: str) -> str:
     with contextlib.suppress(Problem):
         return os.fsdecode(own.git("-C", place, *arguments, amiss=""))
     return ""
-
-
-def _read_file(folder: Path, name: str) -> str:
-    with contextlib.suppress(OSError):
-        return (folder / name).read_text(encoding="utf-8", errors="replace")
-    return ""
-
-
-def _read_committed(repository: Path, folder: str, name: str) -> str:
-    return _git(repository, "show", f"{folder}{name}")
 
 
 def _project_name(read: Callable[[str], str], where: object) -> str:
@@ -260,11 +240,8 @@ def _project_name(read: Callable[[str], str], where: object) -> str:
 
 
 def _modules(names: Iterable[str], pattern: re.Pattern = _TOP) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(match[1] for match in map(pattern.fullmatch, names) if match and _counts(match[1])))
-
-
-def _counts(module: str) -> bool:
-    return module not in _NO_PACKAGES
+    matches = filter(None, map(pattern.fullmatch, names))
+    return tuple(dict.fromkeys(match[1] for match in matches if match[1] not in _NO_PACKAGES))
 
 
 def _expect_tags(path: Path, tags: frozenset[Tag]) -> None:

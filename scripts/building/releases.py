@@ -4,6 +4,7 @@ Wheels are listed and locked when they are needed, by ordinary clients of the co
 as the locks in envs have it, as far as the requirements of a release allow. Wheels of the user's are ends, too.
 """
 
+import difflib
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from scripts.building import packages
 from scripts.building.own import git, place_of, version_in
@@ -37,8 +38,8 @@ class Reader(NamedTuple):
         modules: what it imports.
     """
 
-    needs: tuple[str, ...]
-    modules: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
 
 class Unusable(Problem):
@@ -60,7 +61,7 @@ class Releases(NamedTuple):
     package: str
     names: list[str]
     withdrawn: dict[str, str]
-    reader: Reader = Reader((), ())
+    reader: Reader = Reader()
     clone: Path | None = None
     wheels: Mapping[str, Wheel] = {}
 
@@ -109,11 +110,11 @@ def between(package: str, first: str, last: str, clone: str = "", reader: Reader
     Raises:
         Problem: one of them is not there, was yanked or does not come before the other; or releases cannot be listed.
     """
-    reader = reader or Reader((), ())
+    reader = reader or Reader()
     if clone:
         return _commits(package, place_of(clone), first, last)._replace(reader=reader)
     ends = (("FROM", first), ("TO", last))
-    wheels = {key: packages.read_wheel(place_of(text), package) for key, text in ends if _is_wheel(text)}
+    wheels = {key: packages.read_wheel(place_of(text), package) for key, text in ends if text.endswith(packages.SUFFIX)}
     named = {key: _name_of(wheels[key]) if key in wheels else text for key, text in ends}
     names, withdrawn = _on_the_way(package, named, wheels) if len(wheels) < 2 else (list(named.values()), {})
     if len(dict.fromkeys(names)) < 2:
@@ -152,27 +153,15 @@ def _on_the_way(package: str, named: Mapping[str, str], wheels: Mapping[str, Whe
 def _expect_release(package: str, key: str, name: str, listed: list[str], withdrawn: Mapping[str, str]) -> None:
     if name not in listed:
         where = "envs/sources.yaml has" if package == HDF5 else "the registry has"
-        raise Problem(f"{key}={name}: there is no such release of {package}; {where} {', '.join(_near(name, listed))}")
+        near = difflib.get_close_matches(name, listed, 6, 0)
+        raise Problem(f"{key}={name}: there is no such release of {package}; {where} {', '.join(near)}")
     if name in withdrawn:
         raise Problem(f"{key}={name}: this release was yanked ({withdrawn[name]}); name another one")
-
-
-def _is_wheel(text: str) -> bool:
-    return text.endswith(packages.SUFFIX)
 
 
 def _name_of(wheel: Wheel) -> str:
     """Return a name for a wheel, which libraries and files can have: its version and the first digits of its hash."""
     return f"{re.sub(r'[^A-Za-z0-9.]', '-', wheel.version)}-local-{wheel.key[:8]}"
-
-
-def _near(name: str, named: list[str]) -> list[str]:
-    """Return some of the releases whose versions are next to one that is not there."""
-    try:
-        place = sum(Version(other) < Version(name) for other in named)
-    except InvalidVersion:
-        place = len(named)
-    return named[max(0, min(place, len(named) - 3) - 3) : place + 3]
 
 
 def _listed(package: str) -> tuple[list[str], dict[str, str]]:
@@ -211,7 +200,8 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
     own = isinstance(release, Wheel)
     what = f"{package} {release.version if own else release}"
     first = f"{release.name} @ {release.path.as_uri()}" if own else f"{package}=={release}"
-    wanted = [first, *_beside(package, reader), *_requirements(ENVS / "measure.in")]
+    wanted = [first, *[_H5PY_S3] * (package != "h5py"), *(name for name in reader.needs if name != package)]
+    wanted += re.findall(r"^[a-z].*$", (ENVS / "measure.in").read_text(encoding="utf-8"), re.MULTILINE)
     pins = {pin["what"] for kept in _KEPT for pin in PIN.finditer(kept.read_text(encoding="utf-8"))}
     pins = sorted(pin for pin in pins if pin.partition("==")[0] != package)
     exact = ("--no-build", "--generate-hashes", "--no-annotate", "--no-header", "--python", base_python())
@@ -225,16 +215,6 @@ def _write_lock(package: str, release: str | Wheel, reader: Reader, lock: Path) 
         if own:
             text = part.read_text(encoding="utf-8")
             part.write_text(PIN.sub(lambda pin: "" if pin["url"] else pin[0], text), encoding="utf-8")
-
-
-def _beside(package: str, reader: Reader) -> Sequence[str]:
-    """Return what a library has beside a package for the driver that reads with it."""
-    with_ros3 = [_H5PY_S3] if package != "h5py" else []
-    return [*with_ros3, *(name for name in reader.needs if name != package)]
-
-
-def _requirements(path: Path) -> list[str]:
-    return re.findall(r"^[a-z].*$", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def _hdf5_of(lock: Path, reader: Reader, wheel: Wheel | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from scripts.drivers import DEFAULT
 from scripts.lib.program import Problem
 from scripts.stores import network as networks
 from scripts.studies.shots.accesses import Accesses
@@ -28,8 +29,8 @@ class Arm:
     layout: str
     driver: str
     page_buffer: str = "unset"
-    read_cache: str = "default"
-    chunk_cache: str = "default"
+    read_cache: str = DEFAULT
+    chunk_cache: str = DEFAULT
     requests: Mapping[str, int] | None = None
     bytes: Mapping[str, int] | None = None
     seconds: Mapping[str, float] | None = None
@@ -46,6 +47,11 @@ class Arm:
     def rank(self, accesses: Accesses) -> tuple[float, float]:
         """Return the key that sorts the best arm first: by time, then by bytes."""
         return self.mean("seconds", accesses), self.mean("bytes", accesses)
+
+
+def key_of(levels: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the levels that tell an arm from others; where one is not said, it is the default."""
+    return tuple(str(levels.get(factor, DEFAULT)) for factor in FACTORS)
 
 
 def list_arms(layout: str, from_s3: bool, paged: bool, chunk_cache: str = "") -> Iterator[Arm]:

@@ -46,7 +46,7 @@ def reading(package: str) -> tuple[dict, Reader]:
     For a package that several drivers import it is the one of its name, or that which needs the fewest others.
     """
     if package == releases.HDF5:
-        return {"driver": ["ros3"]}, Reader((), ())
+        return {"driver": ["ros3"]}, Reader()
     able = {name: driver for name, driver in drivers.declared().items() if package in _imported(driver)}
     name = min(able, key=lambda name: (name != package, len(able[name].needs), name), default=_BY_DEFAULT)
     driver = drivers.of(name)

@@ -6,17 +6,12 @@ from pathlib import Path
 
 from scripts.frame import records
 from scripts.lib.program import Problem, read_json
-from scripts.studies.shots.arms import FACTORS
+from scripts.studies.shots.arms import key_of
 
 # A way misses its forecast where it takes so many times as long, and so many seconds longer per object.
 _MISSED, _SECONDS = 2.0, 0.1
 
 Key = tuple[str, ...]
-
-
-def key_of(arm: Mapping[str, object]) -> Key:
-    """Return the levels that tell an arm from others."""
-    return tuple(str(arm[factor]) for factor in FACTORS)
 
 
 def is_miss(taken: float, expected: float) -> bool:
@@ -33,7 +28,7 @@ def find_misses(advice: dict, folder: Path) -> dict[Key, float]:
     forecasts = {key_of(arm): arm["seconds"] for arm in advice["arms"]}
     for record in _read(folder):
         cell, objects = record["settings"]["cell"], len(record["read"])
-        key = key_of({"read_cache": "default", "chunk_cache": "default"} | cell)
+        key = key_of(cell)
         taken = record["seconds"]["total"] / objects
         computed = sum(sample["cpu-time"] for sample in record["samples"]) / objects
         level = record["settings"]["data"].get("selection", "all")

@@ -26,7 +26,7 @@ from scripts.stores import network as networks
 from scripts.stores import store as stores
 from scripts.studies.shots import injected, runtimes, selection
 from scripts.studies.shots import sets as own_sets
-from scripts.studies.shots.arms import FACTORS
+from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.order import describe_order
 
 _LAYOUTS = ("single-shot", "shot-major", "signal-major")
@@ -113,10 +113,9 @@ class Shots(Study):
 
     def forecast(self, cell: Cell, config: dict) -> float | None:
         """Return the seconds of a record of a way to read that advice has forecast."""
-        levels = {"read_cache": drivers.DEFAULT, "chunk_cache": drivers.DEFAULT} | cell.levels
         for arm in self.section(config).get("advice", {}).get("arms", []):
-            if all(arm[factor] == levels[factor] for factor in FACTORS):
-                return arm["seconds"][levels["selection"]] * (cell.settings["read_files"] or 1)
+            if key_of(arm) == key_of(cell.levels):
+                return arm["seconds"][cell.levels["selection"]] * (cell.settings["read_files"] or 1)
         return None
 
     def estimate(self, settings: dict) -> dict:

@@ -13,7 +13,8 @@ from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
 from scripts.statistics import JUDGED
-from scripts.studies.shots.probe import is_miss, key_of, mean
+from scripts.studies.shots.arms import key_of
+from scripts.studies.shots.probe import is_miss, mean
 from scripts.studies.shots.report import opening
 from scripts.studies.shots.report.opening import Target
 from scripts.studies.shots.report.ways import Advice, Way, facts_of, read_advice

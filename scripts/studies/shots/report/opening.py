@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from scripts import drivers
 from scripts.lib import sizes
 
 # Groups that code for xarray opens as an example.
@@ -82,10 +83,8 @@ def _engine(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _chunk_cache(arm: Mapping[str, str]) -> dict[str, str]:
-    if (level := arm.get("chunk_cache", "default")) == "default":
-        return {}
-    size, _, slots = level.partition("-")
-    return {"rdcc_nbytes": str(sizes.in_bytes(size))} | ({"rdcc_nslots": slots} if slots else {})
+    nbytes, slots = drivers.chunk_cache(arm.get("chunk_cache", drivers.DEFAULT), 0)
+    return {key: str(value) for key, value in (("rdcc_nbytes", nbytes), ("rdcc_nslots", slots)) if value}
 
 
 def _s3fs(arm: Mapping[str, str], target: Target) -> str:

@@ -9,7 +9,8 @@ import pandas as pd
 from scripts.report import names
 from scripts.report.results import Results
 from scripts.statistics import JUDGED
-from scripts.studies.shots.probe import key_of, mean
+from scripts.studies.shots.arms import key_of
+from scripts.studies.shots.probe import mean
 from scripts.studies.shots.trial import ORIGINAL, WORTH
 
 
@@ -138,8 +139,7 @@ def facts_of(run: Results) -> dict:
 def _measured(run: Results, facts: dict) -> list[Way]:
     cells = {key: {} for key in map(key_of, facts["arms"])}
     for cell in run.measured.to_dict("records"):
-        key = key_of({"read_cache": "default", "chunk_cache": "default"} | cell)
-        if key in cells:
+        if (key := key_of(cell)) in cells:
             cells[key].setdefault(cell.get("selection", "all"), cell)
     return [Way(arm, cells[key_of(arm)]) for arm in facts["arms"]]
 
