@@ -268,7 +268,7 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     ending = done.stdout[done.stdout.index("repack: ") :].splitlines()
     repack, opened, *_ = ending
     gain = next(line for line in ending if line.startswith("gain: "))
-    assert re.match(r"repack: (no, leave|mkdir -p )", repack)
+    assert re.match(r"repack: (no, leave|mkdir -p |undecided, leave)", repack)
     assert opened.startswith("open:   import h5py")
     # A file of 19 MB over round trips of 10 ms: by ROS3 it takes dozens of requests, and few by others.
     assert float(re.match(r"gain:   ([\d.]+) \[", gain)[1]) > 1

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -218,8 +219,9 @@ def _measure(config: Path, repeats: int) -> int:
     if not _probed(results).exists():
         _probe(config, settings)
     write_json(config, read_json(config) | {"repeats": repeats})
-    status = _launch(config)
-    if (results / "shots/cells.csv").exists():
+    begin, status, cells = time.time(), _launch(config), results / "shots/cells.csv"
+    # Tables of an earlier call are no answer to one that failed before it measured.
+    if cells.exists() and (not status or cells.stat().st_mtime > begin):
         print("\n".join(advised.lines(tables.load(results / "shots", results / "shots/facts.json"))))
     print("".join(f"remove: {line}\n" for line in _list_removals(settings, results)), end="")
     return status

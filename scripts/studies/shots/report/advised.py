@@ -17,11 +17,9 @@ from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.probe import is_miss, mean
 from scripts.studies.shots.report import opening
 from scripts.studies.shots.report.opening import Target
-from scripts.studies.shots.report.ways import Advice, Way, facts_of, read_advice
+from scripts.studies.shots.report.ways import DETECTED, Advice, Way, facts_of, read_advice
 from scripts.studies.shots.trial import LONGEST_S, ORIGINAL, WORTH
 
-# Without any faster way, "leave the files" is advice only if a gain above this could have been detected.
-_DETECTED = 1.25
 _KINDS = {
     "paged": "repack the files with pages",
     "chunks": "repack the files with other chunks",
@@ -37,7 +35,9 @@ def lines(run: Results) -> list[str]:
     gain = _gain(advice, lambda *of: f"{_times(*of)}: {_effort(*of)}")
     if advice.best is not advice.base:
         gain += f", {_cost(advice.facts, advice.best)}"
-    return [*_lines(advice, advice.best, gain), *notes]
+    undecided = "undecided, leave the files as they are until it is"
+    repack = undecided if advice.is_undecided else _repack(advice.facts, advice.best)
+    return [*_lines(advice, advice.best, gain, repack), *notes]
 
 
 def lines_by_forecast(facts: dict) -> list[str]:
@@ -55,12 +55,12 @@ def lines_by_forecast(facts: dict) -> list[str]:
     if best is not base:
         times = names.times(rank(base)[0] / rank(best)[0])
         gain += f" instead of {_forecast(base.arm, facts)} with {base.name}, {times} times as fast"
-    return _lines(Advice(facts, ways, base), best, gain)
+    return _lines(Advice(facts, ways, base), best, gain, _repack(facts, best))
 
 
-def _lines(advice: Advice, best: Way, gain: str) -> list[str]:
+def _lines(advice: Advice, best: Way, gain: str, repack: str) -> list[str]:
     target = _target(advice.facts, best)
-    printed = [f"repack: {_repack(advice.facts, best)}", f"open:   {opening.with_h5py(best.arm, target)}"]
+    printed = [f"repack: {repack}", f"open:   {opening.with_h5py(best.arm, target)}"]
     if best.arm["driver"] == "ros3":
         other = advice.find_best_of("s3fs", best.layout)
         printed.append(f"        ({opening.ROS3})")
@@ -79,9 +79,8 @@ def answer(run: Results) -> pages.Answer | None:
     to_do += [f"With xarray: {code(line)}" for line in [opening.with_xarray(best.arm, target)] if line]
     if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
         to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
-    undecided = best is advice.base and (advice.detectable > _DETECTED or bool(advice.unjudged))
-    text = bold(prose.capital("undecided" if undecided else _recommend(best)))
-    to_do += answers.more_repeats(run) if undecided else []
+    text = bold(prose.capital("undecided" if advice.is_undecided else _recommend(best)))
+    to_do += answers.more_repeats(run) if advice.is_undecided else []
     return pages.Answer(f"{text}: {_gain(advice, _times)}.", to_do, _picture(advice, run))
 
 
@@ -134,7 +133,7 @@ def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
     if best is base:
         text = f"no way was shown to be faster than the files as they are, read with {base.name}{_each(advice, base)}"
         unseen = f"; gains below {names.times(advice.detectable)} times could not be detected"
-        return text + (unseen if advice.detectable > _DETECTED else "")
+        return text + (unseen if advice.detectable > DETECTED else "")
     shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
     return "; ".join(
         (f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares

@@ -13,6 +13,9 @@ from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.probe import mean
 from scripts.studies.shots.trial import ORIGINAL, WORTH
 
+# Without any faster way, "leave the files" is advice only if a gain above this could have been detected.
+DETECTED = 1.25
+
 
 @dataclass(frozen=True)
 class Way:
@@ -85,6 +88,11 @@ class Advice:
                 way.rows.keys() == self.shares.keys() and all(row["verdict"] in JUDGED for row in way.rows.values())
             )
         ]
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no way was shown to be faster, and one that is may have been missed."""
+        return self.best is self.base and (self.detectable > DETECTED or bool(self.unjudged))
 
     @functools.cached_property
     def best(self) -> Way:
