@@ -13,7 +13,7 @@ from conftest import artefact, program
 from small_runs import SINGLE
 
 from scripts import preflight
-from scripts.building import packages
+from scripts.building import own, packages
 from scripts.building.distributions import describe_origin, pins, promised, requiring_others, unmet
 from scripts.building.environments import origin
 from scripts.building.sources import ENVS
@@ -196,7 +196,7 @@ def test_a_tree_and_a_commit_are_built_into_wheels_and_an_edit_is_built_again(tr
     assert second.key == packages.of(str(tree)).key != first.key
     assert second.wheel().version == "1.1"
     with pytest.raises(Problem, match="was changed while it was copied"):
-        packages.copy_tree(tree, tree.with_name("copy"), first.key)
+        own.copy_files(tree, own.list_files(tree), tree.with_name("copy"), first.key)
 
 
 def test_a_commit_is_built_whatever_the_working_tree_has(tree):
