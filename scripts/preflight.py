@@ -124,7 +124,10 @@ def _carried(config: dict) -> Iterator[Finding]:
 
 @dataclass
 class _Use:
-    """What a run does in a folder: its bytes, and whether it makes it, or sets the cache state or attributes."""
+    """What a run does in a folder: the bytes it writes there, and whether it sets the cache state or attributes.
+
+    A folder that the run makes need not be there; one that a volume is mounted on must.
+    """
 
     size: int = 0
     made: bool = False
@@ -133,7 +136,11 @@ class _Use:
 
 
 def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
-    """Return the folders that a run of `config` writes to and what it does there."""
+    """Return the folders that a run of `config` writes to and what it does there.
+
+    Generated files are in results/, where a posix store without a path reads them; a store with a path and an embedded
+    server have a copy. Objects that are made as they are put into a store are there alone.
+    """
     uses = {Path("results"): _Use(_SPARE_BYTES, made=True)}
     for study, cells in cells_of.items():
         program = studies.of(study)

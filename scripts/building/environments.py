@@ -212,7 +212,11 @@ def _lock_of(wheels: Sequence[Wheel], workshop: Workshop) -> Path:
 
 
 def _expect_installed(python: Path, wheel: Wheel, locked: Collection[str]) -> list[str]:
-    """See that a wheel is there in its version, and imports; returns which others require another version of it."""
+    """Compare the version of a wheel with that in an environment, and import it there; a Problem if that fails.
+
+    Imported are the module that is named like the wheel, and those that are named like distributions of a lock.
+    Returns which other distributions require another version of it.
+    """
     names = [module for module in wheel.modules if canonicalize_name(module) in {wheel.name, *locked}]
     amiss = f"{wheel.path} does not import beside what the library has"
     seen = _answer(python, _INSTALLED.format(name=wheel.name, modules=names), "/", amiss)
@@ -274,7 +278,11 @@ def _python(name: str, spec: dict) -> tuple[Path, dict, dict]:
 
 
 def _imports(python: Path) -> tuple[list[str], dict]:
-    """Return the identities of what an interpreter imports of HDF5 and h5py, and its build, with hashes (METHOD 14)."""
+    """Return the identities of what an interpreter imports of HDF5 and h5py, and how its packages and they came to be.
+
+    The hashes are those of all modules that importing h5py, numpy, dask and distributed loads, by package, and of the
+    libraries that matter (METHOD 14).
+    """
     seen = _answer(python, _IMPORTED, ROOT)
     hashes = {package: "\n".join(map(file_digest, files)) for package, files in seen["files"].items()}
     hashes = {package: hashlib.sha256(text.encode()).hexdigest() for package, text in hashes.items()}

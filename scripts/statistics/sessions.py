@@ -156,8 +156,11 @@ def _max_t(base: np.ndarray, other: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _welch(base: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread."""
-    # Where they are not, or one has more sessions, p is of all comparisons together.
+    """Welch's p of each comparison, and the ends of its 95 % interval, NaN where the sides are about equally spread.
+
+    Where they are not, or one has more sessions, p is that of all comparisons together. It is 0 where no session
+    differs from another.
+    """
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of equal sessions
         test = scipy.stats.ttest_ind(other, base, equal_var=False, nan_policy="omit")
@@ -182,8 +185,11 @@ def _shift(base: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
 
 @cache
 def _rank(m: int, n: int) -> int:
-    """The largest rank whose differences from below and above hold the shift with at least 95 %; 0 where none does."""
-    # Of the rank-sum test (Hollander & Wolfe, Nonparametric Statistical Methods, section 4.3).
+    """The largest rank whose differences from below and above hold the shift with at least 95 %; 0 where none does.
+
+    Of the rank-sum test: at most 2.5 % of the splits have fewer pairs in that order (Hollander & Wolfe, Nonparametric
+    Statistical Methods, section 4.3).
+    """
     ways = np.zeros(m * n + 1)
     ways[0] = 1
     # Of a Gaussian binomial coefficient: times (1 - q^(n + i)), divided by (1 - q^i), for i = 1 … m.

@@ -292,8 +292,10 @@ def binomial_quantiles(n: int, p: float) -> tuple[int, int]:
 
 @cache
 def _ranks(n: int, quantile: float) -> tuple[int, int]:
-    """Ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) where there are none."""
-    # Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
+    """Ranks (from 1) whose values hold the quantile with at least 95 %; (0, 0) where there are none.
+
+    Hahn & Meeker, Statistical Intervals, section 5.2: at most 2.5 % of Binomial(n, quantile) on either side.
+    """
     low, high = binomial_quantiles(n, quantile) if n else (0, 0)
     return (low, high + 1) if low >= 1 and high < n else (0, 0)
 

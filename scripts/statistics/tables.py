@@ -346,7 +346,10 @@ def _summary(good: pd.DataFrame, timed: list[str], overhead: list[str]) -> dict:
 
 
 def _outlying(good: pd.DataFrame) -> pd.Series:
-    """Which records' totals lie 1.5 interquartile ranges beyond their cell's quartiles; none is removed (METHOD 19)."""
+    """Which records' totals lie outside their cell's fences, 1.5 interquartile ranges beyond the quartiles (METHOD 19).
+
+    They are flagged, not removed: every figure and verdict has them.
+    """
     total = _column(good, "seconds total")
     low, high = (total.groupby(good["cell"], sort=False).transform("quantile", share) for share in (0.25, 0.75))
     reach = 1.5 * (high - low)
@@ -354,7 +357,10 @@ def _outlying(good: pd.DataFrame) -> pd.Series:
 
 
 def _disturbed(good: pd.DataFrame) -> pd.Series:
-    """Which records, flagged and kept, had some load beyond three times its median over their cell's."""
+    """Which records had some load beyond three times its median over their cell's: its own load is in all of them.
+
+    Such repeats are shown and stay in every figure: longer cells are disturbed more often.
+    """
     loads = {name: good[f"load {name}"].astype(float) for name in _LOADS if f"load {name}" in good}
     medians = {name: load.groupby(good["cell"], sort=False).transform("median") for name, load in loads.items()}
     beyond = [(load > _BEYOND * medians[name]) & (load > _LOADS[name]) for name, load in loads.items()]

@@ -188,7 +188,11 @@ class _ByBlock:
 
 
 class _Family:
-    """Comparisons that are judged together; `differences` are d (`stats`) of each metric, by block and comparison."""
+    """Comparisons that are judged together: what each of their arms has in each block.
+
+    Attributes:
+        differences: d (`stats`) of each metric that was judged, by block and comparison.
+    """
 
     def __init__(self, by_block: _ByBlock, pairs: list[Pair], equivalence_percent: float, seed: int) -> None:
         self._by_block, self._pairs, self._percent, self._seed = by_block, pairs, equivalence_percent, seed
@@ -365,7 +369,10 @@ def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_
 
 
 def _slow(d: np.ndarray) -> tuple[int, int, float]:
-    """In how many blocks each side took much longer than in its others, and how many times: no median shows it."""
+    """In how many blocks baseline and contender took much longer than in the others, and how many times as long.
+
+    A median shows nothing of them.
+    """
     d = d[np.isfinite(d)]
     off = d - np.median(d) if len(d) else d
     slow = np.abs(off) > math.log(SLOW)

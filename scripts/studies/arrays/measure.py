@@ -77,7 +77,10 @@ class _Measured:
         self._services, self._service = stack.enter_context(contextlib.ExitStack()), None
 
     def prepare(self) -> None:
-        """Start the service, a fresh one if cold; where the operation reads, write first and warm what caches it."""
+        """Start the service; where the operation reads, write the array first, and read it once to warm what caches it.
+
+        A cold service is a fresh one: nodes hold what they have written.
+        """
         began = time.perf_counter()
         if not self._target.place.keys() & {"folder", "endpoint"}:
             # What an attempt has left under the same name that was ended from outside.

@@ -84,7 +84,10 @@ def _faults(outcome: dict) -> list[str]:
 
 
 def _seconds(reads: list[dict]) -> dict:
-    """Return the seconds of the iterations after the first, which opens connections, and of that; None if unknown."""
+    """Return the seconds of the iterations after the first, which opens connections, and of that; None where unknown.
+
+    Of a single iteration they are the same.
+    """
     latencies = [row["latency_s"] for row in reads]
     later = _later(latencies)
     return {
@@ -168,7 +171,10 @@ def stripe(file: str) -> dict[str, str]:
 
 
 def _cache(settings: dict, reads: list[dict]) -> dict:
-    """Return the page cache's state furthest from the one asked for; after: the mean, as each sets it anew."""
+    """Return the state of the page cache that was furthest from the one that was asked for, of all iterations.
+
+    After: the mean of the iterations. What one of them lost is there again before the next.
+    """
     before, after = (
         [row[key] for row in reads if row[key] is not None] for key in ("resident_before", "resident_after")
     )
@@ -180,7 +186,10 @@ def _cache(settings: dict, reads: list[dict]) -> dict:
 
 
 def _ceiling(ranks: mpi.Ranks, plan: Plan) -> tuple[list[dict], dict]:
-    """Return the rounds of the store's ceiling and what one asks for, or why there is none (METHOD 20)."""
+    """Return the rounds of the store's ceiling and what one asks for, or why there is none (METHOD 20).
+
+    What was measured before stays, even if the processes end in it.
+    """
     try:
         heard = ranks.hear()
     except Problem as problem:

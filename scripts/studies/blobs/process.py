@@ -263,7 +263,10 @@ class Process:
                 self._changed = [str(changed)]
 
     def _check_last(self, count: int) -> None:
-        """Check what the buffer holds, then change a byte of each page: what stays cannot pass for brought."""
+        """Check what the buffer holds: all that was read, or the last operation of it.
+
+        Then a byte of each of its pages is changed: what the next iteration does not bring cannot pass for brought.
+        """
         if count:
             began = time.perf_counter()
             last = self._delivery.gets[-1]
@@ -304,7 +307,10 @@ class Process:
         }
 
     def _distribute(self) -> list[dict]:
-        """Return, at rank 0, the rounds in which it passes on what it has read: the bound of what is beside reading."""
+        """Return, at rank 0, the rounds in which what is in its memory is passed on, where one process reads for all.
+
+        That is the bound of what an iteration takes beside reading.
+        """
         samples, rounds = [], self._job["settings"]["ceiling_rounds"] if self._plan.kind.from_one else 0
         for number in range(1, rounds + 1 if not self._changed else 1):
             times, count = self._between(self._delivery.distribute)

@@ -125,7 +125,11 @@ class _Measured:
         self._cluster.each(memory.forget_peak)
 
     def _see_files(self) -> None:
-        """See that the files here are as large as when they were described; a Problem if one is not."""
+        """See that the files here are as large as they were when they were described.
+
+        Raises:
+            Problem: one is not, or is gone.
+        """
         for entry in self._entries if "folder" in self._location else ():
             path = Path(drivers.address_of(self._location, entry["name"]))
             size = path.stat().st_size if path.exists() else 0
@@ -250,7 +254,10 @@ class _Measured:
                 return list(map(int, result)) == [times * count for count in expected["histogram"]]
 
     def _work(self, later: list[_Iteration]) -> dict:
-        """Return what was asked and done, as its processes counted (METHOD 9); of equal tasks the distinct chunks."""
+        """Return what was asked and what was done, counted by the processes that did it (METHOD 9).
+
+        A method whose equal tasks run once is asked for its distinct chunks; how many were listed stands beside it.
+        """
         often = len(self._iterations)
         counted = [Counter(number for row in one.accounts for number in row["chunks"]) for one in self._iterations]
         turns = 1 if self._method.pure else self._rereads

@@ -238,7 +238,11 @@ def _background(folder: _Folder) -> dict | None:
 
 
 def _in_time_order(jobs: list[Job]) -> list[Job]:
-    """Return jobs in the order in which they began (`started_s`), by the best clock that all have, else by ids."""
+    """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
+
+    The clocks, the best first: the runner's facts, a log with its zone, fio's start of the job, fio's end of it less
+    its run time, a log without a zone. Sets `started_s`.
+    """
     clocks = []
     for job in jobs:
         facts = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))

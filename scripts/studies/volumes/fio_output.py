@@ -167,7 +167,10 @@ def _traffic(sections: list[dict], kind: str) -> tuple[dict[str, float | None], 
 
 
 def _latency(section: dict, operation: str) -> dict | None:
-    """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns, of completion if known; None without any."""
+    """Return {"n", "max", "mean", "stddev", "percentiles", "bins"} in ns; None where nothing took place.
+
+    Completion latency where there is one; with lat_percentiles=1 alone, fio has percentiles of the total only.
+    """
     chosen = [part for key in ("clat_ns", "lat_ns") if isinstance(part := section.get(key), dict)]
     if not chosen:
         return None

@@ -66,8 +66,11 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
 
 
 def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
-    """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms."""
-    # That of time: the sum of such latencies / time of the jobs × operations under way.
+    """Return the shares (percent, with their 95 % CI) of operations, and of time, at or above `height` ms.
+
+    That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
+    never narrower than the bounds of the bins.
+    """
     if not (merged := histograms_of(jobs)):
         return dict.fromkeys(SHARES, math.nan)
     over = np.stack([histograms.at_or_above(own, height) for own in merged])

@@ -289,7 +289,10 @@ def _of_histogram(bins: np.ndarray | None) -> list[float]:
 
 
 def _derived(options: Mapping[str, object]) -> dict:
-    """What options alone tell of a job: operations and their size, and whether only one is under way at a time."""
+    """What options alone tell of a job: operations and their size, and whether only one is under way at a time.
+
+    A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
+    """
     options = {key: str(value) for key, value in options.items()}
     try:
         block = fio_options.block_bytes(options)

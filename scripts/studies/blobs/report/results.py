@@ -48,7 +48,14 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values."""
+    """One row per record: cell, repeat, valid, factors, iterations, total_s, bytes, byte_s and the report's values.
+
+    total_s and bytes are those of the iterations after the first (of a single one, of that), latency_s their median,
+    first_ratio the first's divided by it, spread the slowest by the fastest of them, imbalance the median of last by
+    first process done, share the bandwidth by the ceiling's where each process reads. Where rank 0 reads for all,
+    read_share is what its reading takes of the latency, distributing_s the rest, and bare_distributing_s the median
+    time in which MPI alone distributes the same bytes.
+    """
     rows = samples[samples["phase"] == "read"]
     first_done = pd.to_numeric(rows.get("first_done_s"), errors="coerce")
     records, groups, timed = results.by_record(rows.assign(imbalance=rows["latency_s"] / first_done), REPORT)

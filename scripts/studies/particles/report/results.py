@@ -39,7 +39,11 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, iterations, total_s, and the report's values."""
+    """One row per record: cell, repeat, valid, factors, iterations, total_s and the report's values.
+
+    total_s is that of the iterations after the first (of a single one, of that), done the particles that were asked for
+    in it.
+    """
     each = samples.groupby([*results.RECORD, "iteration"], sort=False)
     iterations = each[["valid", "control", *FACTORS, *ALIKE]].first()
     iterations["seconds"], iterations["most"] = each["iteration_s"].first(), each["read_s"].max()

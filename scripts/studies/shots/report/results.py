@@ -79,7 +79,11 @@ def buffer_label(size: int) -> str:
 
 
 def _records(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row per record: cell, repeat, valid, factors, total_s, and the parts of the time where they were measured."""
+    """One row per record: cell, repeat, valid, factors, total_s, and the parts of the time where they were measured.
+
+    open_sum_s, first_sum_s and rest_s are sums over the record's tasks, first_s their median first dataset, later_s the
+    mean of all other datasets, in seconds.
+    """
     groups = samples.groupby(["cell", "repeat"], sort=False, observed=True)
     records = groups[[*FACTORS, "valid", "total-runtime"]].first().rename(columns={"total-runtime": "total_s"})
     if "open-time" in samples:

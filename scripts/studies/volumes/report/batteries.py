@@ -140,7 +140,10 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
 
 
 def _as_verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Comparisons with all columns of verdicts; where a series changed, both sides of that stand for the whole."""
+    """Comparisons with all columns that verdicts on blocks have.
+
+    Where a series changed, what lies on either side says more than both together, which is left out.
+    """
     if rows.empty:
         return rows
     phases = rows.groupby(["factor", "baseline", "contender", *FACTORS], sort=False)["phase"].transform("nunique")
