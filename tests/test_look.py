@@ -377,9 +377,13 @@ def test_of_many_files_twenty_are_looked_into(tmp_path):
     assert 10 < len(looked.contents) <= 20
 
 
-@pytest.mark.parametrize("size", [64 * MIB, 80_000_000])
-def test_a_page_buffer_that_is_named_is_a_level_of_its_factor(size):
-    assert sizes.in_bytes(sizes.level(size)) == size
+@pytest.mark.parametrize("page, level", [(MIB, "64MiB"), (20_000_000, "78125KiB")])
+def test_a_page_buffer_that_is_named_is_a_level_of_its_factor(tmp_path, page, level):
+    path = written(
+        tmp_path / "a.h5", lambda file: file.create_dataset("a", data=1), fs_strategy="page", fs_page_size=page
+    )
+    assert f'measure "0" and {level}.' in conclusions(path)
+    assert sizes.in_bytes(level) >= 4 * page
 
 
 def test_values_that_lie_in_several_blocks_of_an_object_are_read_whole(tmp_path):

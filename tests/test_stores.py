@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -144,6 +145,7 @@ def test_a_virtual_dataset_of_objects_in_a_bucket_is_read_in_place_until_one_of_
     virtual(own / "a.h5", [("frames/frames0.h5", "x"), ("frames/frames1.h5", "x")])
     nested(own / "a.h5", "frames/middle.h5")
     virtual(own / "a.h5", [("frames/none.h5", "x")], "lacking")
+    virtual(own / "a.h5", [("../../../../../outside.h5", "x")], "outside")
     for path in own.rglob("*.h5"):
         client(outside).upload_file(path, "elsewhere", f"virtual/{path.relative_to(own)}")
     config = run_of({"original": ["s3://elsewhere/virtual/a.h5"]}, store=["far"], driver=["ros3"], library=["ours"])
@@ -203,13 +205,18 @@ def test_advice_on_files_of_a_bucket_is_tried_in_the_users_own(clone, outside, g
     assert len(keys) == 2 + 2
 
 
+def complaints(done: subprocess.CompletedProcess) -> list[str]:
+    """Return the lines on standard error, without those on an environment that is made by whoever needs it first."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("wheel-2.0.0: ")]
+
+
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_an_endpoint_that_answers_html_is_one_line_at_the_look_and_in_every_step(tmp_path, environments, outside, page):
     with portal(page) as url:
         line = f"bucket elsewhere at {url} answers, but not as S3 does; check the endpoint"
         config = with_store(tmp_path / "here.yaml", {"endpoint": url, "bucket": "elsewhere"})
         done = program("preflight", "--configfile", config, env=with_keys())
-        assert (done.returncode, done.stderr) == (1, "")
+        assert (done.returncode, complaints(done)) == (1, [])
         assert f"AMISS  store s3 bucket: {line}" in done.stdout
         here = at(tmp_path / "here", environments, url).make(expect="failed", **KEYS)
         assert here.provided["reasons"][0].endswith(line)
@@ -221,7 +228,7 @@ def test_a_wrong_region_is_one_line_at_the_look_and_in_every_step(tmp_path, envi
     line += ", or AWS_REGION"
     store = {"endpoint": outside, "bucket": "elsewhere", "region": "eu-west-1"}
     done = program("preflight", "--configfile", with_store(tmp_path / "here.yaml", store), env=with_keys())
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, complaints(done)) == (1, [])
     assert f"AMISS  store s3 bucket: {line}" in done.stdout
     here = at(tmp_path / "here", environments, outside, region="eu-west-1").make(expect="failed", **KEYS)
     assert here.provided["reasons"][0].endswith(line)
@@ -271,7 +278,7 @@ def test_settings_of_aws_that_are_amiss_are_one_line_before_a_run(tmp_path, vari
     env = {key: value for key, value in with_keys().items() if key not in KEYS}
     done = program("preflight", "--configfile", config, env=env | NOTHING | variables)
     assert done.returncode == 1
-    assert done.stderr == ""
+    assert complaints(done) == []
     assert line in done.stdout
     assert KEYS["AWS_SECRET_ACCESS_KEY"] not in done.stdout
 

@@ -11,8 +11,10 @@ from small_runs import records, snakemake, write
 
 from scripts import drivers
 from scripts.lib.program import Problem
+from scripts.studies.shots import gathered
 from scripts.studies.shots.checksums import fingerprint
 from scripts.studies.shots.choice import leave_out_elsewhere
+from scripts.studies.shots.inputs import Source
 from scripts.studies.shots.manifest import chosen
 
 SPACE = h5py.h5s.create_simple((10,))
@@ -156,3 +158,9 @@ def test_advice_is_on_values_within_a_file_and_names_the_others(tmp_path):
         assert list(map(str, leave_out_elsewhere(file, ["/**"], "a.h5"))) == words
         with pytest.raises(Problem, match=r"a\.h5 has nothing that can be read: /virtual \(virtual; its values are in"):
             chosen(file, ["/virtual"], "a.h5")
+
+
+@pytest.mark.parametrize("key", ["/x.h5", "a/../../x.h5"])
+def test_no_object_is_copied_out_of_its_folder(tmp_path, key):
+    source = Source("x.h5", 1, {}, f"s3://bucket/{key}")
+    assert gathered._gather(source, {"bucket": "bucket"}, tmp_path) is None

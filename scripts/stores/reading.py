@@ -24,6 +24,10 @@ class Absent(Problem):
     """The store has no such object."""
 
 
+class Denied(Problem):
+    """The store does not let one read an object; where a bucket may not be listed, it may not be there either."""
+
+
 @dataclass(frozen=True)
 class Access:
     """How a reader asks: bytes per request, requests in flight, past the page cache or not."""

@@ -24,7 +24,7 @@ from botocore.parsers import ResponseParserError
 from scripts.lib.program import Problem
 from scripts.stores import transfer
 from scripts.stores.bare import VALID_S, Address
-from scripts.stores.reading import Absent
+from scripts.stores.reading import Absent, Denied
 from scripts.stores.s3 import ENDPOINT, KEYS
 
 _NO_CREDENTIALS = (
@@ -319,8 +319,9 @@ def explained(place: str = "") -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        absent = error.response["Error"].get("Code") in ("NoSuchKey", "404")
-        raise (Absent if absent else Problem)(_explain(error, place)) from error
+        kinds = {"NoSuchKey": Absent, "404": Absent, "AccessDenied": Denied, "403": Denied}
+        kind = kinds.get(error.response["Error"].get("Code"), Problem)
+        raise kind(_explain(error, place)) from error
     except (ConnectionError, HTTPClientError, IncompleteReadError, Boto3Error) as error:
         raise Problem(
             f"{place} cannot be reached ({type(error).__name__}); check the endpoint and the network"

@@ -277,7 +277,7 @@ def _name_files(wanted: Sequence[str], of_set: Sequence[Source]) -> list[str]:
         return [f"{ORIGINAL}/*"]
     repeated = len({Path(one.name).name for one in of_set}) < len(of_set)
     named = []
-    for one in wanted:
+    for one in map(os.path.expanduser, wanted):
         files = [Path(source.where) for source in sources(one)]
         if Path(one).is_dir():
             folder = _from_here(Path(one).resolve()) if repeated else one.rstrip("/")
@@ -299,8 +299,7 @@ def _from_here(path: Path) -> str:
 
 def _expand(pattern: str) -> list[str]:
     """Return the files that a shell lists for a path or a pattern."""
-    path = os.path.expanduser(pattern)
-    return [path] if os.path.isfile(path) else sorted(glob.glob(path))
+    return [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern))
 
 
 def _locate(trial: Trial, first: Source, at: dict | None) -> dict:

@@ -1,5 +1,6 @@
 """Values that lie in other files: the sources of virtual datasets, and external storage."""
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -49,12 +50,11 @@ def holders(dataset: h5py.Dataset) -> Holders:
 def list_sources(file: h5py.File) -> list[str]:
     """Return the names of other files that virtual datasets of a file have, with `%b` where they are numbered."""
     names = set()
-    for link in tree.walk(file):
-        if (
-            isinstance(link.object, h5py.h5d.DatasetID)
-            and kind_of(created := link.object.get_create_plist()) == VIRTUAL
-        ):
-            names |= {created.get_virtual_filename(number) for number in range(created.get_virtual_count())}
+    for dataset in (link.object for link in tree.walk(file) if isinstance(link.object, h5py.h5d.DatasetID)):
+        # What cannot be looked into is left out with that reason when it is to be read.
+        with contextlib.suppress(Exception):
+            if kind_of(created := dataset.get_create_plist()) == VIRTUAL:
+                names |= {created.get_virtual_filename(number) for number in range(created.get_virtual_count())}
     return sorted(names - {_SAME})
 
 

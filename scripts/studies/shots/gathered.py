@@ -51,6 +51,8 @@ def _gather(source: Source, store: dict, folder: Path) -> Source | None:
     room = min(_MOST, shutil.disk_usage(folder).free)
     while waiting:
         key = waiting.pop()
+        if _leads_out(posixpath.normpath(key)):
+            return None
         if key in seen or not (one := find_object(key, store)):
             continue
         seen.add(key)
@@ -66,10 +68,15 @@ def _gather(source: Source, store: dict, folder: Path) -> Source | None:
     return replace(source, copy=str(folder / root / source.name), gathered=facts)
 
 
+def _leads_out(key: str) -> bool:
+    """Return whether a key, taken as a path, leads out of the folder that it is taken from."""
+    return key.startswith(("/", "../"))
+
+
 def _keys(folder: str, name: str, store: dict) -> Iterator[str]:
     """Yield the key of a source, or those of as many numbered ones as there are; none for a name outside the bucket."""
     key = posixpath.normpath(posixpath.join(folder, name))
-    if key.startswith(("/", "../")):
+    if _leads_out(key):
         return
     numbers = itertools.count() if "%b" in key else range(1)
     keys = (number_name(key, number) for number in numbers)

@@ -18,7 +18,7 @@ from scripts.lib import formats
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.as_file import AsFile
-from scripts.stores.reading import Absent, Reader
+from scripts.stores.reading import Absent, Denied, Reader
 from scripts.stores.store import Store
 from scripts.stores.transfer import ACCESS
 from scripts.studies.shots.files import expression
@@ -185,8 +185,7 @@ def _in_bucket(wanted: Iterable[str], spec: dict) -> list[Source]:
 def find_object(key: str, spec: dict) -> Source | None:
     """Return an object of a bucket, None where there is none."""
     store = stores.of(spec)
-    # Where a bucket may not be listed, S3 answers for an object that is not there that access is denied.
-    with contextlib.suppress(Problem):
+    with contextlib.suppress(Absent, Denied):
         return _sources_of(store.listed("", [key]), store, spec)[0]
     return None
 
