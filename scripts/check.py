@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scripts.frame import blocks, matrix, measuring, records
 from scripts.frame import study as studies
-from scripts.lib.program import Problem, expect_room, json_object, run, write_json, write_text
+from scripts.lib.program import Problem, expect_room, json_object, run, shown, write_json, write_text
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,9 +40,9 @@ def main(argv: list[str] | None = None) -> int:
         for study in config["only"].get("study", config["studies"])
         for line in _lacking(config, study, failed.keys())
     ]
-    if words := "\n".join(lines + lacking):
-        print(words, file=sys.stderr)
-        write_text(arguments.log, f"{words}\n")
+    if words := list(map(shown, lines + lacking)):
+        print(*words, sep="\n", file=sys.stderr)
+        write_text(arguments.log, "\n".join([*words, ""]))
     if amiss or lacking:
         return 1
     write_json(arguments.out, {"status": "done"})

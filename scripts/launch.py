@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
-from rich.console import Console
 
 from scripts import preflight
 from scripts.building.cache import COMPLETE, cache_folder
@@ -156,16 +156,16 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
 
 def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]], listed: bool) -> None:
     """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out."""
-    console = Console(stderr=not listed, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    say = partial(print, file=sys.stdout if listed else sys.stderr)
     for study, own in costs.items():
         width = max((len(cell.name) for cell, *_ in own.cells), default=0)
         for cell, to_do, seconds, basis in own.cells if listed else ():
-            console.print(f"{cell.name:{width}}  {to_do:3} to do  {seconds:5.1f} s each ({basis})")
+            say(f"{cell.name:{width}}  {to_do:3} to do  {seconds:5.1f} s each ({basis})")
         for left_out in own.omitted if listed else ():
-            console.print(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
+            say(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
         exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
         totals = own.totals
-        console.print(
+        say(
             f"{config['run']}/{study}: {len(own.cells)} cells, {len(own.omitted)} left out, "
             f"{totals['records']} records to measure: about {_duration(totals['seconds'])}, "
             f"{totals['bytes'] / 2**30:.2f} GiB to read or write, "
@@ -174,18 +174,18 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
             + ("; exploratory: too few repeats for a verdict" if exploratory else "")
         )
         for note in notes[study]:
-            console.print(f"  {note}")
+            say(f"  {note}")
     cells, totals = [cell for own in costs.values() for cell, *_ in own.cells], cost.total(costs)
     built = _builds(config, cells)
     building = sum(built.values())
-    console.print(
+    say(
         f"in all: {len(cells)} cells, {totals['records']} records: "
         f"about {_duration(totals['seconds'] + building)}, "
         + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
         + f"; report: reports/{config['run']}/index.html"
     )
     if bill := prices.bill(config, totals, totals["seconds"] + building):
-        console.print(f"cost: {bill.line}")
+        say(f"cost: {bill.line}")
 
 
 def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         survivors = 0
         for change in itertools.chain(*(_survivors(tree, name, kept) for name in JUDGING)):
             survivors += 1
-            print(change, end="\n\n", flush=True)
+            print(*change.splitlines(), "", sep="\n", flush=True)
     print(f"{survivors} of {len(kept)} changes went unnoticed")
     return int(bool(survivors))
 

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from scripts.building import carried
 from scripts.building.distributions import describe_origin, is_own
@@ -41,7 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     for what, fine, detail in findings(config):
         failed += not fine
         sign = ("ok    ", "green") if fine else ("AMISS ", "red")
-        console.print(Text.assemble(sign, f" {what}: {detail}"))
+        console.print(sign[0], style=sign[1], end=" ")
+        print(f"{what}: {detail}", flush=True)
     return 1 if failed else 0
 
 

@@ -24,7 +24,7 @@ from typing import IO
 from scripts.frame import measuring
 from scripts.frame.measuring import SESSION, session_now
 from scripts.lib.processes import apart, die_with_parent, end_group
-from scripts.lib.program import Problem, expect_room, read_json, run, write_json
+from scripts.lib.program import Escaped, Problem, expect_room, read_json, run, write_json
 
 _ENDED = (
     "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
@@ -56,14 +56,15 @@ def main(argv: list[str] | None = None) -> int:
     cell.set_defaults(step=measuring.measure)
     arguments = parser.parse_args(argv)
     expect_room(arguments.out)
-    arguments.log.parent.mkdir(parents=True, exist_ok=True)
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
     again = arguments.attempt > 1
+    arguments.log.parent.mkdir(parents=True, exist_ok=True)
     with (
-        open(arguments.log, "a" if again else "w", encoding="utf-8") as log,
-        apart(log, "standard output, and what servers said") as servers_log,
+        open(arguments.log, "a" if again else "w", encoding="utf-8") as file,
+        apart(file, "standard output, and what servers said") as servers_log,
     ):
+        log = Escaped(file)
         try:
             if again:
                 shutil.rmtree(measuring.scratch_of(arguments.out), ignore_errors=True)

@@ -244,7 +244,7 @@ def lying(path: Path, size: int) -> Path:
         ({"name": "b1/tty", "type": tarfile.CHRTYPE}, "b1/tty is neither a plain file nor a folder"),
         ({"name": "b1/pipe.json", "type": tarfile.FIFOTYPE}, "b1/pipe.json is neither a plain file nor a folder"),
         ({"name": "b1/sparse.json", "type": tarfile.GNUTYPE_SPARSE}, "is neither a plain file nor a folder"),
-        ({"name": "b1/two\nlines\x1b[0m", "type": tarfile.FIFOTYPE}, "b1/two?lines?[0m is neither"),
+        ({"name": "b1/two\nlines\x1b[0m", "type": tarfile.FIFOTYPE}, r"b1/two\nlines\x1b[0m is neither"),
     ],
 )
 def test_a_tarball_that_would_do_harm_is_refused_and_the_rest_is_read(tmp_path: Path, facts: dict, reason: str):

@@ -165,6 +165,12 @@ def test_a_cause_of_many_failures_is_told_once(workflow):
     assert len([line for line in lines if "log: " in line]) == 1
 
 
+def test_a_reason_steers_no_terminal(workflow):
+    reasons = ["the server \x1b[31mdied\x1b[0m\r \x1b]0;title\x07\u202e at byte 17"]
+    (workflow / "answers/bad.json").write_text(json.dumps({"status": "failed", "reasons": reasons}))
+    assert line_with(run(workflow)[1], r"the server died \x1b]0;title\x07\u202e at byte 17")
+
+
 def test_what_needs_something_that_failed_is_skipped_in_one_line(workflow):
     failed = {"status": "failed", "reasons": ["no compiler"]}
     (workflow / "answers/good.json").write_text(json.dumps(failed))

@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from nbconvert.filters import markdown2html
 
 from scripts.frame import config as configuration
+from scripts.lib.program import shown as shown_as
 from scripts.report import markup, plot_html, plot_svg
 from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
 from scripts.report.results import TEXTS
@@ -30,10 +31,12 @@ pytestmark = pytest.mark.thorough
 
 HOSTILE = (
     "<script>window.hit=1</script> <img src=x onerror=window.hit=1> [x](javascript:window.hit=1) **bold** `code` "
-    "$x^2$ $$y$$ a|b\n# new <b>line</b> &lt; ~~gone~~ _it_ \\*off\\* ![p](q) </pre></td>\x01marked\x02\x06# \x05block"
+    "$x^2$ $$y$$ a|b\n# new <b>line</b> &lt; ~~gone~~ _it_ \\*off\\* ![p](q) </pre></td>\x01marked\x02\x06# \x05block "
+    "\x1b[2J\u202ehtap"
 )
-# As a page shows it: in a line, and with U+FFFD for the characters that the pages' own marks are.
-SHOWN = " ".join(re.sub(r"[\x00-\x08]", "\ufffd", HOSTILE).split())
+# As a page shows it: in a line, and with escapes for the characters that the pages' own marks are, and for those that
+# turn text around.
+SHOWN = " ".join(re.sub(r"[\x00-\x08\x1b\u202e]", lambda sign: shown_as(sign[0]), HOSTILE).split())
 OPENINGS = ("# ", "- ", "1. ", "> ")
 # Columns whose texts code knows by name and makes of its own, or numbers: a foreign text there is no level of anything.
 KNOWN = {"control", "verdict", "metric", "role", "status", "phase", "cache_state", "interval", "segment", "operation"}
@@ -136,7 +139,7 @@ class Shown(HTMLParser):
 def assert_shown_as_it_is(shown: Shown) -> None:
     """See that every planted text stands there whole and made no element."""
     assert shown.text.count(SHOWN) > 10
-    assert not re.search(r"[\x00-\x08]", shown.text)
+    assert not re.search(r"[\x00-\x08\x1b\u202e]", shown.text)
     assert "window.hit" not in shown.text.replace(SHOWN, "")
     opened = re.findall(f"(?:{'|'.join(map(re.escape, OPENINGS))}){re.escape(SHOWN)}", shown.text)
     assert len(opened) == shown.text.count(SHOWN)

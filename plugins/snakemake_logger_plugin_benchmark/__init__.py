@@ -29,7 +29,10 @@ SILENT_MESSAGES = (
 )
 INDEX = "index.html"
 STYLES = {"done": "", "skipped": "yellow", "left out": "yellow", "invalid": "yellow", "FAILED": "bold red"}
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+MARKS = re.compile(r"[\x01-\x07]")  # of bold, code and links, in sentences of pages
+# What tools colour their words with, and what goes back to the start of a line; and what else steers a terminal.
+DROPPED = re.compile(r"\x1b\[[0-9;]*m|\r")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass
@@ -91,7 +94,7 @@ class LogHandler(LogHandlerBase):
             # The sentence that opens each study's page, once the page of all studies is there.
             for sentence, path in sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
                 width = self.screen.console.width if self.screen else sys.maxsize
-                self.say(textwrap.fill(CONTROL.sub("", sentence), width), "bold")
+                self.say(textwrap.fill(MARKS.sub("", sentence), width), "bold")
                 self.say(f"    page: {path}")
             last = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
             last += [f"report: {self.page}"] if self.page else []
@@ -205,7 +208,7 @@ class LogHandler(LogHandlerBase):
 
     def say(self, text: str, style: str = "") -> None:
         """Print `text` for good: above the living lines, or as plain text."""
-        text = CONTROL.sub("", text)
+        text = CONTROL.sub(lambda sign: sign[0].encode("unicode_escape").decode(), DROPPED.sub("", text))
         if self.screen:
             self.screen.say(text, style)
         else:

@@ -50,7 +50,7 @@ class Workshop:
             Problem: the command is missing or failed; the line names the step and the log.
         """
         if output := self.try_run(step, *command, cwd=cwd, **variables):
-            print(output, file=sys.stderr, flush=True)
+            print(*output.splitlines(), sep="\n", file=sys.stderr, flush=True)
             raise Problem(f"{self.name}: the step “{step}” failed; its output is in {self.log}")
 
     def try_run(self, step: str, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:

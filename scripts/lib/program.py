@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 from scripts.lib import unpacked
 
@@ -23,17 +24,54 @@ _ROOM = 2**20
 class Problem(Exception):
     """A mistake or a lack that the user can mend: one line that says what is wrong, where, and what to do."""
 
+    def __str__(self) -> str:
+        """Return the line, whatever the names within it hold."""
+        return shown(super().__str__())
+
 
 class Unable(Problem):
     """What is there cannot be read in the way that a cell asks for: no failure, but the reason why it is left out."""
+
+
+def shown(text: str) -> str:
+    """Return a text as one line that steers no terminal: escapes stand for what cannot be printed."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+class Escaped:
+    """A stream of text that programs print to: what they print is `shown`.
+
+    Line ends that `print` adds (`end`, `sep`) arrive apart from its texts, which tells them from those of data. The
+    standard library's argparse, traceback and warnings write whole lines.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        """Wrap a stream; rich, whose consoles write codes of the terminal, finds it by the second name."""
+        self._stream = self.rich_proxied_file = stream
+
+    def __getattr__(self, name: str) -> Any:
+        """Return whatever else the stream has."""
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        caller = sys._getframe().f_back
+        package = caller.f_globals.get("__name__", "").partition(".")[0] if caller else "sys"
+        whole = package in sys.stdlib_module_names or not text.strip("\n")
+        lines = text.split("\n") if whole else [text]
+        self._stream.write("\n".join(map(shown, lines)))
+        return len(text)
 
 
 def run(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
 
     A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2; so does
-    an interrupt, with status 130.
+    an interrupt, with status 130. All that is printed is `Escaped`.
     """
+    sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
     unpacked.use_programs()
     try:
         status = main()

@@ -141,12 +141,21 @@ def rebuild(source: Path, name: str = "") -> Path:
         reports = Path("reports", expect_name(name or manifest["run"], "RUN"))
         expect_folders(reports.name)
         _expect_same(reports, manifest)
-        answers = []
-        for study in manifest["studies"]:
-            _gather(results, study)
-            _expect_names(results / study, manifest, source)
-            answers.append(make_page(study, results / study, reports / f"{study}.html"))
+        gather(results, manifest, source)
+        answers = [make_page(study, results / study, reports / f"{study}.html") for study in manifest["studies"]]
         return make_index(answers, reports)
+
+
+def gather(results: Path, manifest: Mapping, source: Path) -> None:
+    """Make the tables and facts of all studies of an archive again of its records, and compare their names.
+
+    Raises:
+        Problem: its records and configuration are not those that its manifest names, or cannot be gathered.
+    """
+    for study, due in manifest["studies"].items():
+        _gather(results, study, source)
+        if (name := read_json(results / study / "facts.json")["name"]) != due:
+            raise Problem(f"{source}: its records and configuration are {name}, {MANIFEST} says otherwise")
 
 
 def _unpacked(archive: tarfile.TarFile, path: Path, work: Path) -> dict:
@@ -217,19 +226,23 @@ def _expect_same(reports: Path, manifest: Mapping) -> None:
             raise Problem(f"{reports} shows {shown or 'other records'}; say RUN=<another name> for these pages")
 
 
-def _gather(results: Path, study: str) -> None:
+def _gather(results: Path, study: str, source: Path) -> None:
     """Make a study's tables again of its records, and say which are not as they were archived."""
     folder = results / study
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
-    make_tables(read_json(folder / "facts.json")["config"], study, results)
+    config = read_json(folder / "facts.json")["config"]
+    try:
+        make_tables(config, study, results)
+    except Problem as problem:
+        # One of an earlier version may do without what is due today, so it is not looked at before.
+        cause = problem
+        try:
+            configuration.resolve(config, [])
+        except Problem as mistake:
+            cause = mistake
+        raise Problem(f"{source}: {study}: {cause}") from None
     if other := sorted(path.name for path, content in before.items() if path.read_bytes() != content):
         print(f"{study}: this version makes other tables than were archived: {', '.join(other)}", file=sys.stderr)
-
-
-def _expect_names(folder: Path, manifest: Mapping, source: Path) -> None:
-    name = read_json(folder / "facts.json")["name"]
-    if name != manifest["studies"][folder.name]:
-        raise Problem(f"{source}: its records and configuration are {name}, {MANIFEST} says otherwise")
 
 
 if __name__ == "__main__":

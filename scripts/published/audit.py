@@ -36,7 +36,8 @@ def main(argv: list[str] | None = None) -> int:
     if not of_tables:
         raise Problem("name the files to audit: FILES='a.csv b.csv'")
     for (study, table), files in of_tables.items():
-        print("\n".join(map(_wrapped, audited(study, table, studies[study], files))))
+        for line in audited(study, table, studies[study], files):
+            print(*_wrapped(line), sep="\n")
     return 0
 
 
@@ -61,8 +62,8 @@ def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence
     return lines + [line for name in texts for line in _derived(study, table, name, texts[name])]
 
 
-def _wrapped(line: str) -> str:
-    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False)
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False)
 
 
 def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str]:

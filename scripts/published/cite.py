@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scripts.frame import config as configuration
 from scripts.frame.matrix import permanent_name
-from scripts.lib.program import read_json, read_yaml, run
+from scripts.lib.program import read_json, read_yaml, run, shown
 from scripts.published import archive
 
 _ENTRY = """@misc{{{name},
@@ -24,11 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--from", dest="source", type=Path, metavar="ARCHIVE", help="cite this archive")
     given = parser.parse_args(argv)
     if given.source:
-        with archive.opened(given.source) as (results, _):
-            print(cited(results))
+        with archive.opened(given.source) as (results, manifest):
+            # Facts may say anything: those of the records are made again.
+            archive.gather(results, manifest, given.source)
+            text = cited(results)
     else:
         name = configuration.load(given.configfile, {"run": given.run} if given.run else {})["run"]
-        print(cited(Path("results", name)))
+        text = cited(Path("results", name))
+    print(*text.splitlines(), sep="\n")
     return 0
 
 
@@ -36,8 +39,8 @@ def cited(results: Path) -> str:
     """Return the sentence and the entry for a run, by its folder of results; who measured is for them to say."""
     studies, tool = archive.names_of(results), read_yaml(archive.CITATION)
     facts = [read_json(results / study / "facts.json") for study in studies]
-    days = sorted({str(session)[:10] for of_study in facts for session in of_study["sessions"]})
-    commits = sorted({str(commit)[:12] for of_study in facts for commit in of_study["git"]}) or ["unknown"]
+    days = sorted({shown(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
+    commits = sorted({shown(str(commit)[:12]) for of_study in facts for commit in of_study["git"]}) or ["unknown"]
     name = permanent_name(results.name, sorted(studies.values()))
     said = {
         # LaTeX takes a _ for an index.

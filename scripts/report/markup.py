@@ -11,8 +11,9 @@ from html import escape
 from urllib.parse import quote
 
 _BOLD, _PLAIN, _CODE, _LINK, _AT, _END, _BLOCK = map(chr, range(1, 8))
-# What no text from elsewhere may hold: the marks, what HTML and XML cannot hold either, and halves of a sign.
-FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+# What no text from elsewhere may hold: the marks, what HTML and XML cannot hold either, what turns the direction of the
+# text that follows, and halves of a sign.
+FOREIGN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _MARKS = (
     f"(?P<bold>{_BOLD})|(?P<plain>{_PLAIN})|{_CODE}(?P<code>[^{_END}]*){_END}"

@@ -131,7 +131,7 @@ def _run(shell: InteractiveShell, source: str, where: str) -> list[NotebookNode]
     except Problem:
         raise
     except (Exception, SystemExit) as error:
-        print(strip_ansi(shown.stdout + shown.stderr), file=sys.stderr)
+        print(*strip_ansi(shown.stdout + shown.stderr).splitlines(), sep="\n", file=sys.stderr)
         raise CellFailed(f"{where} failed: {type(error).__name__}: {error}") from error
     printed = {"stdout": shown.stdout, "stderr": shown.stderr}
     return [

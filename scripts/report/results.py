@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, shown
 from scripts.report.declaration import Report
 from scripts.report.markup import FOREIGN
 from scripts.report.names import Names
@@ -53,7 +53,7 @@ def read_table(path: Path, texts: Iterable[str]) -> pd.DataFrame:
 
 
 def opened(path: Path) -> StringIO:
-    """Return a file's text without what no text from elsewhere may hold (`markup.FOREIGN`), U+FFFD in its place."""
+    """Return a file's text with what no text from elsewhere may hold (`markup.FOREIGN`) as `program.shown` has it."""
     return StringIO(_cleaned(path.read_text(encoding="utf-8")))
 
 
@@ -76,7 +76,7 @@ def read_facts(path: Path | str | None) -> dict:
 def _cleaned(value: Any) -> Any:
     match value:
         case str():
-            return FOREIGN.sub("\ufffd", value)
+            return FOREIGN.sub(lambda sign: shown(sign[0]), value)
         case list():
             return [_cleaned(one) for one in value]
         case dict():

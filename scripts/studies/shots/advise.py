@@ -126,7 +126,8 @@ def _select(some: Sequence[Source], datasets: Sequence[str], accesses: Accesses)
             problems.append(str(problem))
     if not usable:
         raise Problem(problems[0])
-    print("".join(f"left out: {problem}\n" for problem in problems), end="")
+    for problem in problems:
+        print(f"left out: {problem}")
     return usable
 
 
@@ -136,7 +137,8 @@ def _leave_out_elsewhere(some: Sequence[Source], datasets: Sequence[str]) -> lis
     for one in some:
         with one.opened() as file:
             entries |= {entry.path: str(entry) for entry in choice.leave_out_elsewhere(file, datasets, one.where)}
-    print("".join(f"left out: {words}\n" for words in entries.values()), end="")
+    for words in entries.values():
+        print(f"left out: {words}")
     return [f"!{path}" for path in entries]
 
 
@@ -214,7 +216,7 @@ def _measure(config: Path, repeats: int) -> int:
     settings = read_json(config)
     advice, results = settings["studies"]["shots"]["advice"], Path("results", settings["run"])
     if not advice["arms"]:
-        print("\n".join(advised.lines_by_forecast(advice)))
+        print(*advised.lines_by_forecast(advice), sep="\n")
         return 0
     if not _probed(results).exists():
         _probe(config, settings)
@@ -222,8 +224,9 @@ def _measure(config: Path, repeats: int) -> int:
     begin, status, cells = time.time(), _launch(config), results / "shots/cells.csv"
     # Tables of an earlier call are no answer to one that failed before it measured.
     if cells.exists() and (not status or cells.stat().st_mtime > begin):
-        print("\n".join(advised.lines(tables.load(results / "shots", results / "shots/facts.json"))))
-    print("".join(f"remove: {line}\n" for line in _list_removals(settings, results)), end="")
+        print(*advised.lines(tables.load(results / "shots", results / "shots/facts.json")), sep="\n")
+    for line in _list_removals(settings, results):
+        print(f"remove: {line}")
     return status
 
 

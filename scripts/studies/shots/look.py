@@ -42,9 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     begin = time.monotonic()
     of_set = sources(files, store_of(bucket) if bucket else None)
     looked = look(of_set)
-    print("\n".join(looked.lines()))
+    print(*looked.lines(), sep="\n")
     suited = examine_access(of_set, read, words_of([arguments.datasets]) or [ALL]) if arguments.access else []
-    print("\n".join(["", "What that means over a network", *(f"  {line}" for line in [*suited, *conclude(looked)])]))
+    print("", "What that means over a network", *(f"  {line}" for line in [*suited, *conclude(looked)]), sep="\n")
     print(f"looked at in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     if looked.bad:
         more = [f"{len(looked.bad) - _NAMED} more"] * (len(looked.bad) > _NAMED)

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"interrupted; the volume is clean, and what was measured is in {folder}", file=sys.stderr)
         return _INTERRUPTED
-    print(f"{word}\n{reason}\nNext: {_NEXT[word].format(limit=limit['name'])}.")
+    print(word, reason, f"Next: {_NEXT[word].format(limit=limit['name'])}.", sep="\n")
     print(f"The report: make import CONFIG={folder}/import.yaml")
     return STATUS[word]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from scripts.lib import program
 from scripts.lib.program import Problem
 
 SUFFIXES = (".tar.gz", ".tar.xz", ".tgz", ".tar")
@@ -58,8 +59,7 @@ def contents(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def shown(name: str) -> str:
     """Return a file's name in one printable line."""
-    text = name.encode(errors="surrogateescape").decode(errors="replace")
-    text = "".join(sign if sign.isprintable() else "?" for sign in text)
+    text = program.shown(name)
     return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
