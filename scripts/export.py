@@ -18,6 +18,7 @@ from scripts.frame import study as studies
 from scripts.lib import sizes
 from scripts.lib.program import Problem, read_json, replacing, run, write_json
 from scripts.report import exported
+from scripts.report.page import write_csv
 
 # The parts of a record whose numbers are observations, and those that say under which circumstances.
 _OBSERVED = ("seconds", "work", "requests", "cache", "memory", "ceiling", "network", "resources")
@@ -43,9 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     if table.empty:
         raise Problem(f"{results} has no records; measure first (make run), or name another run: make export RUN=…")
     file = results / "export" / name
-    with replacing(f"{file}.parquet") as parquet, replacing(f"{file}.csv") as csv:
+    with replacing(f"{file}.parquet") as parquet:
         table.to_parquet(parquet, index=False)
-        table.to_csv(csv, index=False, lineterminator="\n")
+        write_csv(Path(f"{file}.csv"), table)
     if arguments.out:
         write_json(arguments.out, {"status": "done", "table": f"{file}.parquet"})
     summary = f"{table['value'].count():,} observations of {', '.join(table['study'].unique())}"

@@ -16,7 +16,7 @@ from conftest import ROOT, program
 
 from scripts.report import exported as export_tables
 from scripts.report.markup import code
-from scripts.report.page import Table
+from scripts.report.page import Table, write_csv
 from tests import blobs_tables, browser, volumes_records
 from tests.pages import Links
 from tests.records import FEW, at, failed, synthetic_cells, write_synthetic_run
@@ -252,6 +252,21 @@ def test_a_workbook_has_numbers_no_formula_and_the_same_bytes(tmp_path: Path):
     assert (contents["A1"].value, second.title) == (first.title, "2 odd-name")
     assert [cell.value for cell in first["A"]] == [ODD.columns[0], 1.5, None, 1234.25]
     assert (first["B2"].value, first["B2"].data_type) == ("=1+1", "s")
+
+
+def test_a_text_is_no_formula_in_a_csv_and_numbers_stay_numbers(tmp_path: Path):
+    texts = ["=cmd|' /C calc'!A0", "+1+1", "-1+2|x", "@SUM(A1)", "\t=1", "a=b", "-5", "+7.5 %", "-1e-3", "-", "", None]
+    numbers = {"number": [-1.5, *range(11)], "count": pd.array([-1, *range(10), None], dtype="Int64")}
+    table = pd.DataFrame(
+        {"=text": texts, "kind": pd.Categorical(texts), "mixed": [*texts[:4], 7, *texts[5:]], **numbers}
+    )
+    write_csv(tmp_path / "table.csv", table)
+    read = pd.read_csv(tmp_path / "table.csv", dtype=str, keep_default_na=False)
+    due = [f"'{text}" for text in texts[:5]] + [*texts[5:11], ""]
+    assert list(read["'=text"]) == list(read["kind"]) == due
+    assert list(read["mixed"]) == [*due[:4], "7", *due[5:]]
+    assert list(read["number"]) == ["-1.5", *(f"{number}.0" for number in range(11))]
+    assert list(read["count"]) == ["-1", *map(str, range(10)), ""]
 
 
 @pytest.mark.parametrize("study", ["arrays", "blobs", "particles", "shots", "volumes"])

@@ -16,7 +16,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from scripts.lib.program import replacing, write_text
 from scripts.report import notebook
 from scripts.report.markup import plain
-from scripts.report.page import Table, formatted, marked, numeric, recorded, stem
+from scripts.report.page import Table, formatted, marked, numeric, recorded, stem, write_csv
 
 LONG = 40  # rows; a table of more runs over pages
 # A workbook has the times at which it was made: the same tables are to give the same bytes.
@@ -48,7 +48,7 @@ def write(study: str, results: Path, out: Path) -> int:
         notebook.execute(Path(f"notebooks/{study}.ipynb"), given | {"files": files})
     for table in tables:
         numbers = table.frame if table.numbers is None else table.numbers
-        write_text(out / study / f"{stem(table.name)}.csv", numbers.to_csv(index=False, lineterminator="\n"))
+        write_csv(out / study / f"{stem(table.name)}.csv", numbers)
         write_text(out / study / f"{stem(table.name)}.tex", latex(table, f"tab:{study}-{stem(table.name)}"))
     workbook(tables, out / f"{study}.xlsx")
     return len(tables)

@@ -20,10 +20,12 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import display
 
-from scripts.lib.program import write_text
+from scripts.lib.program import replacing, write_text
 from scripts.report.markup import bold, bullets, heading, html, html_line, link, markdown, markdown_cell, markdown_line
 from scripts.report.plot import Figure, legible, packed
 
+# What spreadsheets take for a formula: not a number with a sign, nor a sign alone.
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.,]+(e[+-]?\d+)?( ?%)?)?\Z)")
 # Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
 _AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
@@ -183,12 +185,27 @@ class Page:
 
     def _numbers(self, name: str, numbers: pd.DataFrame) -> str:
         path = self._path(name, "csv")
-        write_text(self.files / path.name, numbers.to_csv(index=False, lineterminator="\n"))
+        write_csv(self.files / path.name, numbers)
         return link("Numbers (CSV)", str(path))
 
     def _path(self, name: str, suffix: str) -> Path:
         """Where a file lies, seen from the page; names of jobs from elsewhere are parts of some names."""
         return Path(self.files.name, f"{stem(name)}.{suffix}")
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as CSV for people, whole or not at all; to a spreadsheet none of its texts is a formula."""
+    with replacing(path) as part:
+        table.rename(columns=_without_formula).apply(_without_formulas).to_csv(part, index=False, lineterminator="\n")
+
+
+def _without_formulas(column: pd.Series) -> pd.Series:
+    formulas = [value for value in column.unique() if _without_formula(value) is not value]
+    return column.astype(object).where(~column.isin(formulas), "'" + column.astype(str)) if formulas else column
+
+
+def _without_formula(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def stem(name: str) -> str:
