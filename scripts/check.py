@@ -107,6 +107,8 @@ def left_behind(results: Path) -> Iterable[Path]:
     """Return the artefacts that the next call makes again, found without reading all of the others."""
 
     def may_have_failed(path: Path) -> bool:
+        if not path.is_file():
+            return True
         with open(path, "rb") as file:
             return b'"failed"' in file.read(4096)
 

@@ -42,7 +42,9 @@ def main(argv: list[str] | None = None) -> int:
     imported = read_json(arguments.imported) if arguments.imported else {}
     made = merged(config, study, matrix, kept, imported)
     said = facts(config, study, arguments.results, kept, imported)
-    said["name"] = matrices.permanent_name(study, config, sorted(file_digest(one.path) for one in kept), imported)
+    said["name"] = matrices.permanent_name(
+        study, config, sorted(file_digest(one.path) for one in kept if one.path.is_file()), imported
+    )
     said["config"] = config
     said["controls"] = controls(made["verdicts"], kept, arguments.results, study, said["machine"])
     write(made, folder)

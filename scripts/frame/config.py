@@ -182,7 +182,7 @@ def _validator(config: dict) -> jsonschema.protocols.Validator:
             yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
 
     def names(_, part: str, value: object, node: dict) -> Errors:
-        there = list(config.get(part) or ())
+        there = list(config[part]) if isinstance(config.get(part), dict) else []
         if absent := [name for name in _listed(value) if name not in there]:
             yield jsonschema.ValidationError(f"{_shown(absent[0])} is not among {part}: {', '.join(map(str, there))}")
 

@@ -184,6 +184,7 @@ def sync(path: Path | str) -> None:
 
 def file_digest(path: Path | str) -> str:
     """Return the sha256 of a file, or raise a Problem if it cannot be read."""
+    _expect_file(path)
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -193,12 +194,19 @@ def file_digest(path: Path | str) -> str:
 
 def read_json(path: Path | str) -> dict:
     """Return the JSON object in a file; errors as for `json_object`, or a Problem if it cannot be read."""
+    _expect_file(path)
     try:
         return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
+
+
+def _expect_file(path: Path | str) -> None:
+    """Raise a Problem if a folder, or a pipe, which nobody may ever write to, has the name of a file."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Problem(f"{path} is a folder, a pipe or a device, and no file; move it away and run again")
 
 
 def read_yaml(path: Path | str) -> dict:

@@ -1,7 +1,6 @@
 """Input files: which HDF5 files paths, folders, patterns and addresses mean, on a disk or in a bucket."""
 
 import contextlib
-import glob
 import io
 import os
 import re
@@ -14,7 +13,7 @@ from typing import BinaryIO
 
 import h5py
 
-from scripts.lib import formats
+from scripts.lib import formats, globs
 from scripts.lib.program import Problem
 from scripts.stores import store as stores
 from scripts.stores.as_file import AsFile
@@ -145,7 +144,7 @@ def _paths(pattern: str) -> list[str]:
         return [pattern]
     if os.path.isdir(pattern) and not _is_zarr(pattern):
         return _in_folder(pattern)
-    matches = glob.glob(pattern, recursive=True)
+    matches = globs.expand(pattern)
     if files := [path for path in matches if not os.path.isdir(path) or _is_zarr(path)]:
         return files
     if matches:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.frame.matrix import digest
-from scripts.lib import provenance
+from scripts.lib import globs, provenance
 from scripts.lib.program import Problem, run, write_text
 from scripts.studies.volumes import fio, fio_facts, fio_options, study, tarballs
 
@@ -177,7 +177,7 @@ def _files(place: Path) -> list[Path]:
     """Return a file, or those below a folder that may hold results; hidden ones are passed over."""
     if not place.is_dir():
         return [place]
-    inside = [(path, path.relative_to(place).parts) for path in sorted(place.rglob("*"))]
+    inside = [(path, path.relative_to(place).parts) for path in sorted(globs.limited(place.rglob("*"), place))]
     seen = [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
     return [path for path in seen if tarballs.is_tarball(path.name) or tarballs.wanted(path.name)]
 
@@ -185,7 +185,7 @@ def _files(place: Path) -> list[Path]:
 def _places(pattern: str) -> list[Path]:
     """Return what `from` names: a file or a folder, else all that matches it as a pattern."""
     try:
-        named = [Path(pattern)] if Path(pattern).exists() else sorted(map(Path, glob.glob(pattern, recursive=True)))
+        named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand(pattern)))
     except OSError as error:
         raise Problem(f"imports: {tarballs.shown(pattern)}: {error.strerror}") from error
     paths = [path for path in named if path.is_file() or path.is_dir()]

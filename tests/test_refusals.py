@@ -1,0 +1,66 @@
+"""What the system refuses is named for what it is, whichever call it refuses, and never blamed on something else."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from scripts.frame import config as configuration
+from scripts.lib import globs
+from scripts.lib.program import Problem, file_digest, read_json
+
+
+@pytest.mark.parametrize("read", [read_json, file_digest])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, read):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(Problem, match="is a folder, a pipe or a device, and no file; move it away"):
+        read(tmp_path / "pipe.json")
+
+
+@pytest.mark.parametrize("value", [True, -1, "all", ["s3"], 2.5])
+@pytest.mark.parametrize("part", ["stores", "libraries"])
+def test_a_part_of_a_configuration_that_is_no_mapping_is_one_line(part: str, value: object):
+    shots = {"matrix": {"library": ["a"], "store": ["s3"], "driver": ["ros3"], "layout": ["shot-major"]}}
+    config = {"run": "x", "studies": {"shots": shots}, "libraries": {}, "stores": {}} | {part: value}
+    with pytest.raises(Problem, match=f"{part}: .* is not of type object"):
+        configuration.resolve(config, [])
+
+
+def tree(folder: Path) -> Path:
+    """Make files in folders, one of which holds a link to all."""
+    for name in ("a.h5", "b.txt", "below/c.h5", "below/further/d.h5", ".hidden/e.h5", "below/[odd].h5"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "below/around").symlink_to(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "pattern, names",
+    [
+        ("*.h5", ["a.h5"]),
+        ("**/*.h5", ["a.h5", "below/[odd].h5", "below/c.h5", "below/further/d.h5"]),
+        ("below/**", ["below/[odd].h5", "below/c.h5", "below/further/d.h5"]),
+        ("b*/?.h5", ["below/c.h5"]),
+        (".h*/*", [".hidden/e.h5"]),
+        ("below/c.h5", ["below/c.h5"]),
+        ("[ab].h5", ["a.h5"]),
+        ("c/**/*.h5", []),
+    ],
+)
+def test_a_pattern_means_what_a_shell_takes_it_for_and_enters_a_folder_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, names: list[str]
+):
+    monkeypatch.chdir(tree(tmp_path))
+    found = [name for name in globs.expand(pattern) if not name.startswith("below/around/")]
+    assert found == sorted(names)
+    assert globs.expand(str(tmp_path / pattern)) == [str(tmp_path / name) for name in globs.expand(pattern)]
+
+
+def test_a_pattern_that_means_far_too_many_files_ends_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(globs, "MOST", 4)
+    for pattern in (f"{tree(tmp_path)}/**/*.h5", f"{tmp_path}/*/*"):
+        with pytest.raises(Problem, match="more than 4 files and folders lie there; name a folder further down"):
+            globs.expand(pattern)
+    with pytest.raises(Problem, match="more than 4 files"):
+        list(globs.limited(tmp_path.rglob("*"), tmp_path))
