@@ -353,6 +353,7 @@ LAT, CLAT = ("sync", "lat_ns"), ("write", "clat_ns")
             "has percentiles of sync of which a higher one is less",
         ),
         (spoilt(*LAT, "max", value=1000), "has a mean of sync above the maximum"),
+        (spoilt(*LAT, "mean", value=0.5), "has a mean of sync below the minimum"),
         (spoilt(*LAT, "percentile", "99.990000", value=10**12), "has a percentile of sync above the maximum"),
         (spoilt(*LAT, "bins", value={"1000": 999, "1000000000000": 1}), "has a bin of sync above the maximum"),
         (spoilt(*LAT, "bins", value={"1000": 1001, "2000": -1}), "has a bin below zero"),

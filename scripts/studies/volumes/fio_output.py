@@ -191,6 +191,8 @@ def _latency(section: dict, operation: str) -> dict | None:
     for what, ns in (latency | {"percentile": max(ordered, default=0), "bin": max(bins, default=0)}).items():
         if (ns or 0) > most:
             raise Problem(f"has a {what} of {operation} above the maximum")
+    if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 < (_number(part, "min", operation) or 0):
+        raise Problem(f"has a mean of {operation} below the minimum")
     return latency | {"n": n, "percentiles": percentiles, "bins": bins}
 
 
