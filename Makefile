@@ -5,6 +5,8 @@ $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON 
 	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
+# It would have every Python look for its own library elsewhere.
+unexport PYTHONHOME
 DEFAULT = config/config.yaml
 CONFIGFILE = --configfile="$${CONFIG:-$(DEFAULT)}"
 LAUNCH = .venv/bin/python -sE -m scripts.launch $(CONFIGFILE) $${CORES:+--cores="$$CORES"} \

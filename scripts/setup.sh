@@ -3,6 +3,8 @@
 # Does only what is missing, so a second call takes no time. `make` calls it; everything else builds itself.
 set -eu
 cd "$(dirname "$0")/.."
+# It would have every Python look for its own library elsewhere.
+unset PYTHONHOME
 # What was unpacked from an archive of `make pack` is complete: nothing is installed, and no network is asked.
 [ ! -e packed/pack.json ] || exec sh scripts/relocate.sh >/dev/null
 

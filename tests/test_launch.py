@@ -385,3 +385,11 @@ def test_a_set_up_in_a_clone_of_a_test_leaves_the_environment_of_this_one_alone(
     done = subprocess.run(["scripts/setup.sh"], cwd=make_ready(clone), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert named.read_bytes() == before
+
+
+def test_a_python_home_of_the_user_is_in_nobodys_way(clone, monkeypatch):
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    done = subprocess.run(["scripts/setup.sh"], cwd=make_ready(clone), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = program("launch", "--yes", "--", "--version", cwd=clone)
+    assert re.fullmatch(r"\d+\.[\d.]+\n", done.stdout), done.stderr

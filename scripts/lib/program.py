@@ -72,6 +72,8 @@ def run(main: Callable[[], int | None]) -> None:
     an interrupt, with status 130. All that is printed is `Escaped`.
     """
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
+    # What the programs start is Python of other places, too.
+    os.environ.pop("PYTHONHOME", None)
     unpacked.use_programs()
     try:
         status = main()
