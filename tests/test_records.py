@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from scripts import check
 from scripts import gather as facts_program
 from scripts.frame import records
 from scripts.lib.program import Problem
@@ -84,6 +86,24 @@ def test_an_odd_record_is_named_and_all_else_is_reported(tmp_path, capsys, chang
 
 
 @pytest.mark.rule(23)
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing"])
+def test_what_is_no_file_in_the_place_of_a_record_is_a_failed_one_and_is_moved_aside(tmp_path, kind):
+    run = run_of(tmp_path / "results/synthetic/shots", repeats=7)
+    path = newer(run)
+    path.unlink()
+    {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "link to nothing": lambda: path.symlink_to("gone")}[kind]()
+    _, cells, _ = gather(run)
+    row = chosen(cells, **NEWER).iloc[0]
+    assert (row["n"], row["failed"]) == (6, 1)
+    assert str(path) in row["reasons"]
+    results = run.parent
+    left = list(check.left_behind(results))
+    assert left == [path]
+    check.move_aside(results, left)
+    assert not os.path.lexists(path)
+
+
+@pytest.mark.rule(23)
 def test_copies_of_a_record_are_no_blocks(tmp_path):
     """Six copies of one record were "slower, p 0.03"."""
     run = run_of(tmp_path, ratio=newer_is(1.3))
@@ -112,6 +132,18 @@ def test_an_edited_record_is_shown_and_in_no_verdict(tmp_path):
     table = listings.troubled(results.load(run / "out"))
     assert table.frame[""].tolist() == ["[EDITED]"]
     assert "digest" in table.frame["reasons"].iloc[0]
+
+
+@pytest.mark.rule(9)
+def test_work_that_cannot_be_is_invalid_though_the_record_says_otherwise_and_was_sealed_again(tmp_path):
+    run = run_of(tmp_path, repeats=7)
+    path = newer(run)
+    record = json.loads(path.read_text())
+    record["work"] |= {"blocks_verified": 0, "blocks_asked": 16}
+    path.write_text(sealed(record))
+    row = chosen(gather(run)[1], **NEWER).iloc[0]
+    assert tuple(row[["n", "failed", "invalid", "edited"]]) == (6, 0, 1, 0)
+    assert "0 blocks with the right checksum were done, 16 asked" in row["reasons"]
 
 
 def test_a_record_that_is_laid_out_anew_is_not_edited(tmp_path):

@@ -130,10 +130,24 @@ def skipped(path: Path) -> bool:
 
 
 def faults(record: dict) -> list[str]:
-    """Return why a record takes no part in medians and verdicts; nothing where it does."""
+    """Return why a record takes no part in medians and verdicts; nothing where it does.
+
+    What its numbers show is not taken from its word (`valid`): whoever edits a record can write the digest anew.
+    """
     unknown = f"{'invalid' if record['status'] == 'done' else 'failed'} without a reason"
     reasons = [] if record["valid"] else record.get("reasons") or [unknown]
-    return [*reasons, *([EDITED] if edited(record) else [])]
+    shown = _shown_faults(record) if record["valid"] and record["status"] == "done" else []
+    return [*reasons, *shown, *([EDITED] if edited(record) else [])]
+
+
+def _shown_faults(record: dict) -> list[str]:
+    # What reads studies asks for records.
+    from scripts.frame import study as studies
+
+    # What an earlier version wrote may lack what a study looks at by now.
+    with contextlib.suppress(LookupError, TypeError, AttributeError):
+        return studies.of(record["study"]).faults(record, record["settings"])
+    return studies.undone(record["work"])
 
 
 def edited(record: dict) -> bool:

@@ -280,11 +280,11 @@ def undone(work: dict) -> list[str]:
         ("blocks_verified", "blocks_asked", "blocks with the right checksum"),
     )
     reasons = [
-        f"{work[done]} {what} were done, {work[expected]} asked"
+        f"{work.get(done)} {what} were done, {work[expected]} asked"
         for done, expected, what in names
-        if expected in work and work[done] != work[expected]
+        if expected in work and work.get(done) != work[expected]
     ]
-    if work["checksum"] != work["checksum_asked"]:
+    if work.get("checksum") != work.get("checksum_asked"):
         reasons.append("the values that were read do not have the checksum of the manifest")
     return reasons
 
