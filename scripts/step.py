@@ -11,6 +11,7 @@ not measured again in silence (METHOD 15), and the report is built.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ from typing import IO
 from scripts.frame import measuring
 from scripts.frame.measuring import SESSION, session_now
 from scripts.lib.processes import apart, die_with_parent, end_group
-from scripts.lib.program import Escaped, Problem, expect_room, read_json, run, write_json
+from scripts.lib.program import Escaped, Problem, expect_room, read_json, refused, run, write_json
 
 _ENDED = (
     "it was ended from outside before it could write its artefact: killed, out of memory, or without room on the disk"
@@ -59,11 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
     again = arguments.attempt > 1
-    arguments.log.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        open(arguments.log, "a" if again else "w", encoding="utf-8") as file,
-        apart(file, "standard output, and what servers said") as servers_log,
-    ):
+    with contextlib.ExitStack() as stack:
+        try:
+            arguments.log.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open(arguments.log, "a" if again else "w", encoding="utf-8"))
+            servers_log = stack.enter_context(apart(file, "standard output, and what servers said"))
+        except OSError as error:
+            _fail(arguments, f"the step was not begun, as its log cannot be written: {refused(error)}")
+            return 0
         log = Escaped(file)
         try:
             if again:
@@ -80,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
         except Exception as error:
             # Whatever happens, the artefact says so and everything after it is built; the log has the whole story.
             traceback.print_exc(file=log)
-            _fail(arguments, f"{type(error).__name__}: {' '.join(str(error).split())}")
+            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            _fail(arguments, refused(error) if isinstance(error, OSError) and error.errno else words)
         except KeyboardInterrupt:
             print("interrupted; nothing was written", file=log)
             return 130

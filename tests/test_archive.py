@@ -96,6 +96,22 @@ def test_the_example_is_an_archive_of_a_full_run_and_its_pages_are_those_of_its_
     assert [name for name, content in committed.items() if made[name] != content] == []
 
 
+def test_an_archive_that_is_refused_at_its_last_study_leaves_no_page_of_its_first(tmp_path, clone):
+    def tamper(contents: dict[str, bytes]) -> None:
+        manifest, facts = json.loads(contents[archive.MANIFEST]), "volumes/facts.json"
+        manifest["studies"]["volumes"] = "volumes-0123456789"
+        manifest["name"] = permanent_name(manifest["run"], sorted(manifest["studies"].values()))
+        contents[facts] = json.dumps(json.loads(contents[facts]) | {"name": "volumes-0123456789"}).encode()
+        manifest["files"][facts] = hashlib.sha256(contents[facts]).hexdigest()
+        contents[archive.MANIFEST] = json.dumps(manifest).encode()
+
+    (packed,) = (ROOT / "results/example").glob(f"*{archive.SUFFIX}")
+    done = program("published.archive", "--from", changed(Path(shutil.copy(packed, tmp_path)), tamper), cwd=clone)
+    assert done.returncode == 2
+    assert "its records and configuration are volumes-" in done.stderr
+    assert list((clone / "reports").glob("example/*.html")) == []
+
+
 def test_published_data_that_figures_have_beside_a_run_are_in_its_archive(tiny_run, tmp_path):
     shutil.copytree(ROOT / "results/published/shots", tiny_run / "results/published/shots")
     shutil.rmtree(tiny_run / "results/published/shots/tables", ignore_errors=True)

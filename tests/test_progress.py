@@ -199,6 +199,7 @@ def test_a_job_that_breaks_shows_its_message_and_log_however_quiet(workflow):
     line_with(lines, "log: logs/build.log")
     line_with(lines, "returned non-zero exit status 3")
     assert "no space left" in lines, "the log, without its colours"
+    assert "cp answers/good.json" not in "\n".join(lines), "commands hold a configuration of thousands of characters"
     assert "problem: At least one job did not complete successfully." in lines
 
 

@@ -1,16 +1,64 @@
 """What the system refuses is named for what it is, whichever call it refuses, and never blamed on something else."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT, artefact, program
 
 from scripts.frame import config as configuration
 from scripts.lib import globs
+from scripts.lib.processes import owned
 from scripts.lib.program import Problem, file_digest, read_json
+from scripts.published import audit
+
+CODE = """
+import os, resource, subprocess
+from scripts.lib.processes import owned
+from scripts.lib.program import run
+
+def main():
+    next_one = os.open(os.devnull, os.O_RDONLY)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, next_one))
+    {}
+
+def start():
+    with owned(["true"], None, {{}}, stdin=subprocess.PIPE):
+        pass
+
+run(main)
+"""
+SHORT = "the machine: Too many open files; end what takes processes, memory or open files (ulimit -a)"
 
 
-@pytest.mark.parametrize("read", [read_json, file_digest])
+@pytest.mark.parametrize("call, named", [("start()", "true was not started: "), ("os.pipe()", "")])
+def test_what_a_machine_that_is_short_of_files_refuses_is_no_fault_of_a_program(call: str, named: str):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(call)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, f"problem: {named}{SHORT} and run again\n")
+
+
+def test_a_program_that_is_not_there_is_a_fault_of_its_name():
+    with pytest.raises(OSError, match="no-such-program"), owned(["no-such-program"], None, {}):
+        pass
+
+
+def test_a_step_whose_log_cannot_be_written_names_the_log_at_each_attempt(tmp_path: Path):
+    (tmp_path / "logs").write_text("a file where the folder should be", encoding="utf-8")
+    out, log = tmp_path / "out.json", tmp_path / "logs/step.log"
+    for attempt in (1, 2):
+        done = program("step", "run", "--out", out, "--log", log, "--attempt", attempt, "plan")
+        assert done.returncode == 0, done.stderr
+        [reason] = artefact(out)["reasons"]
+        assert reason.startswith("the step was not begun, as its log cannot be written: ")
+        assert str(tmp_path / "logs") in reason
+
+
+@pytest.mark.parametrize("read", [read_json, file_digest, lambda path: audit.main([str(path)])])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, read):
     os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(Problem, match="is a folder, a pipe or a device, and no file; move it away"):

@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 import time
+from copy import copy
 from dataclasses import dataclass, field
 from logging import ERROR, WARNING, LogRecord
 from pathlib import Path
@@ -139,8 +140,12 @@ class LogHandler(LogHandlerBase):
         """Show a job that broke, with its message and logs."""
         self.broken.add(record.jobid)
         self.ended(record.jobid, record.created, "FAILED", "")
+        brief = copy(record)
+        if not self.common_settings.verbose:
+            # Hundreds of records, and a command that holds the configuration; the complete log has both.
+            brief.input, brief.shellcmd = [], ""
         # Snakemake's own account, without the line that repeats the time.
-        self.say(self.formatter.format(record).replace("    message: None\n", "").partition("\n")[2], "red")
+        self.say(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
 
     def on_error(self, record: LogRecord) -> None:
         """Show an error of Snakemake's, before or after the jobs."""

@@ -15,6 +15,8 @@ FLAGS = re.compile(r" \([a-z, ]+\)$")
 # Rules whose jobs are skipped where an input has failed; those that only look at what is there go on without it.
 NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
+# A command of the workflow holds a configuration, of some thousand characters.
+COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
 
 def clock(seconds: float) -> str:
@@ -86,7 +88,7 @@ def one_line(text: str, exception: str) -> str:
     frames = [match[1] for line in lines if (match := FRAME.match(line))]
     if exception in MISTAKES and frames and all("/snakemake/" in file or file == "<string>" for file in frames):
         return f"problem: {lines[-1].partition(': ')[2]}"
-    return text
+    return COMMAND.sub("Its command returned", text)
 
 
 @dataclass

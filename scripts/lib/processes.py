@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, refused
 
 _PR_SET_PDEATHSIG = 1
 _STARTS = 3
@@ -50,9 +50,18 @@ def owned(
 
     Should this process be killed, the kernel ends `command` too; what `command` started sees its pipes close.
     `patience_s` is how long it may take to end by itself when asked to; `options` are for `subprocess.Popen`.
+
+    Raises:
+        OSError: there is no such program, or it cannot be started; the error has its name.
+        Problem: nothing is wrong with the program, the system refused a process or a pipe.
     """
     options = {"stdout": log, "stderr": log, "env": env, **options}
-    process = subprocess.Popen(command, **options, start_new_session=True, preexec_fn=die_with_parent)
+    try:
+        process = subprocess.Popen(command, **options, start_new_session=True, preexec_fn=die_with_parent)
+    except OSError as error:
+        if error.filename:
+            raise
+        raise Problem(f"{command[0]} was not started: {refused(error)}") from error
     try:
         yield process
     finally:

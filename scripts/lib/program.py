@@ -16,8 +16,12 @@ from typing import IO, Any
 
 from scripts.lib import unpacked
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _FREE = "; free the disk or make the folder writable"
+_END = "; end what takes processes, memory or open files (ulimit -a) and run again"
+# What the system refuses without the name of a file, and what to do. A full disk is noticed when an open file is
+# flushed, which no longer knows its name.
+_REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
+_REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
 _ROOM = 2**20
 
 
@@ -84,13 +88,17 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
     except OSError as error:
-        # A full disk is noticed when an open file is flushed, which no longer knows its name.
-        if not error.filename and error.errno not in _FULL:
+        if not error.filename and error.errno not in _REFUSED:
             raise
-        what = error.filename or "what was written"
-        print(f"problem: {what}: {error.strerror}{_FREE if error.errno in _FULL else ''}", file=sys.stderr)
+        print(f"problem: {refused(error)}", file=sys.stderr)
         status = 2
     sys.exit(status)
+
+
+def refused(error: OSError) -> str:
+    """Return what the system refused, why, and what to do where that is known."""
+    what, remedy = _REFUSED.get(error.errno, ("the system", ""))
+    return f"{error.filename or what}: {error.strerror}{remedy}"
 
 
 def tool(*names: str, remedy: str) -> str:
@@ -186,7 +194,7 @@ def sync(path: Path | str) -> None:
 
 def file_digest(path: Path | str) -> str:
     """Return the sha256 of a file, or raise a Problem if it cannot be read."""
-    _expect_file(path)
+    expect_file(path)
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -196,7 +204,7 @@ def file_digest(path: Path | str) -> str:
 
 def read_json(path: Path | str) -> dict:
     """Return the JSON object in a file; errors as for `json_object`, or a Problem if it cannot be read."""
-    _expect_file(path)
+    expect_file(path)
     try:
         return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
@@ -205,7 +213,7 @@ def read_json(path: Path | str) -> dict:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
 
 
-def _expect_file(path: Path | str) -> None:
+def expect_file(path: Path | str) -> None:
     """Raise a Problem if a folder, or a pipe, which nobody may ever write to, has the name of a file."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise Problem(f"{path} is a folder, a pipe or a device, and no file; move it away and run again")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.frame import csv_file
-from scripts.lib.program import Problem, paths, run
+from scripts.lib.program import Problem, expect_file, paths, run
 from scripts.published import ceilings, derived, rules, sources, timings
 
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
@@ -81,6 +81,7 @@ def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str
 
 def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
     """Return the study and the table whose columns a file has, or most of them."""
+    expect_file(path)
     try:
         with open(path, encoding="utf-8") as file:
             header = [name.strip(' "\r\n') for name in re.split(r"[,;\t|]", file.readline())]
