@@ -147,7 +147,7 @@ def _shown_faults(record: dict) -> list[str]:
     # What an earlier version wrote may lack what a study looks at by now.
     with contextlib.suppress(LookupError, TypeError, AttributeError):
         return studies.of(record["study"]).faults(record, record["settings"])
-    return studies.undone(record["work"])
+    return studies.undone(record.get("work") or {})
 
 
 def edited(record: dict) -> bool:
