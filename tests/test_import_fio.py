@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio, fio_options, import_fio, tarballs
+from scripts.studies.volumes import fio, fio_options, import_fio, packed
 from tests import fio_files, fio_results
 from tests.conftest import ROOT, program
 from tests.fio_files import PUBLISHED, cut, imported, make_battery, make_json, ours, published_tarballs, tarball
@@ -165,11 +165,12 @@ def test_a_mixture_is_read_and_what_is_not_fio_is_named_once(tmp_path: Path):
     told = imported(tmp_path, [tree])
     assert sorted(record["cell"]["store"] for record in told["records"]) == ["b2_t1", "b2_t2", "b3_t3"]
     assert {one["file"].removeprefix(f"{tree}/"): one["reason"].split(":")[0] for one in told["left_out"]} == {
-        "package.json": "is not an output of fio",
-        "broken.tar.gz": "is no tarball, or damaged",
+        "package.json": "holds no results of fio",
+        "notes.txt": "holds no results of fio",
+        "broken.tar.gz": "is no tarball or zip, or damaged",
         "b3_t3-fio-h/a1.json": "is cut off",
     }
-    assert len(told["left_out"]) == 3
+    assert len(told["left_out"]) == 4
     files = import_fio.sources([{"from": str(tree)}])
     assert files == sorted(files)
     assert {file.suffix for file in files} == {".gz", ".json", ".txt", ".log"}
@@ -184,7 +185,7 @@ def test_sources_names_each_file_once_or_says_what_is_missing(tmp_path: Path):
     with pytest.raises(Problem, match="there is no file or folder"):
         import_fio.sources([{"from": f"{tmp_path}/out"}])
     (tmp_path / "none").mkdir()
-    with pytest.raises(Problem, match="holds no tarball and no JSON file"):
+    with pytest.raises(Problem, match="holds no file"):
         import_fio.sources([{"from": f"{tmp_path}/none"}])
 
 
@@ -196,7 +197,7 @@ def test_the_program_ends_in_one_line_where_nothing_is_left(tmp_path: Path):
     for imports, words in (
         (
             [str(tmp_path / "in")],
-            f"no results of fio were found: {tmp_path}/in/1.json is not an output of fio (and 1 more)",
+            f"no results of fio were found: {tmp_path}/in/1.json holds no results of fio (and 1 more)",
         ),
         ([str(tmp_path / "no")], f"imports: there is no file or folder {tmp_path}/no"),
         ([], "imports: name at least one tarball, folder or file, each as its path or as from"),
@@ -212,7 +213,7 @@ JOB_FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROO
 DATA = fio_results.text(fio_results.output(fio_files.job())).encode()
 
 
-def packed(path: Path, *members: tuple[dict, bytes]) -> Path:
+def pack_members(path: Path, *members: tuple[dict, bytes]) -> Path:
     """Write a tarball of members that tarfile itself would not make."""
     with tarfile.open(path, "w:gz") as archive:
         for facts, data in members:
@@ -249,7 +250,7 @@ def lying(path: Path, size: int) -> Path:
 )
 def test_a_tarball_that_would_do_harm_is_refused_and_the_rest_is_read(tmp_path: Path, facts: dict, reason: str):
     good = tarball(make_battery(tmp_path / "in", cluster="t2"))
-    bad = packed(tmp_path / "in" / "b1_t1-fio-h.tar.gz", ({"name": "b1/a1.json"}, DATA), (facts, b""))
+    bad = pack_members(tmp_path / "in" / "b1_t1-fio-h.tar.gz", ({"name": "b1/a1.json"}, DATA), (facts, b""))
     told = imported(tmp_path, [good, bad])
     (left,) = told["left_out"]
     assert left["file"] == str(bad)
@@ -261,26 +262,26 @@ def test_a_tarball_that_would_do_harm_is_refused_and_the_rest_is_read(tmp_path: 
 
 
 def test_bombs_are_refused_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = packed(tmp_path / "size.tar.gz", ({"name": "a.json"}, bytes(17 * 2**20)))
+    path = pack_members(tmp_path / "size.tar.gz", ({"name": "a.json"}, bytes(17 * 2**20)))
     with pytest.raises(Problem, match=r"a\.json has more than 16 MiB"):
-        list(tarballs.contents(path))
-    path = packed(tmp_path / "name.tar.gz", ({"name": "a.json", "pax_headers": {"comment": "x" * 2**22}}, b""))
+        list(packed.contents(path))
+    path = pack_members(tmp_path / "name.tar.gz", ({"name": "a.json", "pax_headers": {"comment": "x" * 2**22}}, b""))
     with pytest.raises(Problem, match="a name or a header is larger than it should be"):
-        list(tarballs.contents(path))
-    monkeypatch.setattr(tarballs, "TOTAL_BYTES", 2**23)
-    monkeypatch.setattr(tarballs, "MEMBERS", 10)
+        list(packed.contents(path))
+    monkeypatch.setattr(packed, "TOTAL_BYTES", 2**23)
+    monkeypatch.setattr(packed, "MEMBERS", 10)
     for kind in (".json", ""):
-        path = packed(tmp_path / "total.tar.gz", *(({"name": f"{n}{kind}"}, bytes(2**20)) for n in range(9)))
+        path = pack_members(tmp_path / "total.tar.gz", *(({"name": f"{n}{kind}"}, bytes(2**20)) for n in range(9)))
         with pytest.raises(Problem, match="larger than 8 MiB"):
-            list(tarballs.contents(path))
-    path = packed(tmp_path / "count.tar.gz", *(({"name": f"{n}"}, b"") for n in range(12)))
+            list(packed.contents(path))
+    path = pack_members(tmp_path / "count.tar.gz", *(({"name": f"{n}"}, b"") for n in range(12)))
     with pytest.raises(Problem, match="more than 10 files and folders"):
-        list(tarballs.contents(path))
+        list(packed.contents(path))
     # What comes after the end of the archive is unpacked as well when its checksum is looked at.
-    whole = packed(tmp_path / "tail.tar.gz", ({"name": "a.json"}, DATA))
+    whole = pack_members(tmp_path / "tail.tar.gz", ({"name": "a.json"}, DATA))
     whole.write_bytes(gzip.compress(gzip.decompress(whole.read_bytes()) + bytes(2**24)))
     with pytest.raises(Problem, match="larger than 8 MiB"):
-        list(tarballs.contents(whole))
+        list(packed.contents(whole))
 
 
 @pytest.mark.parametrize("size", [10, len(DATA) - 600, len(DATA) + 5000, 2**40])
@@ -306,7 +307,7 @@ def test_a_tarball_that_is_cut_off_is_named(tmp_path: Path, suffix: str, share: 
     told = imported(tmp_path, [path, tmp_path / "good"])
     (left,) = told["left_out"]
     assert left["file"] == str(path)
-    assert left["reason"].startswith(("is cut off", "is no tarball, or damaged"))
+    assert left["reason"].startswith(("is cut off", "is no tarball or zip, or damaged"))
     assert len(told["records"]) == 1
 
 
@@ -315,8 +316,8 @@ def test_a_flipped_bit_is_found_out(tmp_path: Path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(Problem, match="is no tarball, or damaged"):
-        list(tarballs.contents(path))
+    with pytest.raises(Problem, match="is no tarball or zip, or damaged"):
+        list(packed.contents(path))
 
 
 # Synthetic results, for the benchmarks.

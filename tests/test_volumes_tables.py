@@ -152,7 +152,7 @@ def test_one_job_without_bins_leaves_only_bounds(tmp_path):
     own = [row["sync_lat_p99_ms"] for row in one["samples"]]
     row = found["cells"].iloc[0]
     assert row[["p99_ms", "p99_ms_low", "p99_ms_high"]].tolist() == pytest.approx([np.median(own), min(own), max(own)])
-    assert chosen(found["verdicts"], segment="1")["reason"].str.contains("bounds of the jobs").all()
+    assert row["interval"] == "bounds of the jobs"
 
 
 def test_a_job_of_reads_is_about_reads(tmp_path):
@@ -270,7 +270,8 @@ def test_a_limit_within_the_interval_is_undecided(tmp_path):
     heights = (low * 0.99, low, (low + value) / 2, (value + high) / 2, high * 1.01)
     limits = [{"name": f"{height}", "p99_ms": height} for height in heights]
     found = chosen(gather(run, limits=limits)["verdicts"], segment="all")
-    assert found["verdict"].tolist() == ["misses", "misses", "undecided", "undecided", "meets"]
+    # The end of the interval is the middle of a bin, in which a limit may lie.
+    assert found["verdict"].tolist() == ["misses", "undecided", "undecided", "undecided", "meets"]
 
 
 @pytest.mark.parametrize(
@@ -319,10 +320,10 @@ def test_phases_that_are_too_short_leave_the_comparison_of_all_jobs(tmp_path):
 
 @pytest.mark.parametrize("jobs, interval", [(1, "of one job"), (3, "range of the jobs")])
 def test_few_jobs_are_said_to_be_few(tmp_path, jobs, interval):
-    found = gather(write_run(tmp_path, [battery("disk", STEADY[:jobs])]))
+    found = gather(write_run(tmp_path, [battery("disk", 100 * STEADY[:jobs])]))
     row = found["cells"].iloc[0]
     assert interval in row["interval"]
-    assert f"{jobs} jobs are too few to resample" in row["note"]
+    assert "too few to resample" in row["note"]
     assert "too few to look for changes" in found["segments"]["note"].iloc[0]
     assert "too few to resample" in chosen(found["verdicts"], segment="1")["reason"].iloc[0]
 
@@ -369,7 +370,7 @@ def test_a_record_in_the_wrong_folder_counts_as_failed(tmp_path, capsys):
             lambda one: one["samples"][3].update({"runtime_s": "5"}),
             "samples[3].runtime_s must be number",
         ),
-        (lambda one: one["histograms"]["a4"]["sync"][0].__setitem__(1, -7), "its histograms are not pairs"),
+        (lambda one: one["histograms"]["a4"]["sync"][0].__setitem__(1, -7), "its histograms are not latencies"),
     ],
 )
 def test_a_record_with_a_number_that_was_not_measured_counts_as_failed(tmp_path, capsys, change, told):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scripts.lib import slurm
 
-MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
 
@@ -90,8 +90,11 @@ def in_memory(path: Path | str) -> str:
     if MEMORY_DEVICE.fullmatch(device):
         return device
     options = dict(option.partition("=")[::2] for option in (mounted["mount_options"] or "").split(","))
-    below = options.get("upperdir") or read(f"/sys/block/{device}/loop/backing_file")
-    inner = in_memory(below) if below and Path(below).exists() else ""
+    below = options.get("upperdir") or read(f"/sys/block/{device}/loop/backing_file") or ""
+    # A file that was deleted lies where its folder does.
+    below = Path(below.removesuffix(" (deleted)")) if below else None
+    there = next((place for place in (below, *below.parents) if place.exists()), None) if below else None
+    inner = in_memory(there) if there else ""
     return f"{mounted['file_system'] or device} on {inner}" if inner else ""
 
 

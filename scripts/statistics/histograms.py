@@ -5,6 +5,10 @@ two and the next and reports each as its middle, so that every percentile here, 
 a bin: within 0.8 % of the latency. The p-th percentile is the bin in which the ceil(p N)-th of N operations lies, which
 is fio's definition.
 
+Where single bins are not known there are ranges, an array (ranges, 3) of the lowest and the highest latency that an
+operation of it can have, and their count: what lies between two percentiles of fio's, or two bounds of another
+histogram.
+
 Percentiles are never averaged: histograms are added. Within a job latencies follow one another and between jobs the
 machine drifts, so that the jobs are the unit of the intervals, not the operations.
 """
@@ -55,12 +59,23 @@ def moments(histogram: np.ndarray) -> Moments:
 def at_or_above(histogram: np.ndarray, limit: float) -> np.ndarray:
     """Return the operations at or above a limit and the sum of their latencies: (least, middle, most) × (n, sum).
 
-    The middle takes each operation at its bin's middle. An operation is somewhere in its bin: the bounds take all of
-    them at its lower and at its upper edge.
+    The middle takes each operation at its bin's middle, or half of both bounds where there are ranges. An operation is
+    somewhere in its bin: the bounds take all of them at its lower and at its upper edge.
     """
+    low, high, counts = as_ranges(histogram).T
+    least, most = (np.array([counts @ (edge >= limit), counts @ (edge * (edge >= limit))]) for edge in (low, high))
+    if histogram.shape[1] == 3:
+        return np.array([least, (least + most) / 2, most])
+    values = histogram[:, 0].astype(float)
+    return np.array([least, [counts @ (values >= limit), counts @ (values * (values >= limit))], most])
+
+
+def as_ranges(histogram: np.ndarray) -> np.ndarray:
+    """Return a histogram, of bins or of ranges, as ranges: lowest and highest latency, count."""
+    if histogram.shape[1] == 3:
+        return histogram
     values, counts = histogram.T.astype(float)
-    edges = [values * factor for factor in (1 - RESOLUTION / 2, 1, 1 + RESOLUTION / 2)]
-    return np.array([[counts @ (edge >= limit), counts @ (edge * (edge >= limit))] for edge in edges])
+    return np.column_stack([values * (1 - RESOLUTION / 2), values * (1 + RESOLUTION / 2), counts])
 
 
 def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
@@ -95,6 +110,23 @@ def percentiles(histograms: Sequence[np.ndarray], ps: Sequence[float], seed: int
         places = np.searchsorted(cumulative, [rank(n, p), *_ranks(n, p)])
         value, least, most = values[places].tolist()
         estimates.append(Percentile(value, float(np.fmin(least, wide_low)), float(np.fmax(most, wide_high)), n))
+    return estimates
+
+
+def bounded_percentiles(ranges: Sequence[np.ndarray], ps: Sequence[float], seed: int = 1) -> list[Percentile]:
+    """Return percentiles of jobs whose operations are known by ranges, as `percentiles` does with bins.
+
+    An interval holds the one that bins would have given, wherever in their ranges operations lie: its lower end is that
+    of all operations at their lowest, its upper end that of all at their highest. The value is NaN where these two tell
+    more than a bin apart.
+    """
+    ranges = [as_ranges(histogram) for histogram in ranges]
+    lowest, highest = (percentiles([own[:, [end, 2]] for own in ranges], ps, seed) for end in (0, 1))
+    estimates = []
+    for low, high in zip(lowest, highest, strict=True):
+        same = high.value <= low.value * (1 + RESOLUTION) ** 2
+        value = (low.value + high.value) / 2 if same else math.nan
+        estimates.append(Percentile(value, low.low, high.high, low.n, low.reason))
     return estimates
 
 

@@ -1,8 +1,9 @@
 """Batteries of fio: what a folder of its results says, whoever ran it.
 
-A battery is a job of fio some times in a row. Its folder holds fio's JSON output, a file a job, and perhaps what was
-written down beside it: battery.txt and facts_<id>.txt of fio_battery.sh, or the published log lines. Whatever
-is missing is None, what cannot be read is named in `left_out`, and the rest is read.
+A battery is a job of fio some times in a row. Its folder holds fio's output, a file a job, and perhaps what was written
+down beside it: battery.txt and facts_<id>.txt of fio_battery.sh, or the published log lines. What a file holds is told
+by its content, whatever its name. Whatever is missing is None, what cannot be read is named in `left_out`, and the rest
+is read.
 """
 
 import hashlib
@@ -10,21 +11,32 @@ import json
 import math
 import os
 import re
-from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio_facts, fio_options, fio_output, tarballs
+from scripts.studies.volumes import etcd_metrics, fio_facts, fio_options, fio_output, fio_text, packed
 from scripts.studies.volumes.fio_output import Job
 
 _IN_NAME, _IN_FILE = re.compile(r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"), re.compile(r"fio_results_[a-z]+_(.+)\.json")
+# What fio_battery.sh and fit leave beside results.
+_BESIDE = re.compile(r"job\.fio|import\.yaml|background\.err|fio_.+\.err")
+# A host in the name of a file that has one host's results.
+_HOST = re.compile(
+    r"(?<![a-z])((?:master|worker|node|host|server|control-?plane|infra|vm)[-_]?[0-9a-f]+(?:\.[a-z][\w.-]*?)?|"
+    r"ip-\d+-\d+-\d+-\d+(?:\.[a-z][\w.-]*?)?|\d+\.\d+\.\d+\.\d+)(?![a-z0-9])",
+    re.IGNORECASE,
+)
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
 # A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
 _CLOCKS_S = 60
 _ERRORS, _NAME = 4096, 200
+# Of its run time a job that was not ended early did so much; latencies add up to so much of it at most, as each is
+# counted from a little before it; and run times are told to milliseconds.
+_WHOLE, _MORE, _CLOCK_S = 0.95, 1.1, 0.01
 _LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
 COLUMNS = (
     *("battery_id", "node_name", "layout", "job_Id"),
@@ -50,12 +62,12 @@ def read_battery(place: Path) -> dict:
     whose options differ, those of which there are most.
     """
     if place.is_file():
-        tree = Tree(tarballs.stem(place.name))
-        tree.add_tarball(place)
+        tree = Tree(packed.stem(place.name))
+        tree.add_packed(place)
     else:
         tree = Tree(place.resolve().name)
         for path in sorted(place.iterdir()):
-            if tarballs.wanted(path.name) and path.is_file():
+            if packed.wanted(path.name) and path.is_file():
                 tree.add_file(path.name, path)
     battery = max(tree.batteries(), key=lambda each: len(each["samples"]))
     return battery | {"histograms": pairs(battery["histograms"]), "left_out": tree.left_out}
@@ -63,16 +75,16 @@ def read_battery(place: Path) -> dict:
 
 def work(due: int, done: int, samples: list[dict]) -> dict[str, int]:
     """Return the `work` of a record: jobs that were due and done, and the bytes of its samples."""
-    moved = {key: sum(row[key] for row in samples) for key in ("read_bytes", "write_bytes")}
+    moved = {key: sum(row[key] or 0 for row in samples) for key in ("read_bytes", "write_bytes")}
     return {"jobs_asked": due, "jobs_done": done, **moved}
 
 
-def pairs(histograms: dict[str, dict[str, array]]) -> dict[str, dict[str, list[tuple[int, int]]]]:
-    """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}."""
-    return {
-        job_id: {name: list(zip(bins[::2], bins[1::2], strict=True)) for name, bins in own.items()}
-        for job_id, own in histograms.items()
-    }
+def pairs(histograms: dict[str, dict[str, fio_output.Histogram]]) -> dict[str, dict[str, list[tuple[int, ...]]]]:
+    """Return the histograms of a battery's jobs as a record has them: {id: {operation: [(ns, count), …]}}.
+
+    Where there are ranges in place of bins, rows are (lowest ns, highest ns, count).
+    """
+    return {job_id: {name: one.rows() for name, one in own.items()} for job_id, own in histograms.items()}
 
 
 @dataclass
@@ -100,22 +112,21 @@ class Tree:
         self.left_out: list[dict[str, str]] = []
 
     def add_file(self, name: str, path: Path) -> None:
-        """Read a file that lies on disk and is `tarballs.wanted`; `name` is its path within the tree."""
+        """Read a file that lies on disk, packed or not; `name` is its path within the tree."""
         try:
-            if path.stat().st_size > tarballs.FILE_BYTES:
-                self.leave_out(name, f"has more than {tarballs.FILE_BYTES // 2**20} MiB")
-            else:
-                self.add(name, path.read_bytes())
-        except OSError as error:
-            self.leave_out(name, f"cannot be read: {error.strerror}")
+            data = packed.read(path)
+        except Problem as problem:
+            self.leave_out(name, str(problem))
+        else:
+            self.add(packed.stem(name), data)
 
-    def add_tarball(self, path: Path) -> None:
-        """Read a tarball; after a Problem (`tarballs.contents`) nothing that was read of it counts."""
-        for name, data in tarballs.contents(path):
+    def add_packed(self, path: Path) -> None:
+        """Read a tarball or zip; after a Problem (`packed.contents`) nothing that was read of it counts."""
+        for name, data in packed.contents(path):
             self.add(name, data)
 
     def add(self, name: str, data: bytes) -> None:
-        """Read the content of a file that is `tarballs.wanted`; `name` is its path within the tree."""
+        """Read the content of a file; `name` is its path within the tree."""
         path = PurePosixPath(name)
         parent = "/".join(path.parent.parts)
         folder = self._folders.setdefault(parent, _Folder())
@@ -126,24 +137,37 @@ class Tree:
             folder.facts[match[1]] = fio_facts.key_values(text)
         elif match := re.fullmatch(r"latencies_(.+)\.txt", path.name):
             folder.logs[match[1]] = text
-        elif path.suffix != ".json":
-            for line in fio_facts.log_lines(text):
+        elif not _BESIDE.fullmatch(path.name):
+            lines = fio_facts.log_lines(text)
+            for line in lines:
                 self._log.setdefault(line.job_id, []).append((parent, line))
                 folder.hosts |= {line.host} - {""}
-        else:
-            self._add_jobs(folder, parent, name, text)
+            self._add_jobs(folder, parent, name, text, beside=bool(lines))
 
-    def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str) -> None:
-        try:
-            jobs = fio_output.jobs(text)
-        except Problem as problem:
-            return self.leave_out(name, str(problem))
+    def _add_jobs(self, folder: _Folder, parent: str, name: str, text: str, *, beside: bool) -> None:
+        """Read the jobs of a file; one that has something else `beside` them may have none."""
         mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
-        if PurePosixPath(name).name == "background.json":
+        if (first := self._marks.get((parent, mark), name)) != name:
+            return self.leave_out(name, f"has the content of {first}, which is taken once")
+        try:
+            jobs = etcd_metrics.jobs(text)
+            documents, wrong = ([], "") if jobs else fio_text.documents(text)
+        except Problem as problem:
+            if not (beside and str(problem) == fio_text.NOTHING):
+                self.leave_out(name, str(problem))
+            return
+        problems = [wrong] if wrong else []
+        for document in documents:
+            try:
+                jobs += fio_output.jobs(document)
+            except Problem as problem:
+                problems.append(str(problem))
+        for problem in dict.fromkeys(problems):
+            self.leave_out(name, problem + ("; the rest of it is read" if jobs else ""))
+        if PurePosixPath(name).name == "background.json" and jobs:
             folder.background = jobs[0]
-        elif (first := self._marks.setdefault((parent, mark), name)) != name:
-            self.leave_out(name, f"has the content of {first}, which is taken once")
-        else:
+        elif jobs:
+            self._marks[parent, mark] = name
             for number, job in enumerate(jobs):
                 job.file, job.mark, job.alone = name, f"{mark}-{number}", len(jobs) == 1
             folder.jobs += jobs
@@ -160,14 +184,17 @@ class Tree:
         jobs gives one without samples.
         """
         for path, folder in self._folders.items():
+            if folder.jobs and self._title(path, folder)["host"] == "unknown":
+                _tell_hosts(folder.jobs)
             series: dict[tuple, list[Job]] = {}
             for job in folder.jobs:
-                series.setdefault(tuple(fio_options.canonical(job.options).items()), []).append(job)
+                series.setdefault((job.host, *fio_options.canonical(job.options).items()), []).append(job)
             for jobs in series.values() or [[]]:
                 yield self._battery(path, folder, jobs)
 
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
+        title |= {"host": jobs[0].host} if jobs and jobs[0].host else {}
         for job, job_id in zip(jobs, _told_ids(jobs), strict=True):
             job.id, job.facts = job_id, folder.facts.get(job_id, {})
             job.line = self._line(path, job, title["host"])
@@ -220,6 +247,42 @@ class Tree:
             before = [line for line in lines if line.began_s is not None and line.began_s <= latest]
             lines = sorted(before, key=lambda line: line.began_s)[-1:]
         return lines[0] if lines else None
+
+
+def _tell_hosts(jobs: list[Job]) -> None:
+    """Set the host of jobs by their files, where each file has one host's results.
+
+    That is so where files are named after hosts, or after anything but a number, and where jobs of several files ran
+    at one time, which those of a battery never do.
+    """
+    stems = {job.file: PurePosixPath(job.file).stem for job in jobs if not job.host}
+    hosts = {file: match[1] for file, stem in stems.items() if (match := _HOST.search(stem))}
+    if len(hosts) == len(stems):
+        named = hosts
+    elif len(stems) > 1 and (_at_one_time(jobs) or (not any(_told_ids(jobs)) and _unlike(stems.values()))):
+        named = stems
+    else:
+        return
+    for job in jobs:
+        job.host = job.host or named[job.file]
+
+
+def _unlike(stems: Iterable[str]) -> bool:
+    """Return whether no two names are the same but for numbers in them."""
+    forms = Counter(re.sub(r"\d+", "#", stem) for stem in stems)
+    return max(forms.values()) == 1
+
+
+def _at_one_time(jobs: list[Job]) -> bool:
+    """Return whether jobs of different files ran at one time, by fio's clock of whole seconds or better."""
+    spans: dict[str, tuple[float, float]] = {}
+    for job in jobs:
+        if job.began_s is None or job.ended_s is None:
+            return False
+        began, ended = spans.get(job.file, (math.inf, -math.inf))
+        spans[job.file] = min(began, job.began_s), max(ended, job.ended_s)
+    ordered = sorted(spans.values())
+    return any(former - later > 1 for (_, former), (later, _) in pairwise(ordered))
 
 
 def _background(folder: _Folder) -> dict | None:
@@ -316,8 +379,10 @@ def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], b
 
 
 def _faults(job: Job) -> Iterator[str]:
-    """Yield why what a job did is not what its options ask for (METHOD 9)."""
-    columns, options = job.columns, job.options
+    """Yield why what a job did is not what its options ask for, or cannot have been measured (METHOD 9)."""
+    columns, options, seconds = job.columns, job.options, job.columns["runtime_s"]
+    if columns["write_ios"] is None:
+        return
     if error := columns["error"]:
         yield f"fio ended with error {error}{f' ({os.strerror(error)})' if error < _ERRORS else ''}"
     elif job.facts.get("status", "0") != "0":
@@ -325,17 +390,30 @@ def _faults(job: Job) -> Iterator[str]:
     if job.errors:
         yield f"{job.errors} operations failed"
     writes, done = columns["write_ios"], columns["read_bytes"] + columns["write_bytes"]
-    due = fio_options.asked_bytes(options)
+    if job.unlike:
+        yield "fio told of unlike jobs as one (group_reporting), so none can be judged: give each a file of its own"
+        return
+    due, asked_s = fio_options.asked_bytes(options), fio_options.asked_seconds(options, done)
+    if job.signal or seconds < _WHOLE * asked_s:
+        of = f" of {asked_s:g}" if asked_s else ""
+        yield f"it was ended early, after {seconds:.3g}{of} s{f', by {job.signal}' if job.signal else ''}"
     if due and abs(done - due[0]) > due[1]:
         yield f"{done} bytes were read and written, {due[0]} asked"
     elif not done:
         yield "nothing was read or written"
     syncs, counts = columns.get("sync_N"), fio_options.asked_syncs(options, writes)
-    if counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
+    if off := fio_options.without_latencies(options):
+        yield f"its latencies were switched off by {off}"
+    elif counts and "sync_lat_mean_ms" not in columns and counts[0] > counts[1]:
         yield f"{job.version} does not say how long it took to force writes to the disk"
     elif counts and syncs is not None and abs(syncs - counts[0]) > counts[1]:
         yield f"{writes} writes were forced to the disk {syncs} times, {counts[0]:.0f} asked"
-    for operation, bins in job.histograms.items():
-        counted, n = sum(bins[1::2]), columns[f"{operation}_N"]
+    for operation, own in job.histograms.items():
+        counted, n = sum(own.numbers[own.width - 1 :: own.width]), columns[f"{operation}_N"]
         if n is not None and counted != n:
             yield f"the bins of {operation} hold {counted} of {n} latencies"
+    for operation in () if job.open_loop else fio_output.OPERATIONS:
+        n, mean_ms = columns.get(f"{operation}_N"), columns.get(f"{operation}_lat_mean_ms")
+        took_s, most_s = (n or 0) * (mean_ms or 0) / 1000, (seconds + _CLOCK_S) * fio_options.in_flight(options)
+        if took_s > _MORE * most_s:
+            yield f"its latencies of {operation} add up to {took_s:.3g} s, more than {most_s:.3g} s of its run time"

@@ -281,9 +281,11 @@ find_mount() {
     while read -r _ _ numbers _ point options rest; do
         [ "$point" = "$mount_point" ] || continue
         rest=${rest#*- }
-        mount_options=$options mount_numbers=$numbers mount_type=${rest%% *}
+        mount_numbers=$numbers mount_type=${rest%% *}
         rest=${rest#* }
         mount_source=${rest%% *}
+        # The options of the mount, then those of the file system (nobarrier, sync, data=).
+        mount_options=$options,${rest#* }
     done </proc/self/mountinfo
     block=$(readlink -f "/sys/dev/block/$mount_numbers")
     [ -e "$block/stat" ] || block=$(readlink -f "$mount_source")

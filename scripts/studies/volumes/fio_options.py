@@ -93,6 +93,8 @@ def canonical(options: Mapping[str, str]) -> dict[str, str]:
 
 def signature(options: Mapping[str, str]) -> str:
     """Return a short readable name: `write-2300-sync-fdatasync`, `randread-16k-libaio-qd16x4` (depth × jobs)."""
+    if "metric" in options:
+        return _readable(options["metric"].removesuffix("_duration_seconds").replace("_", "-"))
     if all(_NO_MATTER.fullmatch(_name(key)) for key in options):
         return "unknown"
     spelled = canonical(options)
@@ -154,7 +156,32 @@ def asked_syncs(options: Mapping[str, str], writes: int) -> tuple[float, int] | 
     if len(every) != 1 or not every[0] or not processes or other or not writing:
         return None
     last = _given(spelled, "end_fsync") + _given(spelled, "fsync_on_close")
-    return writes / every[0], processes * (1 + last)
+    # Writes that are under way when the last one is done are not forced any more.
+    return writes / every[0], processes * (max(_small(spelled["iodepth"]), 1) + last)
+
+
+def asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
+    """Return how long a job was to run; 0 where it may have ended before, as its files were done."""
+    spelled = canonical(options)
+    if not _given(spelled, "runtime") or any(_given(spelled, key) for key in ("number_ios", "steadystate")):
+        return 0.0
+    amount = asked_bytes({key: value for key, value in spelled.items() if key not in ("runtime", "ramp_time")})
+    timed = options.get("time_based", "0") != "0"
+    return _seconds(spelled["runtime"]) if timed or (amount and done_bytes < amount[0] - amount[1]) else 0.0
+
+
+def without_latencies(options: Mapping[str, str]) -> str:
+    """Return the option with which a job leaves out the latencies that are asked for here; "" of none."""
+    spelled = canonical(options)
+    return next((name for name in ("gtod_reduce", "disable_clat", "disable_lat") if _given(spelled, name)), "")
+
+
+def contradicts(options: Mapping[str, str], reads: int, writes: int) -> bool:
+    """Return whether a job read or wrote what its options say that it never does."""
+    kind = {_name(key): value for key, value in options.items()}.get("rw", options.get("readwrite", ""))
+    kind = kind.partition(":")[0]
+    never = {"read": writes, "randread": writes, "write": reads, "randwrite": reads}.get(kind, 0)
+    return bool(never) and not _given(canonical(options), "verify")
 
 
 def open_loop(options: Mapping[str, str]) -> float:

@@ -7,12 +7,13 @@ import statistics
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
+from typing import NamedTuple
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import fio_facts, fio_options
+from scripts.studies.volumes import fio_facts, fio_options, fio_text
 
 OPERATIONS = ("sync", "read", "write")
 PERCENTILES = (50, 99, 99.9, 99.99)
@@ -20,12 +21,26 @@ PERCENTILES = (50, 99, 99.9, 99.99)
 _MOST = 10**18
 # Percentiles and bins are the middle of a bucket, of 64 to each power of two: they may lie above the maximum by a part.
 _BUCKET = 1 / 64
+_LAST_BIN = 17_112_760_320
 # fio may be told to start jobs by another clock than that of the world; such starts are small.
 _EPOCH_MS = 1e12
-_BEGIN = re.compile(r'\{\s*"fio version"')
-# Some versions print these where a number is undefined; JSON has no such numbers.
 _LOGGED = re.compile(r"^\d+, (\d+), ([01]),", re.MULTILINE)
-_NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
+
+
+class Histogram(NamedTuple):
+    """Bins, rows of (ns, count) in the order of ns, or ranges, rows of (lowest ns, highest ns, count), end to end."""
+
+    width: int  # numbers of a row
+    numbers: array
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, ...]], width: int) -> "Histogram":
+        """Return what holds these rows."""
+        return cls(width, array("q", chain.from_iterable(rows)))
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """Return its rows."""
+        return list(zip(*[iter(self.numbers)] * self.width, strict=True))
 
 
 @dataclass
@@ -36,13 +51,16 @@ class Job:
     version: str  # of fio
     options: dict[str, str]  # with the global ones
     columns: dict[str, float | None]  # of a sample: latencies in ms, counts, rates, run time
-    histograms: dict[str, array]  # operation -> ns, count, ns, count … in the order of ns
+    histograms: dict[str, "Histogram"]  # by operation
     began_s: float | None
     exact_start: bool  # whether fio itself says when it began
     ended_s: float | None
     errors: int  # operations that failed where it went on
     disks: dict[str, dict[str, float | None]]  # figures of the devices, by name; none where jobs in turn share them
     # What its battery knows of it beside fio's output.
+    host: str = ""  # as fio's client calls it
+    signal: str = ""  # that ended fio early
+    unlike: bool = False  # whether it is several jobs of unlike options, which fio told of as one
     file: str = ""
     mark: str = ""  # of the content
     alone: bool = True  # whether there is no other job in the file
@@ -53,70 +71,48 @@ class Job:
     started_s: float | None = None  # when it began by the clock that all jobs have
 
 
-def jobs(text: str) -> list[Job]:
-    """Return what fio's output says of its jobs, in its order; the message of a Problem begins with a verb.
+def jobs(output: dict) -> list[Job]:
+    """Return what a document of `fio_text` says of its jobs, in its order; the message of a Problem begins with a verb.
 
     The processes of a job, which are told apart without group_reporting, are merged; jobs of the same options that ran
-    one after the other are not.
+    one after the other are not, nor are those of several hosts (fio's client).
     """
-    output = _document(text)
     version = str(output["fio version"])
     number = re.search(r"(\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < (2, 99):
         raise Problem(f"is of {version}; fio 3 and later are read")
-    if "client_stats" in output:
-        raise Problem("is from fio's client mode; let each host write its own file")
     entries = _objects(output.get("jobs"))
+    # Of several clients, what they did together is there, too.
+    entries += [entry for entry in _objects(output.get("client_stats")) if entry.get("jobname") != "All clients"]
     if not entries:
         raise Problem("has no jobs in it")
     shared = _options(output.get("global options"))
-    disks = {
-        str(disk.get("name")): {key: _number(disk, key, "disk") for key in ("read_ios", "write_ios", "util")}
-        for disk in _objects(output.get("disk_util"))
-    }
+    disks: dict[str, dict] = {}
+    for disk in _objects(output.get("disk_util")):
+        counts = {key: _number(disk, key, "disk") for key in ("read_ios", "write_ios", "util")}
+        disks.setdefault(_host(disk), {})[str(disk.get("name"))] = counts
     ended_ms = _number(output, "timestamp_ms") or 1000 * (_number(output, "timestamp") or 0)
     groups: dict[tuple, list[dict]] = {}
     for entry in entries:
         options = shared | _options(entry.get("job options"))
-        groups.setdefault((str(entry.get("groupid")), *fio_options.canonical(options).items()), []).append(entry)
+        place = _host(entry), str(entry.get("groupid"))
+        groups.setdefault((*place, *fio_options.canonical(options).items()), []).append(entry)
     made: list[Job] = []
     ended_s, last = ended_ms / 1000 or None, None
-    for (group, *_), members in reversed(groups.items()):
-        if last not in (None, group):
-            # Groups run one after the other; the output is written when the last of them is done.
-            ended_s = made[-1].began_s
-        made.append(_job(members, version, shared, disks if len(groups) == 1 else {}, ended_s))
-        last = group
+    for (host, group, *_), members in reversed(groups.items()):
+        if last not in (None, (host, group)):
+            # Groups run one after the other; the output is written when the last of them is done. Hosts run together.
+            ended_s = made[-1].began_s if last[0] == host else ended_ms / 1000 or None
+        alone = sum(other[0] == host for other in groups) == 1
+        made.append(_job(members, version, shared, disks.get(host, {}) if alone else {}, ended_s))
+        made[-1].host, made[-1].signal = host, str(output.get(fio_text.SIGNAL, ""))
+        last = host, group
     return made[::-1]
 
 
-def _document(text: str) -> dict:
-    """Return fio's JSON; there may be words before it (warnings, a banner) and after it."""
-    begins = [match.start() for match in _BEGIN.finditer(text)]
-    if len(begins) > 1:
-        raise Problem(f"holds {len(begins)} outputs of fio; give each a file of its own, without --status-interval")
-    text = text[begins[0] :] if begins else text.lstrip()
-    text = _NO_NUMBER.sub(r"\1null", text) if "nan" in text or "inf" in text else text
-    try:
-        output, _ = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
-    except RecursionError as error:
-        raise Problem("is not an output of fio") from error
-    except json.JSONDecodeError as error:
-        if not begins:
-            raise Problem("is not JSON") from error
-        if "Unterminated" in error.msg or re.fullmatch(r'\s*[\w".+-]*\s*', text[error.pos :]):
-            raise Problem("is cut off: fio was stopped, or the file was not copied whole") from error
-        raise Problem(f"is damaged in line {error.lineno} of fio's output ({error.msg})") from error
-    except ValueError as error:
-        raise Problem("is damaged: it has a number of more digits than fio can have counted") from error
-    if not isinstance(output, dict) or "fio version" not in output:
-        raise Problem("is not an output of fio")
-    return output
-
-
-def _refuse(constant: str) -> None:
-    """Refuse NaN and Infinity, which fio does not write so."""
-    raise Problem(f"has the number {constant}, which fio cannot have measured")
+def _host(part: dict) -> str:
+    """Return the host, of fio's client mode, that a part of its output is about; "" where it does not say."""
+    return str(part.get("hostname") or "")
 
 
 def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: float | None) -> Job:
@@ -130,7 +126,9 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
         if latency:
             columns |= columns_of(operation, latency)
             if latency["bins"]:
-                histograms[operation] = array("q", chain.from_iterable(latency["bins"].items()))
+                histograms[operation] = Histogram.of(latency["bins"].items(), 2)
+            elif latency["ranges"]:
+                histograms[operation] = Histogram.of(latency["ranges"], 3)
         elif operation != "sync" or not fio_options.syncs(options):
             columns[f"{operation}_N"] = 0
         if operation != "sync":
@@ -141,7 +139,12 @@ def _job(entries: list[dict], version: str, shared: dict, disks: dict, ended_s: 
     columns |= {"runtime_s": seconds, "error": next(filter(None, errors), 0)}
     began_s = min(starts) / 1000 if starts else None if ended_s is None else ended_s - seconds
     failed, name = sum(_count(entry, "total_err") or 0 for entry in entries), str(entries[0].get("jobname", ""))
-    return Job(name, version, options, columns, histograms, began_s, bool(starts), ended_s, failed, disks)
+    # Told as one, jobs have the options of the last of them.
+    unlike = fio_text.MIXED in entries[0] or fio_options.contradicts(options, columns["read_ios"], columns["write_ios"])
+    options = {} if unlike else options
+    job = Job(name, version, options, columns, histograms, began_s, bool(starts), ended_s, failed, disks)
+    job.unlike = unlike
+    return job
 
 
 def columns_of(operation: str, latency: dict) -> dict[str, float | None]:
@@ -191,9 +194,39 @@ def _latency(section: dict, operation: str) -> dict | None:
     for what, ns in (latency | {"percentile": max(ordered, default=0), "bin": max(bins, default=0)}).items():
         if (ns or 0) > most:
             raise Problem(f"has a {what} of {operation} above the maximum")
-    if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 < (_number(part, "min", operation) or 0):
+    least, rounded = _number(part, "min", operation) or 0, _number(part, fio_text.ROUNDED, operation) or 0
+    # A mean that is rounded to whole numbers may lie below the minimum by a part.
+    if (latency["mean"] if latency["mean"] is not None else math.inf) + 1 + rounded < least:
         raise Problem(f"has a mean of {operation} below the minimum")
-    return latency | {"n": n, "percentiles": percentiles, "bins": bins}
+    ranges = (
+        []
+        if bins or n is None or latency["max"] is None
+        else ranges_between(percentiles, n, least, latency["max"], rounded)
+    )
+    return latency | {"n": n, "percentiles": percentiles, "bins": bins, "ranges": ranges}
+
+
+def ranges_between(
+    percentiles: dict[float, float], n: int, least: float, most: float, rounded: float
+) -> list[tuple[int, int, int]]:
+    """Return (lowest, highest, count) in ns of the operations between the percentiles that fio names.
+
+    Each percentile is the bin in which its operation lies; `rounded` ns is what it may have been raised by.
+    """
+    ranges, counted, floor = [], 0, least
+    for p, ns in sorted(percentiles.items()):
+        place = math.ceil(round(n * p / 100, 9))
+        # Nothing beyond the last bin is told apart.
+        low, high = (ns - rounded) * (1 - _BUCKET / 2), most if ns >= _LAST_BIN else ns * (1 + _BUCKET / 2)
+        low, high = max(low, least), min(high, most)
+        if place > counted + 1:
+            ranges.append((floor, high, place - 1 - counted))
+        if place > counted:
+            ranges.append((low, high, 1))
+        counted, floor = max(place, counted), max(low, floor)
+    if n > counted:
+        ranges.append((floor, most, n - counted))
+    return [(math.floor(low), math.ceil(high), count) for low, high, count in ranges]
 
 
 def _bins(part: object) -> dict[int, int]:
@@ -217,7 +250,7 @@ def _merged(parts: list[dict]) -> dict | None:
     """Return the latencies of several processes: histograms are merged, percentiles never (METHOD 18)."""
     if len(parts) < 2:
         return parts[0] if parts else None
-    merged = {"n": None, "mean": None, "stddev": None, "percentiles": {}, "bins": {}}
+    merged = {"n": None, "mean": None, "stddev": None, "percentiles": {}, "bins": {}, "ranges": []}
     merged["max"] = max((part["max"] for part in parts if part["max"] is not None), default=None)
     if all(part["n"] is not None for part in parts):
         n = merged["n"] = sum(part["n"] for part in parts)
@@ -227,6 +260,8 @@ def _merged(parts: list[dict]) -> dict | None:
             merged["stddev"] = math.sqrt(sum(squares) / (n - 1)) if n > 1 else None
     if all(part["bins"] for part in parts):
         merged["bins"] = dict(sorted(sum((Counter(part["bins"]) for part in parts), Counter()).items()))
+    elif all(part["ranges"] for part in parts):
+        merged["ranges"] = [own for part in parts for own in part["ranges"]]
     return merged
 
 
@@ -282,7 +317,7 @@ def count_from_due(job: Job, log: str) -> bool:
     latency = {"n": len(latencies), "max": max(latencies), "mean": statistics.fmean(latencies), "percentiles": {}}
     latency |= {"stddev": statistics.stdev(latencies) if len(latencies) > 1 else None, "bins": bins}
     job.columns |= columns_of(kind, latency)
-    job.histograms = {kind: array("q", chain.from_iterable(bins.items()))}
+    job.histograms = {kind: Histogram.of(bins.items(), 2)}
     return True
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from scripts.frame.matrix import digest
 from scripts.lib import globs, provenance
 from scripts.lib.program import Problem, run, write_text
-from scripts.studies.volumes import fio, fio_facts, fio_options, study, tarballs
+from scripts.studies.volumes import fio, fio_facts, fio_options, packed, study
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
 # What no name of a file has that Snakemake watches: it takes braces for wildcards, and stumbles over the others.
@@ -58,11 +58,11 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
         for path in _places(entry["from"]):
             files = _files(path)
             if not files:
-                raise Problem(f"imports: {path} holds no tarball and no JSON file; put fio's results there")
+                raise Problem(f"imports: {path} holds no file; put fio's results there")
             paths.update(files)
     for path in sorted(paths):
         if _ODD.search(str(path)):
-            raise Problem(f"imports: {tarballs.shown(str(path))} has a brace or a control character in it; rename it")
+            raise Problem(f"imports: {packed.shown(str(path))} has a brace or a control character in it; rename it")
     return sorted(paths)
 
 
@@ -74,10 +74,10 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
     are more of them, or more is said about them.
     """
     batteries, left_out = [], []
-    for entry, source, packed, tree in _trees(imports):
+    for entry, source, whole, tree in _trees(imports):
         own = list(tree.batteries())
         for battery in own:
-            place = source if packed or not battery["folder"] else f"{source}/{battery['folder']}"
+            place = source if whole or not battery["folder"] else f"{source}/{battery['folder']}"
             if battery["samples"]:
                 batteries.append(battery | {"source": place, "entry": entry})
             elif battery["facts"]:
@@ -129,6 +129,8 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
     reasons = study.STUDY.faults({"faults": battery["faults"], "work": work}, {})
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
+    # Without a clock nothing is known of the pauses between jobs.
+    ran_s = sum(row["runtime_s"] or 0 for row in samples)
     return {
         **{"record": 1, "status": "done", "run": run_name, "study": "volumes"},
         **{"name": f"{readable}-{digest(levels)}", "cell": levels, "repeat": repeat},
@@ -136,7 +138,7 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
         "work": work,
-        "seconds": {"total": None if last["started_s"] is None else last["started_s"] + last["runtime_s"]},
+        "seconds": {"total": ran_s if last["started_s"] is None else last["started_s"] + last["runtime_s"]},
         "samples": samples,
         "host": fio_facts.host(facts | {"host": battery["host"]}),
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
@@ -151,35 +153,32 @@ def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]
         for place in _places(entry["from"]):
             folders.setdefault(place if place.is_dir() else place.parent, []).extend(_files(place))
         for folder, paths in folders.items():
-            place = tarballs.shown(str(folder))
+            place = packed.shown(str(folder))
             print(f"{place}: {len(paths):,} files", file=sys.stderr, flush=True)
-            loose, packed = fio.Tree(tarballs.shown(folder.resolve().name), f"{place}/"), 0
+            loose, trees = fio.Tree(packed.shown(folder.resolve().name), f"{place}/"), 0
             for path in paths:
-                name = tarballs.shown(path.relative_to(folder).as_posix())
-                if tarballs.is_tarball(name):
-                    packed, source = packed + 1, tarballs.shown(str(path))
-                    tree = fio.Tree(tarballs.stem(path.name), f"{source}: ")
-                    try:
-                        tree.add_tarball(path)
-                    except Problem as problem:
-                        tree = fio.Tree("", source)
-                        tree.leave_out("", str(problem))
-                    yield entry, source, True, tree
-                elif tarballs.wanted(name):
-                    loose.add_file(name, path)
-                else:
-                    loose.leave_out(name, "is neither a tarball nor a JSON file")
-            if packed < len(paths):
+                name, source = packed.shown(path.relative_to(folder).as_posix()), packed.shown(str(path))
+                tree = fio.Tree(packed.stem(path.name), f"{source}: ")
+                try:
+                    if not packed.holds_files(path):
+                        loose.add_file(name, path)
+                        continue
+                    tree.add_packed(path)
+                except Problem as problem:
+                    tree = fio.Tree("", source)
+                    tree.leave_out("", str(problem))
+                trees += 1
+                yield entry, source, True, tree
+            if trees < len(paths):
                 yield entry, place, False, loose
 
 
 def _files(place: Path) -> list[Path]:
-    """Return a file, or those below a folder that may hold results; hidden ones are passed over."""
+    """Return a file, or those below a folder; hidden ones are passed over."""
     if not place.is_dir():
         return [place]
     inside = [(path, path.relative_to(place).parts) for path in sorted(globs.limited(place.rglob("*"), place))]
-    seen = [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
-    return [path for path in seen if tarballs.is_tarball(path.name) or tarballs.wanted(path.name)]
+    return [path for path, parts in inside if not any(part.startswith(".") for part in parts) and path.is_file()]
 
 
 def _places(pattern: str) -> list[Path]:
@@ -187,7 +186,7 @@ def _places(pattern: str) -> list[Path]:
     try:
         named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand(pattern)))
     except OSError as error:
-        raise Problem(f"imports: {tarballs.shown(pattern)}: {error.strerror}") from error
+        raise Problem(f"imports: {packed.shown(pattern)}: {error.strerror}") from error
     paths = [path for path in named if path.is_file() or path.is_dir()]
     if not paths:
         what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"

@@ -1,18 +1,22 @@
 """Limits of latency with their sources, and whether a series of jobs keeps them: meets, misses or undecided."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from scripts.statistics import histograms, stats
-from scripts.studies.volumes import fio_facts, fio_options, study
+from scripts.studies.volumes import etcd_metrics, fio_facts, fio_options, study
 from scripts.studies.volumes.changes import Segment
-from scripts.studies.volumes.series import Series, histograms_of, percentiles
+from scripts.studies.volumes.series import Series, histograms_of, percentiles, ranges_of
 
 # A battery below these has not met a limit, however fast: it ended before a volume's caches and credits did.
 LEAST_JOBS, LEAST_S = 20, 60.0
+# A disk does not force a write in less: half of the operations below it mean that they reached none.
+_LEAST_SYNC_MS = 0.01
+# What etcd's limit of fsync is about, where etcd tells of itself.
+_WAL = etcd_metrics.METRICS["wal_fsync"]
 # What a verdict's row has of operations, and of time, at or above the limit.
 SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
@@ -32,22 +36,27 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
     hour and slow ever after has a p99 between the two that it never showed. `kept_s` is the time from a battery's start
     until the first segment that does not meet the limit, the shortest of several batteries. Where the files lay in
-    memory, nothing is decided. A limit of fsync says nothing about reads.
+    memory, nothing is decided. A limit of fsync says nothing about reads, or about etcd's commits.
     """
-    jobs, short = series.jobs, _short(series.jobs)
+    jobs = series.jobs
+    options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
+    # etcd's own histogram is of all that it has done, and of no battery.
+    short = {} if "metric" in options else _short(jobs)
     memory = [fio_facts.memory(battery.record.get("battery") or {}) for battery in series.batteries]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
+    memory = memory or _unreached(series, options)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
     no_p99 = histograms.Percentile(*[math.nan] * 4, "no job has a p99")
     estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in parts]
     # A single segment is the whole series.
     whole = estimates[0] if len(parts) == 1 else percentiles(jobs, [99], seed).get(99, no_p99)
     estimates.insert(0, whole)
-    options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
     # What is due evenly asks at any moment alike: there the share of operations is that of time.
     in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
     for limit in limits:
         if series.operation and limit.get("operation") not in (None, series.operation):
+            continue
+        if options.get("metric", _WAL) != limit.get("metric", _WAL):
             continue
         height, own = float(limit["p99_ms"]), []
         head = {"limit": limit["name"], "metric": "p99", "limit_ms": height, "kept_s": math.nan}
@@ -60,7 +69,7 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
                 **{"jobs_over": int((part["p99_ms"] >= height).sum()), **_shares(part, height, in_flight, seed)},
                 **{"value_ms": estimate.value, "low_ms": estimate.low, "high_ms": estimate.high},
             }
-            own.append(row | (_judged(part, estimate, height, memory, short[repeats[0]]) if number else {}))
+            own.append(row | (_judged(part, estimate, height, memory, short.get(repeats[0], "")) if number else {}))
         rows += [own[0] | _whole(jobs, parts, [row["verdict"] for row in own[1:]]), *own[1:]]
     return rows
 
@@ -71,7 +80,7 @@ def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> d
     That of time is the sum of such latencies / time of the jobs × operations under way. The interval is that over jobs,
     never narrower than the bounds of the bins.
     """
-    if not (merged := histograms_of(jobs)):
+    if not (merged := ranges_of(jobs)):
         return dict.fromkeys(SHARES, math.nan)
     over = np.stack([histograms.at_or_above(own, height) for own in merged])
     wholes = (jobs["N"].astype(float), 1000 * in_flight * jobs["seconds"].astype(float))
@@ -81,6 +90,20 @@ def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> d
         least, most = over[:, [0, 2], place].sum(axis=0) / whole.sum(skipna=False)
         ends += [estimate.value, np.fmin(estimate.low, least), np.fmax(estimate.high, most)]
     return {key: 100 * min(float(end), 1.0) for key, end in zip(SHARES, ends, strict=True)}
+
+
+def _unreached(series: Series, options: Mapping[str, str]) -> str:
+    """Return why what a series wrote cannot have reached a disk; "" where nothing says so."""
+    jobs = series.jobs
+    if options.get("ioengine") in ("falloc", "null"):
+        return f"the engine {options['ioengine']} writes nothing"
+    middle = jobs["p50_ms"].fillna(jobs["mean_ms"]).median() if len(jobs) else math.nan
+    if series.operation == "sync" and middle < _LEAST_SYNC_MS:
+        return f"half of the operations took {1000 * middle:.2g} µs or less, as none does that reaches a disk"
+    seen = jobs["device_writes"]
+    if len(jobs) and seen.notna().all() and not seen.sum() and jobs["writes"].sum() and jobs["seconds"].sum() > 1:
+        return "the device counted no write: what was written reached none"
+    return ""
 
 
 def _short(jobs: pd.DataFrame) -> dict[int, str]:
@@ -97,14 +120,21 @@ def _short(jobs: pd.DataFrame) -> dict[int, str]:
 
 def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, short: str) -> dict:
     verdict, reason = "undecided", f"{height:g} ms lies in the interval"
-    if memory or (short and estimate.high < height):
-        reason = memory or short
-    elif estimate.high < height:
+    # A percentile of bins is the middle of one, in which the limit may lie.
+    half = 0 if ranges_of(jobs) and not histograms_of(jobs) else histograms.RESOLUTION / 2
+    low, high = estimate.low * (1 - half), estimate.high * (1 + half)
+    if memory or (short and high < height):
+        return {"verdict": verdict, "reason": estimate.reason or memory or short}
+    if high < height:
         verdict, reason = "meets", f"at most {estimate.high:.3g} ms"
-    elif estimate.low >= height:
+    elif low >= height:
         verdict, reason = "misses", f"at least {estimate.low:.3g} ms"
-    few = f"; {len(jobs)} jobs are too few to resample" if len(jobs) < stats.MIN_BLOCKS else ""
-    doubt = few if histograms_of(jobs) else "; bounds of the jobs' own p99, as there are no bins to merge"
+    few = f"; {len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample"
+    few = few if len(jobs) < stats.MIN_BLOCKS else ""
+    without = (
+        "what is known of the histogram" if ranges_of(jobs) else "the jobs' own p99, as there are no bins to merge"
+    )
+    doubt = few if histograms_of(jobs) else f"; between bounds: {without}"
     return {"verdict": verdict, "reason": estimate.reason or reason + doubt}
 
 

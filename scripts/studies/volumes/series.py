@@ -37,7 +37,8 @@ Levels = tuple[str, str, str, str, str]
 class Battery:
     """One record, {} where it cannot be used, and why it is in no figure and no verdict.
 
-    `histograms` are by job and operation, (bins, 2) of ms and count; `software` is the fingerprint (`frame.software`).
+    `histograms` are by job and operation, (bins, 2) of ms and count or (ranges, 3) of lowest, highest ms and count;
+    `software` is the fingerprint (`frame.software`).
     """
 
     cell: str
@@ -171,17 +172,31 @@ def with_hosts_together(series: Sequence[Series]) -> list[Series]:
 
 
 def histograms_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
-    """Return the jobs' histograms, or None where one has none: then nothing can be merged."""
+    """Return the jobs' histograms, or None where one has no bins: then nothing can be merged."""
+    histograms_or_ranges = ranges_of(jobs) or []
+    return histograms_or_ranges if {own.shape[1] for own in histograms_or_ranges} == {2} else None
+
+
+def ranges_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
+    """Return what is known of the jobs' latencies, as bins or as ranges; None where of one nothing is."""
     return list(jobs["bins"]) if len(jobs) and jobs["bins"].notna().all() else None
 
 
 def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
-    """Return percentiles of jobs together, by p: merged from their bins, or bounds of their own where one has none.
+    """Return percentiles of jobs together, by p: merged from their bins, else between the bounds of their ranges.
 
-    Without bins there are those that the samples have; a refused one is NaN with its reason.
+    Where not even ranges are known, there are those that the samples have, between the bounds of the jobs' own. Without
+    bins the value is the median of the jobs' own. A refused one is NaN with its reason.
     """
     if merged := histograms_of(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
+    if between := ranges_of(jobs):
+        bounded = dict(zip(ps, histograms.bounded_percentiles(between, ps, seed), strict=True))
+        medians = {p: jobs[f"p{p:g}_ms"].median(skipna=False) for p in PERCENTILES}
+        return {
+            p: one if one.reason or math.isfinite(one.value) else one._replace(value=medians.get(p, math.nan))
+            for p, one in bounded.items()
+        }
     n = float(jobs["N"].astype(float).sum(skipna=False)) if len(jobs) else math.nan
     estimates = {}
     for p in ps:
@@ -219,7 +234,9 @@ def _battery(kept: records.Kept) -> Battery:
     try:
         bins = _histograms(record.get("histograms") or {}) if record["status"] == "done" else {}
     except (AttributeError, IndexError, TypeError, ValueError):
-        problem = f"{kept.path}: its histograms are not pairs of a latency and a count, both at least 0"
+        problem = (
+            f"{kept.path}: its histograms are not latencies (one, or lowest and highest) and counts, all at least 0"
+        )
         print(f"left out: {problem}", file=sys.stderr)
         return Battery(*place, {}, [problem])
     return Battery(*place, record, records.faults(record), bins, software.of(kept))
@@ -230,10 +247,11 @@ def _histograms(by_job: dict) -> dict[str, dict[str, np.ndarray]]:
     kept: dict[str, dict[str, np.ndarray]] = {}
     for job, operations in by_job.items():
         for name, pairs in operations.items():
-            bins = np.asarray(pairs or np.empty((0, 2)), dtype=float) / (_NS, 1)
-            if bins.shape[1] != 2 or not (np.isfinite(bins) & (bins >= 0)).all():
+            bins = np.asarray(pairs or np.empty((0, 2)), dtype=float)
+            bins = bins / (*[_NS] * (bins.shape[1] - 1), 1)
+            if bins.shape[1] not in (2, 3) or not (np.isfinite(bins) & (bins >= 0)).all():
                 raise ValueError
-            if bins[:, 1].sum():
+            if bins[:, -1].sum():
                 kept.setdefault(job, {})[name] = bins
     return kept
 
@@ -282,8 +300,8 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
 
 
 def _of_histogram(bins: np.ndarray | None) -> list[float]:
-    """N, mean, standard deviation, maximum and percentiles of one job; NaN without a histogram."""
-    if bins is None:
+    """N, mean, standard deviation, maximum and percentiles of one job; NaN without bins."""
+    if bins is None or bins.shape[1] != 2:
         return [math.nan] * (4 + len(PERCENTILES))
     return [*histograms.moments(bins), *(one.value for one in histograms.percentiles([bins], PERCENTILES))]
 
@@ -294,6 +312,8 @@ def _derived(options: Mapping[str, object]) -> dict:
     A job that writes a file of `size` once does size / bs operations; one at a time they take their latencies.
     """
     options = {key: str(value) for key, value in options.items()}
+    if "metric" in options:
+        return {}
     try:
         block = fio_options.block_bytes(options)
     except (Problem, ValueError):

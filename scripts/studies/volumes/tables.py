@@ -155,7 +155,7 @@ def _summary(jobs: pd.DataFrame, quantiles: dict[float, histograms.Percentile], 
         "without bins there is no merged percentile: medians of the jobs' own, between their bounds": not merged,
         "N is not known: the mean weighs all jobs alike": not all_counted,
         "N, times and rates are derived from the job's options and mean latencies": derived,
-        f"{len(jobs)} jobs are too few to resample": not many,
+        f"{len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample": not many,
         **{one.reason: True for one in own.values()},
     }
     return row | {

@@ -164,18 +164,48 @@ def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
 
 
 def headline(run: Results) -> str:
-    """Return which volumes keep the first limit, in one bold sentence."""
+    """Return which volumes keep the first limit, or what they reached where none is for them, in a bold sentence."""
     first = _first_limit(run)
-    if run.measured.empty or not first:
+    if run.measured.empty:
         return answer.headline(run, [], [])
+    if not first:
+        return bold(_reached(run))
     whole, parts = first[0].whole, []
+    if len(first) > phrases.NAMED:
+        return bold(_counts(first, run))
+    what = f"{REPORT.metric(whole['metric']).title} of {phrases.operation([course.whole for course in first], run)}"
     for verdict, text in SAID.items():
         series = [_kept(course, run) for course in first if course.outcome == verdict]
         if series:
             limit = "it" if parts else phrases.limit(whole)
             parts.append(f"{text} {limit} on {phrases.some(series)}")
-    what = phrases.operation([course.whole for course in first], run)
-    return bold(f"{REPORT.metric(whole['metric']).title} of {what} {'; '.join(parts)}.")
+    return bold(f"{what} {'; '.join(parts)}.")
+
+
+def _counts(courses: Sequence[Course], run: Results) -> str:
+    """Return how many series keep a limit, and which of those that do not is the slowest."""
+    counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in SAID}
+    slowest = max(counts["misses"], key=lambda course: np.nan_to_num(course.deciding["value_ms"]), default=None)
+    whole, parts = courses[0].whole, [f"{len(counts['meets'])} of {len(courses)} series stayed below"]
+    parts[0] += f" {phrases.limit(whole)} ({whole['metric']})"
+    parts += [f"{len(counts['misses'])} did not, the slowest {_kept(slowest, run)}"] if slowest else []
+    parts += [f"{len(counts['undecided'])} may or may not"] if counts["undecided"] else []
+    parts += [f"{len(counts['not judged'])} cannot be judged"] if counts["not judged"] else []
+    return f"{'; '.join(parts)}."
+
+
+def _reached(run: Results) -> str:
+    """Return the rate and the p99 of each series, of many those with the highest and with the lowest rate."""
+    rows = run.measured.sort_values("iops", ascending=False)
+    many = len(rows) > REASONS
+    rows = rows.iloc[[0, -1]] if many else rows
+    what = phrases.operation(rows.to_dict("records"), run)
+    each = [
+        f"{row['iops']:,.0f} IOPS on {phrases.label(row, run)} (p99 {prose.number(row['p99_ms'])} ms)"
+        for row in rows.to_dict("records")
+    ]
+    of = f"{len(run.measured)} series, {what}" if many else prose.capital(what)
+    return f"{of}: {(' to ' if many else ', ').join(each)}; no limit is for such operations."
 
 
 def reasons(run: Results) -> list[str]:
@@ -194,14 +224,20 @@ def advice(run: Results) -> list[str]:
         what = f"Use {bold(phrases.label(best.whole, run))}: {best.whole['metric']} {phrases.latency(best.deciding)}"
         lines.append(f"{what}, {of} that stayed below {phrases.limit(best.whole)}.")
     lines += _larger(run)
+    here = any(battery.get("position") is not None for battery in run.facts.get("batteries") or [])
     if between := [phrases.label(course.whole, run) for course in first if course.outcome == "undecided"]:
-        who = prose.listing(between)
-        lines.append(f"Raise {code('jobs')} and run again to decide on {who}: more jobs narrow the interval.")
-    lines += [
-        f"Measure {phrases.label(course.whole, run)} again: {course.deciding['reason']}."
-        for course in first
-        if course.outcome == "not judged"
-    ]
+        more = f"Raise {code('jobs')} and run again" if here else f"Import more jobs, with fio's {code('json+')},"
+        lines.append(f"{more} to decide on {phrases.some(between)}: more jobs narrow the interval.")
+    again: dict[str, list[str]] = {}
+    for course in first:
+        if course.outcome == "not judged":
+            reason = course.deciding["reason"]
+            # How long each was is in the table.
+            kind = "too short a battery to meet a limit" if "too short a battery" in reason else reason
+            again.setdefault(kind, []).append((phrases.label(course.whole, run), reason))
+    for kind, alike in again.items():
+        why = alike[0][1] if len(alike) == 1 else kind
+        lines.append(f"Measure {phrases.some([name for name, _ in alike])} again: {why}.")
     if len(run.verdicts) and (run.verdicts["verdict"] == TOO_FEW).any():
         lines.append(
             f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "

@@ -8,12 +8,15 @@ import pandas as pd
 
 from scripts.report.curves import INVALID
 from scripts.report.plot import COLOURS, GREY, Figure, Look, Marks, Panel, Rule, round_ticks
+from scripts.studies.volumes import fio_options
 from scripts.studies.volumes.report import phrases
 from scripts.studies.volumes.report.batteries import Results, Trace, of
-from scripts.studies.volumes.series import FACTORS
+from scripts.studies.volumes.series import ALL_HOSTS, FACTORS
 
 TOGETHER = 2 * len(COLOURS)  # volumes in a panel
 SINGLE = 10  # panels of single batteries: those in which most happened
+RANKED = 8  # series of single jobs, of which more are drawn in a row each
+SHOWN = 30  # rows of such a figure
 CHANGES = 8  # that one panel names
 DETAIL = {
     "p99": ("p99", Look(COLOURS[0], "circle"), 6),
@@ -26,7 +29,9 @@ LATENCIES = ("operation", "N", "p99_ms", "p99.9_ms", "max_ms")
 
 
 def latency(run: Results) -> Figure:
-    """Return p99 of each job, all volumes of a job file together, with the modelled credits below."""
+    """Return p99 of each job, all volumes of a job file together, with the modelled credits below; or `_ranked`."""
+    if len(run.traces) > RANKED and max(len(trace.jobs) for trace in run.traces) <= 2:
+        return _ranked(run)
     panels = []
     for about, traces in _groups(run):
         invalid = [one for one in run.invalid_traces if one.levels["job"] == traces[0].levels["job"]]
@@ -48,6 +53,28 @@ def latency(run: Results) -> Figure:
         "where a volume's type has burst credits: what the model leaves of them."
     )
     return Figure("latency", "p99 of each job", caption, tuple(panels), _numbers(run, *LATENCIES))
+
+
+def _ranked(run: Results) -> Figure:
+    """Return the p99 of each series with its interval, the highest first, where single jobs make no course of time."""
+    cells = run.measured[run.measured["p99_ms_high"].notna() & (run.measured["host"] != ALL_HOSTS)]
+    cells = cells.sort_values("p99_ms_high", ascending=False, ignore_index=True)
+    shown = cells.head(SHOWN)
+    middle = shown["p99_ms"].fillna((shown["p99_ms_low"] * shown["p99_ms_high"]) ** 0.5)
+    ends = {"x_low": shown["p99_ms_low"], "x_high": shown["p99_ms_high"].clip(upper=phrases.UNBOUNDED_MS)}
+    points = pd.DataFrame({"x": middle, "y": -np.arange(len(shown), dtype=float), **ends})
+    rows = tuple(phrases.label(row, run) for row in shown.to_dict("records"))
+    rules = tuple(replace(rule, axis="x") for rule in _limits(run))
+    marks = (Marks("", Look.of(0), points),)
+    panel = Panel("p99 of each series", "p99 / ms", marks=marks, rows=rows, rules=rules, x_log=True)
+    panel = replace(panel, x_ticks=round_ticks(*panel.x_range()))
+    caption = "Bars: the 95 % CI, or the bounds where there is no histogram. Dashed: the limits." + (
+        f" The {SHOWN} with the highest of {len(cells)} are drawn, all are in the numbers."
+        if len(cells) > SHOWN
+        else ""
+    )
+    numbers = cells[[*FACTORS, "p99_ms", "p99_ms_low", "p99_ms_high"]]
+    return Figure("latency", "p99 of each series", caption, (panel,), numbers)
 
 
 def details(run: Results) -> Figure:
@@ -99,6 +126,36 @@ def rates(run: Results) -> Figure:
     title = "IOPS and throughput of each job, under the volume's ceiling"
     numbers = _numbers(run, "iops", "mib_s", "device_iops", "runtime_s")
     return Figure("rates", title, caption if panels else "These are not known.", tuple(panels), numbers, 2)
+
+
+def depths(run: Results) -> Figure:
+    """Return IOPS and p99 of series that differ in queue depth and processes alone, over the operations in flight."""
+    rows = run.measured.to_dict("records")
+    lines: dict[tuple[str, str, str], list[dict]] = {}
+    for row in rows:
+        options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
+        alone = fio_options.signature({**options, "iodepth": "1", "numjobs": "1"})
+        own = {"x": fio_options.in_flight(options), "iops": row["iops"], "p99": row["p99_ms"]}
+        lines.setdefault((row["store"], row["host"], alone), []).append(own)
+    swept = {
+        key: pd.DataFrame(own).sort_values("x") for key, own in lines.items() if len({one["x"] for one in own}) > 1
+    }
+    axis, panels = "Operations in flight: queue depth × processes", []
+    for column, title, unit in (("iops", "IOPS", "IOPS"), ("p99", "p99", "p99 / ms")):
+        marks = []
+        for number, ((store, host, alone), points) in enumerate(list(swept.items())[: len(COLOURS)]):
+            name = ", ".join(filter(None, (store, host if host != "unknown" else "", alone)))
+            drawn = points[["x", column]].set_axis(["x", "y"], axis=1).dropna()
+            marks.append(Marks(name, Look.of(number, 0), drawn, joined=True, size=6))
+        marks = [mark for mark in marks if len(mark.points)]
+        if marks:
+            ticks = tuple(sorted({float(x) for mark in marks for x in mark.points["x"]}))
+            panels += _scaled([Panel(title, axis, unit, tuple(marks), x_log=True, x_ticks=ticks)])
+    caption = "A mark is a series. " + (f"The first {len(COLOURS)} are drawn." if len(swept) > len(COLOURS) else "")
+    columns = [*FACTORS, "iops", "p99_ms"]
+    return Figure(
+        "depths", "IOPS and p99 over operations in flight", caption.strip(), tuple(panels), run.measured[columns], 2
+    )
 
 
 def percentiles(run: Results) -> Figure:

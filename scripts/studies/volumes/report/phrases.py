@@ -7,12 +7,16 @@ import pandas as pd
 
 from scripts.report import names, prose
 from scripts.report.listings import numbers
+from scripts.studies.volumes.etcd_metrics import METRICS
 from scripts.studies.volumes.report.batteries import Results, Trace
 from scripts.studies.volumes.series import FACTORS
 
+UNBOUNDED_MS = 1e9  # from here on an upper end is none
 NAMED = 6  # volumes or series that a sentence names
 _OVER = (("operations", ""), ("time", ""), ("time", "_low"), ("time", "_high"))
-LIMIT_OWNERS = {"etcd": "etcd's", "openshift": "OpenShift's"}
+LIMIT_OWNERS = {"etcd": "etcd's", "etcd-commit": "etcd's", "openshift": "OpenShift's"}
+# What etcd's own histograms are of.
+_ETCD = {METRICS["wal_fsync"]: "etcd's own fsync", METRICS["backend_commit"]: "etcd's own commit"}
 
 
 def volume(store: str, run: Results) -> str:
@@ -65,6 +69,7 @@ def operation(rows: Iterable[Mapping[str, str]], run: Results) -> str:
         # Where the options are lost, the job's name may tell.
         words = " ".join([*(name for name, value in options.items() if str(value) not in ("0", "")), row["job"]])
         sync = next((one for one in ("fdatasync", "fsync") if one in words), "the sync after a write")
+        sync = _ETCD.get(options.get("metric", ""), sync)
         name = {"sync": sync, "read": "a read", "write": "a write"}.get(row["operation"], "an operation")
         named.append(f"{name} from when it was due" if "rate_iops" in options else name)
     return prose.listing(dict.fromkeys(named), "or")
@@ -108,7 +113,11 @@ def over(row: Mapping) -> str:
 
 
 def latency(row: Mapping) -> str:
-    """Return a row's value with its interval, "2.41 [2.40, 2.42] ms"; "" where there is none."""
+    """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" where there is none."""
     if pd.isna(row["value_ms"]):
-        return ""
+        low, high = row["low_ms"], row["high_ms"]
+        if not low <= high:
+            return ""
+        ends = f"between {prose.number(low)} and {prose.number(high)} ms"
+        return ends if high < UNBOUNDED_MS else f"at least {prose.number(low)} ms"
     return f"{names.with_interval(row['value_ms'], row['low_ms'], row['high_ms'], prose.number)} ms"

@@ -11,7 +11,7 @@ from scripts.report.markup import code, paragraph, verbatim
 from scripts.report.page import Table
 from scripts.studies.volumes.report import phrases
 from scripts.studies.volumes.report.batteries import Results
-from scripts.studies.volumes.report.conclusions import Course, courses
+from scripts.studies.volumes.report.conclusions import FEW, Course, courses
 from scripts.studies.volumes.series import FACTORS
 
 # From how many ms on a latency is yellow and red.
@@ -36,7 +36,9 @@ def glance(run: Results) -> Table:
     """Return one row per series, one column per limit: the verdict and what decided it, and how long it was kept."""
     every = courses(run)
     if not every:
-        return Table("at-a-glance", "", pd.DataFrame())
+        return _rates(run)
+    if len({tuple(one.whole[name] for name in FACTORS) for one in every}) > FEW:
+        every.sort(key=lambda course: np.nan_to_num(course.deciding["value_ms"], nan=-1), reverse=True)
     series = pd.DataFrame([course.whole for course in every])[[*FACTORS]].drop_duplicates()
     frame, over = listings.levels(series, run), {}
     limits = dict.fromkeys((one.whole["limit"], one.whole["metric"], one.whole["limit_ms"]) for one in every)
@@ -54,6 +56,22 @@ def glance(run: Results) -> Table:
         "and that of time with its 95 % CI, as a job begins no other operation while one stalls."
     )
     return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
+
+
+def _rates(run: Results) -> Table:
+    """Return one row per series where no limit is for its operations: rates and percentiles, the highest p99 first."""
+    rows = run.measured
+    if rows.empty or "iops" not in rows:
+        return Table("at-a-glance", "", pd.DataFrame())
+    rows = rows.sort_values("p99_ms", ascending=False, ignore_index=True)
+    columns = {"iops": "IOPS", "mib_s": "MiB/s", "p50_ms": "p50 / ms", "p99_ms": "p99 / ms", "max_ms": "max / ms"}
+    frame = listings.levels(rows, run)
+    frame["operation"] = [phrases.operation([row], run) for row in rows.to_dict("records")]
+    frame = without_empty(frame.join(rows[[*columns]].rename(columns=columns)))
+    caption = (
+        "Operations and bytes divided by time over all jobs of a series, and their latencies; the highest p99 first."
+    )
+    return Table("at-a-glance", caption, frame, dict.fromkeys(columns.values(), prose.number) | {"IOPS": WHOLE})
 
 
 def limits(run: Results) -> Table:
@@ -86,6 +104,8 @@ def summary(run: Results) -> Table:
     cells = run.measured
     if cells.empty or "jobs" not in cells:
         return Table("series", "", pd.DataFrame())
+    if len(cells) > FEW:
+        cells = cells.sort_values("p99_ms", ascending=False, ignore_index=True)
     frame = listings.levels(cells, run)
     frame["operation"] = [phrases.operation([row], run) for row in cells.to_dict("records")]
     frame["jobs"], frame["N"] = cells["jobs"], cells["N"]

@@ -1,0 +1,84 @@
+"""Latencies that are known without bins, and writes that reached no disk, decide as much as they can and no more."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from scripts.studies.volumes import fio_output
+from scripts.studies.volumes.etcd_metrics import METRICS
+from tests.volumes_records import (
+    OPTIONS,
+    battery,
+    chosen,
+    gather,
+    job_id,
+    latencies,
+    nth,
+    record,
+    sample,
+    write_run,
+)
+
+
+def plain(one: dict, percentiles: Sequence[float] = (1, 5, 10, 20, 50, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)) -> dict:
+    """Return a record as of fio's JSON without bins: what lies between its percentiles."""
+    ranges = {}
+    for row in one["samples"]:
+        bins = np.repeat(*np.transpose(one["histograms"][row["job_Id"]]["sync"]).astype(int))
+        named = {p: int(nth(bins, p)) for p in percentiles}
+        rows = fio_output.ranges_between(named, len(bins), bins.min() * 0.99, bins.max() * 1.01, 0)
+        ranges[row["job_Id"]] = {"sync": rows}
+    return one | {"histograms": ranges}
+
+
+@pytest.mark.rule(18)
+@pytest.mark.parametrize("jobs", [1, 3, 20])
+def test_without_bins_an_interval_is_never_narrower_than_with_them(tmp_path, jobs):
+    for seed in range(5):
+        medians = np.random.default_rng(seed).lognormal(0, 0.3, jobs)
+        one, without = battery("disk", medians, seed), plain(battery("plain", medians, seed))
+        found = gather(write_run(tmp_path / str(seed), [one, without]))
+        cells = found["cells"].set_index("store")
+        for name in ("p50_ms", "p99_ms"):
+            assert cells.loc["plain", f"{name}_low"] <= cells.loc["disk", f"{name}_low"]
+            assert cells.loc["plain", f"{name}_high"] >= cells.loc["disk", f"{name}_high"]
+
+
+@pytest.mark.rule(18)
+def test_a_limit_between_the_bounds_of_etcds_own_histogram_is_undecided(tmp_path):
+    # 1,000 operations at most 1 ms, 8,900 at most 4 ms, 99 between 8 and 16 ms, one above.
+    rows = [(0, 1_000_000, 1000), (1_000_000, 4_000_000, 8900), (8_000_000, 16_000_000, 99), (16_000_000, 10**18, 1)]
+    row = sample(latencies(1), 1, sync_lat_p99_ms=None, sync_N=10_000, write_ios=None, started_s=None)
+    one = record("etcd", [row], {job_id(1): {"sync": rows}}, job_options={"metric": METRICS["wal_fsync"]})
+    limits = ["etcd", "etcd-commit", {"name": "low", "p99_ms": 0.5}, {"name": "high", "p99_ms": 17}]
+    found = chosen(gather(write_run(tmp_path, imported=[one]), limits=limits)["verdicts"], segment="all")
+    # Nobody has to wait a minute, nor for 20 jobs: it is all that this etcd has done.
+    assert dict(zip(found["limit"], found["verdict"], strict=True)) == {
+        "etcd": "undecided",
+        "low": "misses",
+        "high": "meets",
+    }
+    assert found["low_ms"].iloc[0] == pytest.approx(1)
+    assert found["high_ms"].iloc[0] == pytest.approx(16)
+    low, high = found[["operations_over_percent_low", "operations_over_percent_high"]].iloc[0]
+    assert (low, high) == pytest.approx((0.01, 1.0))
+
+
+@pytest.mark.parametrize(
+    "scale, others, options, words",
+    [
+        (0.003, {}, {}, "half of the operations took 3 µs or less, as none does that reaches a disk"),
+        (1, {"device_write_ios": 0}, {}, "the device counted no write: what was written reached none"),
+        (1, {}, {"ioengine": "falloc"}, "the engine falloc writes nothing"),
+        (1, {"device_write_ios": 4000}, {}, ""),
+    ],
+)
+def test_what_reached_no_disk_meets_no_limit(tmp_path, scale, others, options, words):
+    one = battery("disk", np.full(30, scale))
+    for number, row in enumerate(one["samples"]):
+        row |= others | {"started_s": 10.0 * number}
+    one |= {"job_options": OPTIONS | options}
+    found = chosen(gather(write_run(tmp_path, [one]), limits=["etcd"])["verdicts"], segment="1").iloc[0]
+    assert found["verdict"] == ("undecided" if words else "meets")
+    assert words in found["reason"]
