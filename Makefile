@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE,\
+	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 # It would have every Python look for its own library elsewhere.
@@ -61,8 +61,9 @@ report: setup ## make the pages of an archive, offline: FROM=tuesday-1a2b3c4d5e.
 cite: setup ## print how to cite a run, or an archive (FROM=…)
 	@.venv/bin/python -sE -m scripts.published.cite $(CONFIGFILE) --run="$$RUN" $${FROM:+--from="$$FROM"}
 
-fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180
-	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"}
+fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180, or QUICK=1
+	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"} \
+		$${QUICK:+--quick}
 
 look: setup ## look into HDF5 files in seconds, and list what they hold and what that means: FILES='data/*.h5' or 's3://bucket/prefix/*.h5'
 	@.venv/bin/python -sE -m scripts.studies.shots.look --files="$$FILES" --access="$$ACCESS" --datasets="$$DATASETS"

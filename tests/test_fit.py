@@ -25,8 +25,9 @@ SMALL = "[fio_io]\nrw=write\nioengine=sync\nfdatasync=1\nsize=960k\nbs=2300\n"
 def fitted(place: Place, p99_ms: float, text: str = SMALL, jobs: int = 6, **options: object) -> tuple[str, str]:
     """Return what `fit` says of a limit of so many ms, from small batteries."""
     limit = {"name": "etcd", "p99_ms": p99_ms, "operation": "sync", "job": "etcd"}
+    limit["consequences"] = [{"ms": 1e-6, "means": "each is a thing of note"}, {"ms": 1e6, "means": "each is a wonder"}]
     options = {"jobs": jobs, "at_least_s": 0, "pause_s": 0, "job_text": text, **options}
-    return fit.fit(place.volume, limit, place.out, **options)
+    return fit.fit(place.volume, fit.Course(limit), place.out, **options)
 
 
 @pytest.mark.rule(18)
@@ -37,11 +38,14 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     word, reason = fitted(place, 60_000, say=said.append, show=shown.append)
     assert word == "meets"
     figures = r"  battery 3, .*: [\d.]+ \[[\d., ]+\] ms: meets \(at most .* ms.*\)\n    at or above the limit: none"
-    assert re.fullmatch(figures, "\n".join(reason.splitlines()[-2:]))
+    *lines, meaning = reason.splitlines()
+    assert re.fullmatch(figures, "\n".join(lines[-2:]))
+    assert meaning == "  100 % took 1e-06 ms or more: each is a thing of note"
+    assert said.pop(0) == "job etcd: writes of 2,300 bytes, each followed by fdatasync"
     batteries = [line for line in said if "pause" not in line]
     assert [line.partition(";")[0] for line in batteries] == [f"battery {number} of 3" for number in (1, 2, 3)]
     assert all(re.search(r"about \d+ (s|min|h) left$", line) for line in [*batteries, *shown])
-    assert shown[-1].startswith("battery 3 of 3, job 6; ")
+    assert re.match(r"p99 [\d.]+ \[[\d., ]+\] ms so far; battery 3 of 3, job 6; ", shown[-1])
     assert emptied(place)
     # The same folder, imported, is one volume with three batteries.
     section = configuration.resolve(read_json(place.out / "import.yaml"), [])["studies"]["volumes"]
@@ -55,8 +59,49 @@ def test_a_battery_that_misses_a_limit_decides(place):
     assert word == "misses"
     assert "battery 1" in reason
     assert "battery 2" not in reason
-    assert re.search(r"at or above the limit: 100 % of operations, [\d.]+ \[[\d., ]+\] % of the time$", reason)
+    assert re.search(r"at or above the limit: 100 % of operations, [\d.]+ \[[\d., ]+\] % of the time$", reason, re.M)
+    # It needs one job to know, and ends the battery then.
+    assert "battery 1, 1 job: " in reason
     assert [path.name[:2] for path in place.out.glob("b*")] == ["b1"]
+    assert emptied(place)
+
+
+@pytest.mark.parametrize("p99_ms, word", [(60_000, "below"), (1e-6, "misses")])
+def test_an_installer_has_an_answer_after_one_job(place, p99_ms, word):
+    quick, reason = fitted(place, p99_ms, SMALL.replace("960k", "2400k"), quick=True)
+    assert quick == word
+    assert reason.count("battery 1, 1 job: ") == reason.count("battery") == 1
+    assert fit.STATUS[word] == (word == "misses")
+
+
+def rows(*parts: tuple[int, int, str, float]) -> list[dict]:
+    """Return rows of verdicts: battery, jobs, verdict and lower end of each part; first that of the whole."""
+    each = [{"repeat": one, "jobs": jobs, "verdict": verdict, "low_ms": low} for one, jobs, verdict, low in parts]
+    return [{"verdict": "misses"}, *each]
+
+
+@pytest.mark.parametrize(
+    "parts, missed",
+    [
+        ([(1, 20, "misses", 10.5)], False),
+        ([(1, 20, "misses", 11.5)], True),
+        ([(1, 2, "misses", 11.5)], False),
+        ([(1, 2, "misses", 20.5)], True),
+        ([(1, 20, "misses", 10.5), (2, 20, "meets", 3)], False),
+        ([(1, 20, "misses", 10.5), (2, 20, "misses", 10.5)], True),
+    ],
+)
+def test_a_volume_at_its_limit_is_not_missing_it_for_one_battery(parts, missed):
+    course = fit.Course({"p99_ms": 10})
+    course.rows = rows(*parts)
+    course.batteries = [{"samples": [{"device_write_ios": 5}]}]
+    assert (course.is_missed, course.word()) == (missed, "misses" if missed else "undecided")
+
+
+def test_without_a_sign_of_a_device_nothing_is_met(place):
+    course = fit.Course({"p99_ms": 10})
+    course.rows, course.batteries = [{"verdict": "meets"}], [{"samples": [{"device_write_ios": None}]}]
+    assert course.word() == "undecided"
 
 
 def test_batteries_that_are_too_short_leave_it_undecided(place):

@@ -82,3 +82,25 @@ def test_what_reached_no_disk_meets_no_limit(tmp_path, scale, others, options, w
     found = chosen(gather(write_run(tmp_path, [one]), limits=["etcd"])["verdicts"], segment="1").iloc[0]
     assert found["verdict"] == ("undecided" if words else "meets")
     assert words in found["reason"]
+
+
+@pytest.mark.parametrize(
+    "scale, size, verdict",
+    [(0.1, "128k", "meets"), (100, "128k", "undecided"), (0.1, "512", "undecided"), (100, "512", "misses")],
+)
+def test_writes_of_another_size_decide_only_what_follows_for_etcds(tmp_path, scale, size, verdict):
+    one = battery("disk", np.full(30, scale))
+    one["samples"] = [row | {"started_s": 10.0 * number} for number, row in enumerate(one["samples"])]
+    one["job_options"] = OPTIONS | {"bs": size}
+    found = chosen(gather(write_run(tmp_path, [one]), limits=["etcd"])["verdicts"], segment="1").iloc[0]
+    assert found["verdict"] == verdict
+    assert (verdict == "undecided") == ("bytes are not etcd's, of 2,300" in found["reason"])
+
+
+@pytest.mark.rule(18)
+def test_a_lower_percentile_above_the_limit_decides_where_the_p99_is_refused(tmp_path):
+    found = gather(write_run(tmp_path, [battery("disk", [200.0], operations=300)]), limits=["etcd"])["verdicts"]
+    row = chosen(found, segment="1").iloc[0]
+    assert (row["verdict"], np.isnan(row["value_ms"])) == ("misses", True)
+    assert row["low_ms"] > 10
+    assert "as a lower percentile is that; p99 is refused" in row["reason"]

@@ -33,6 +33,7 @@ _HOST = re.compile(
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
 # A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
 _CLOCKS_S = 60
+EARLY = "the battery ended early"  # the beginning of such a fault
 _ERRORS, _NAME = 4096, 200
 # Of its run time a job that was not ended early did so much; latencies add up to so much of it at most, as each is
 # counted from a little before it; and run times are told to milliseconds.
@@ -203,7 +204,7 @@ class Tree:
         timed, facts = _in_time_order(jobs), folder.battery
         origin, versions = timed[0].started_s if timed else None, sorted({job.version for job in timed})
         status = str(facts.get("status", "complete"))
-        faults = [f"the battery ended early: {status}"] if status != "complete" else []
+        faults = [f"{EARLY}: {status}"] if status != "complete" else []
         faults += _name_jobs(timed)
         if len(versions) > 1:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")

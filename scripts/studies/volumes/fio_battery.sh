@@ -25,7 +25,8 @@ before and after each run, in a folder {battery}_{cluster}-fio-{hostname}.
   --tar                           the folder of results goes to standard output, as .tar.gz
   --time-limit SECONDS            no run begins after it, and one under way is ended; what was measured is kept
   --reserve MIB                   what must stay free on the file system beside the files (256)
-  --watch-input                   end, as at the time limit, when standard input ends: who started this is gone
+  --watch-input                   end, as at the time limit, when standard input ends: who started this is gone; after
+                                  the line "enough" on it, the jobs that are done are all that there are to be
   --job-text TEXT --job-name NAME, --background-text TEXT --background-name NAME
                                   text and name of a job instead of its file
 
@@ -57,7 +58,7 @@ main() {
     check_options
     check_tools
     exec 3<&0
-    claimed='' child='' background='' ended='' failed='' alarm='' watcher='' stopping='' done_jobs=0
+    claimed='' child='' background='' ended='' failed='' alarm='' watcher='' stopping='' sufficient='' done_jobs=0
     temp=$(mktemp -d "${TMPDIR:-/tmp}/fio_battery.XXXXXX") || refuse "no folder can be made in ${TMPDIR:-/tmp}"
     trap clean_up EXIT
     trap '' PIPE
@@ -65,6 +66,7 @@ main() {
     trap 'end_early "signal INT"' INT
     trap 'end_early "signal TERM"' TERM
     trap 'end_early "the time limit of $time_limit s"' USR1
+    trap suffice USR2
     check_jobs
     if [ -n "$device" ]; then check_device; else check_directory; fi
     claim "$own"
@@ -453,10 +455,17 @@ watch_over() {
 watch_starter() {
     {
         exec 8<&- 9<&-
-        while read -r _; do :; done
+        while read -r word; do [ "$word" != enough ] || kill -s USR2 $$; done
         kill -s TERM $$
     } <&3 >/dev/null 2>&1 &
     watcher=$!
+}
+
+# Ends a battery whose jobs so far are enough: one that is under way does not count.
+# shellcheck disable=SC2329  # a trap calls it
+suffice() {
+    sufficient=yes
+    if [ -n "$child" ]; then stop "$child"; fi
 }
 
 # Ends what is under way, so that what was measured is kept.
@@ -485,7 +494,7 @@ stop() {
 # Waits until a child is gone, whatever signals come meanwhile; sets status to its own.
 wait_for() {
     child=$1
-    [ -z "$ended" ] || stop "$child"
+    [ -z "$ended$sufficient" ] || stop "$child"
     while
         wait "$child"
         status=$?
@@ -520,11 +529,11 @@ alive() {
 
 run_jobs() {
     number=0 id=''
-    while ! enough && [ -z "$ended$failed" ]; do
+    while ! enough && [ -z "$ended$failed$sufficient" ]; do
         if [ "$number" -gt 0 ] && [ "$pause" != 0 ]; then
             apart sleep "$pause" &
             wait_for $!
-            [ -z "$ended" ] || break
+            [ -z "$ended$sufficient" ] || break
         fi
         number=$((number + 1)) previous=$id
         name_job "$number"
@@ -576,6 +585,10 @@ run_job() {
     wait_for $!
     { clock ended && printf 'status: %s\n' "$status" && machine after; } >>"$facts"
     [ "$kind" != write ] || rm -rf "$own/files"
+    if [ -n "$sufficient" ] && [ "$status" -ne 0 ]; then
+        rm -f "$facts"
+        return
+    fi
     keep run "fio_results_${kind}_$id.json" "fio_$id.err"
     [ ! -e "$temp/run_lat.1.log" ] || mv "$temp/run_lat.1.log" "$results/latencies_$id.txt"
     judge
@@ -634,6 +647,7 @@ stop_background() {
 
 finish() {
     outcome=complete code=0
+    [ -z "$sufficient" ] || jobs=$done_jobs
     [ "$done_jobs" -ge "$jobs" ] || outcome=interrupted code=1
     [ -z "$failed" ] || outcome="failed: $failed" code=1
     write_facts "$outcome"
@@ -662,7 +676,7 @@ collect() {
     trap '' PIPE
     mkfifo "$temp/input" || refuse "no pipe can be made in $out"
     "$@" sh -s <"$temp/input" >"$temp/tarball" &
-    shell=$! ended=''
+    shell=$! ended='' sufficient=''
     trap hang_up HUP INT TERM
     exec 4>"$temp/input"
     [ -z "$watch_input" ] || watch_starter

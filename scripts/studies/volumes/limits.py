@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from scripts.lib.program import Problem
 from scripts.statistics import histograms, stats
 from scripts.studies.volumes import etcd_metrics, fio_facts, fio_options, study
 from scripts.studies.volumes.changes import Segment
@@ -17,6 +18,8 @@ LEAST_JOBS, LEAST_S = 20, 60.0
 _LEAST_SYNC_MS = 0.01
 # What etcd's limit of fsync is about, where etcd tells of itself.
 _WAL = etcd_metrics.METRICS["wal_fsync"]
+# Writes that are so many times as large as an application's are none of it.
+_OTHER_SIZE = 4
 # What a verdict's row has of operations, and of time, at or above the limit.
 SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
@@ -46,11 +49,9 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
     memory = memory or _unreached(series, options)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
-    no_p99 = histograms.Percentile(*[math.nan] * 4, "no job has a p99")
-    estimates = [percentiles(part, [99], seed).get(99, no_p99) for part in parts]
+    estimates = [_p99(part, seed) for part in parts]
     # A single segment is the whole series.
-    whole = estimates[0] if len(parts) == 1 else percentiles(jobs, [99], seed).get(99, no_p99)
-    estimates.insert(0, whole)
+    estimates.insert(0, estimates[0] if len(parts) == 1 else _p99(jobs, seed))
     # What is due evenly asks at any moment alike: there the share of operations is that of time.
     in_flight, rows = math.nan if series.loop == "open" else fio_options.in_flight(options), []
     for limit in limits:
@@ -69,9 +70,37 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
                 **{"jobs_over": int((part["p99_ms"] >= height).sum()), **_shares(part, height, in_flight, seed)},
                 **{"value_ms": estimate.value, "low_ms": estimate.low, "high_ms": estimate.high},
             }
-            own.append(row | (_judged(part, estimate, height, memory, short.get(repeats[0], "")) if number else {}))
+            if estimate.reason and not estimate.low >= height:
+                row["low_ms"] = math.nan
+            verdict = _judged(part, estimate, height, memory, short.get(repeats[0], "")) if number else {}
+            own.append(row | verdict | _of_other_size(options, limit, verdict.get("verdict", "")))
         rows += [own[0] | _whole(jobs, parts, [row["verdict"] for row in own[1:]]), *own[1:]]
     return rows
+
+
+def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
+    """Return why a verdict says nothing of the writes that a limit is for, as theirs are much smaller, or larger.
+
+    Larger writes take longer, so they may miss what smaller ones keep.
+    """
+    if "job" not in limit or "bs" not in options:
+        return {}
+    theirs = fio_options.block_bytes(fio_options.of_job_file(study.job_text(limit["job"])))
+    try:
+        own = fio_options.block_bytes(options)
+    except (Problem, ValueError):
+        return {}
+    says_nothing = {"misses": own >= _OTHER_SIZE * theirs, "meets": own * _OTHER_SIZE <= theirs}
+    if not says_nothing.get(verdict):
+        return {}
+    return {"verdict": "undecided", "reason": f"writes of {own:,} bytes are not {limit['name']}'s, of {theirs:,}"}
+
+
+def _p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
+    """Return the p99 of jobs; where it is refused, its lower end is that of the highest percentile that is not."""
+    own = percentiles(jobs, (99, 95, 90, 50), seed)
+    p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
+    return p99._replace(low=next((one.low for one in own.values() if not one.reason), math.nan)) if p99.reason else p99
 
 
 def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
@@ -129,6 +158,8 @@ def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, 
         verdict, reason = "meets", f"at most {estimate.high:.3g} ms"
     elif low >= height:
         verdict, reason = "misses", f"at least {estimate.low:.3g} ms"
+        if estimate.reason:
+            return {"verdict": verdict, "reason": f"{reason}, as a lower percentile is that; {estimate.reason}"}
     few = f"; {len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample"
     few = few if len(jobs) < stats.MIN_BLOCKS else ""
     without = (

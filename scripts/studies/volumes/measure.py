@@ -172,8 +172,8 @@ def battery(job: dict) -> list[str]:
     return ["sh", _BATTERY, "--watch-input", *flags, *words, *shell]
 
 
-def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:
-    """Run a battery to its end; `say` gets each line of what it says.
+def run_battery(command: list[str], say: Callable[[str], bool | None] = _log) -> None:
+    """Run a battery to its end; `say` gets each line of what it says, and returns whether the jobs so far are enough.
 
     It runs in a session of its own and ends when its standard input does, so it empties its folder even when this
     program is killed. A battery that has not begun is the Problem that it says itself.
@@ -183,7 +183,9 @@ def run_battery(command: list[str], say: Callable[[str], None] = _log) -> None:
     process = subprocess.Popen(command, start_new_session=True, **streams)
     try:
         for words in process.stderr:
-            say(words.rstrip())
+            if say(words.rstrip()):
+                process.stdin.write("enough\n")
+                process.stdin.flush()
     finally:
         process.stdin.close()
         status = process.wait()

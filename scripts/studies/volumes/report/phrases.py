@@ -116,8 +116,8 @@ def latency(row: Mapping) -> str:
     """Return a value with its interval, "2.41 [2.40, 2.42] ms", or "between 8 and 16 ms"; "" where there is none."""
     if pd.isna(row["value_ms"]):
         low, high = row["low_ms"], row["high_ms"]
-        if not low <= high:
-            return ""
+        if pd.isna(high):
+            return f"at least {prose.number(low)} ms" if low > 0 else ""
         ends = f"between {prose.number(low)} and {prose.number(high)} ms"
         return ends if high < UNBOUNDED_MS else f"at least {prose.number(low)} ms"
     return f"{names.with_interval(row['value_ms'], row['low_ms'], row['high_ms'], prose.number)} ms"
