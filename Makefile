@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK,\
+	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK COLUMNS,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 # It would have every Python look for its own library elsewhere.
@@ -43,8 +43,8 @@ import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or
 published: setup ## regenerate and audit the published studies: reports/published/index.html, RAW=<folder of their data>
 	@.venv/bin/snakemake published --cores "$${CORES:-all}" $${RAW:+--config published_data="$$RAW"}
 
-audit: setup ## test the rules of docs/method.md on CSVs with the columns of a published study: FILES='a.csv b.csv'
-	@.venv/bin/python -sE -m scripts.published.audit --study="$$STUDY" "$$FILES"
+audit: setup ## test the rules of docs/method.md on CSVs with the columns of a published study, or named ones: FILES='a.csv b.csv' COLUMNS='Latency=time_s store=arm'
+	@.venv/bin/python -sE -m scripts.published.audit --study="$$STUDY" --columns="$$COLUMNS" "$$FILES"
 
 compare: setup ## compare runs of results/, archives or baselines: A='mon tue' B=wed FAIL_ON='slower > 10 %' PAIRED=1
 	@.venv/bin/python -sE -m scripts.published.compare --a="$$A" --b="$$B" $${PAIRED:+--paired} --fail-on="$$FAIL_ON"

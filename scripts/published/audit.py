@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.frame import csv_file
-from scripts.lib.program import Problem, expect_file, paths, run
-from scripts.published import ceilings, derived, rules, sources, timings
+from scripts.lib.program import Problem, expect_file, paths, run, words_of
+from scripts.published import ceilings, derived, roles, rules, sources, timings
 
 PUBLISHED, SOURCES = Path("results/published"), Path("config/published.yaml")
 _KINDS = {"text": csv_file.TEXT, "count": csv_file.COUNT, "number": csv_file.PRINTED}
@@ -26,7 +26,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -sE -m scripts.published.audit", description=__doc__)
     parser.add_argument("files", nargs="+", help="CSV files, each with the columns of a table of a published study")
     parser.add_argument("--study", default="", help="whose columns they have; without it that is seen from their names")
+    parser.add_argument(
+        "--columns", default="", help=f"what the columns of other tables are, column=role: {roles.WORDS}"
+    )
     given = parser.parse_args(argv)
+    if given.columns:
+        for path in map(Path, paths(list(filter(None, given.files)))):
+            for line in _audited_as(words_of([given.columns]), path):
+                print(*_wrapped(line), sep="\n")
+        return 0
     studies = {name: timings.read(PUBLISHED / name / timings.FILE) for name in sources.read(SOURCES)}
     if given.study and given.study not in studies:
         raise Problem(f"there is no published study {given.study}; name one of {', '.join(studies)}")
@@ -62,6 +70,19 @@ def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence
     return lines + [line for name in texts for line in _derived(study, table, name, texts[name])]
 
 
+def _audited_as(named: Sequence[str], path: Path) -> list[str]:
+    """Return in lines what the rules say of a file whose columns are named in words."""
+    spec = roles.declared(named, _header(path), str(path))
+    kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
+    csv_file.read(path, kinds, "COLUMNS says what each column is")
+    texts = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+    lines = [f"{path}: columns as named"]
+    for row in rules.judged([spec], {str(path): texts}, {}).itertuples(index=False):
+        if not row.data.startswith("not known: ") or row.outcome != ceilings.UNTOLD:
+            lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {row.data}")
+    return lines + roles.wrong_rates(spec, texts)
+
+
 def _wrapped(line: str) -> list[str]:
     return textwrap.wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False, break_on_hyphens=False)
 
@@ -81,6 +102,24 @@ def _derived(study: str, table: str, name: str, texts: pd.DataFrame) -> list[str
 
 def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) -> tuple[str, str]:
     """Return the study and the table whose columns a file has, or most of them."""
+    header = _header(path)
+    alike = [
+        (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
+        for name, declared in studies.items()
+        for spec in declared
+        if "kinds" in spec and study in ("", name)
+    ]
+    best = max(alike, key=lambda of: of[:2], default=())
+    if not best or (best[0] < _ALIKE and not study):
+        raise Problem(
+            f"{path}: no published table has its columns {', '.join(sorted(header))}; say whose with STUDY=, or what"
+            " they are with COLUMNS='column=role …'"
+        )
+    return best[2:]
+
+
+def _header(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
     expect_file(path)
     try:
         with open(path, encoding="utf-8") as file:
@@ -91,16 +130,7 @@ def _table_of(path: Path, studies: Mapping[str, Sequence[Mapping]], study: str) 
         raise Problem(f"{path} is empty, or its first row has no names of columns")
     if twice := [name for name in header if name and header.count(name) > 1]:
         raise Problem(f"{path}: row 1, column {twice[0]}: two columns have this name; remove one")
-    alike = [
-        (len(spec["kinds"].keys() & set(header)) / len(spec["kinds"]), path.name in spec["table"], name, spec["table"])
-        for name, declared in studies.items()
-        for spec in declared
-        if "kinds" in spec and study in ("", name)
-    ]
-    best = max(alike, key=lambda of: of[:2], default=())
-    if not best or (best[0] < _ALIKE and not study):
-        raise Problem(f"{path}: no published table has its columns {', '.join(sorted(header))}; say whose with STUDY=")
-    return best[2:]
+    return header
 
 
 def _read(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:

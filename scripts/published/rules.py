@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -176,6 +177,34 @@ def _side_by_side(data: Timings) -> pd.Series:
     return slowest.groupby(level=runs, sort=False).transform("sum") > took.to_numpy()
 
 
+def _speed_ups(data: Timings) -> tuple[str, str]:
+    """Which runs are faster than more workers can make them: a cache that one cell left serves the next."""
+    workers, time = data.values("workers").rename("workers"), data.values("time")
+    speed = (data.values("amount") if "amount" in data.spec else 1) / time
+    names = [name for name in data.cell if not data.frame[name].equals(workers)]
+    speeds = speed.groupby([*(data.frame[name] for name in names), workers], sort=False).median()
+    worst, steps = None, 0
+    series = speeds.groupby(level=names, sort=False) if names else [((), speeds)]
+    for level, own in series:
+        own = own.droplevel(names) if names else own
+        own = own.sort_index()
+        for (few, slow), (many, fast) in pairwise(own.items()):
+            steps += 1
+            excess = (fast / slow) / (many / few)
+            if excess > MORE and (worst is None or excess > worst[0]):
+                worst = excess, level, few, many, fast / slow
+    if not steps:
+        return UNTOLD, "no series has two numbers of workers"
+    if worst is None:
+        return KEPT, f"in {prose.count(steps, 'step')} to more workers none is more than proportional"
+    _, level, few, many, ratio = worst
+    where = f" at {called(level if isinstance(level, tuple) else (level,))}" if names else ""
+    return BROKEN, (
+        f"from {few:g} to {many:g} workers{where} it is {prose.ratio(ratio)}× as fast, more than {many / few:g}×: what"
+        " one run leaves in a cache may serve the next"
+    )
+
+
 def _first(data: Timings) -> tuple[str, str]:
     medians = data.by(data.values("sample"), data.spec["steps"]).median()
     slower, ratios = [], []
@@ -200,11 +229,14 @@ def _means(data: Timings) -> tuple[str, str]:
     amount, time = data.spec["amount"], data.spec["time"]
     wrong = derived.disagreeing(data.texts, data.spec["rate"], f"({amount}) / ({time})")
     count, above = int(data.values("rate").notna().sum()), int((wrong["percent"] > 0).sum())
+    below = len(wrong) - above
     if not len(wrong):
         return KEPT, f"all {count} printed rates follow from amount / time"
     text = f"{len(wrong)} of {count} printed rates do not follow from amount / time: {above} are above it, by up to "
-    text += f"{wrong['percent'].max():.1f} %, as means of rates are, and {len(wrong) - above} below"
-    return BROKEN if above > len(wrong) - above else UNTOLD, text
+    text += f"{wrong['percent'].max():.1f} %, as means of rates are, and {below} below"
+    # The mean of rates is the arithmetic one, that of totals the harmonic one, which is never above it.
+    text += ", which is impossible for a mean of rates" if below and "averaged" in data.spec else ""
+    return BROKEN if above > below or (below and "averaged" in data.spec) else UNTOLD, text
 
 
 def _cpu(data: Timings) -> tuple[str, str]:
@@ -250,6 +282,7 @@ RULES = (
     Rule("all arms read the same", "3", "input", _inputs),
     Rule("the work is the same in every run", "9", "work|over amount time", _work),
     Rule("every worker has a task", "12", "workers batches_of items", _idle),
+    Rule("more workers are at most proportionally faster", "8", "workers time", _speed_ups),
     Rule("the first access is not averaged in", "7", "sample steps", _first),
     Rule("no plateau is at the machine's ceiling", "20", "over amount time", plateaus),
     Rule("no rate is above the machine's ceiling", "20", "machine through", ceilings),

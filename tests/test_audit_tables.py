@@ -1,0 +1,79 @@
+"""Anybody's table of timings is audited by the same rules, once its columns are named in words."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.lib.program import Problem
+from scripts.published import audit, roles
+
+TABLE = """File Size (MiB),procs,op,Latency (ms),BW (MB/s),n,fs
+64,1,read,1000,67.1,5,nfs
+64,2,read,300,223.7,5,nfs
+64,4,read,290,200,5,nfs
+128,1,read,2000,67.1,5,nfs
+64,1,write,2000,33.6,5,nfs
+64,2,write,1100,61.0,5,nfs
+64,1,read,900,80,5,gpfs
+64,2,read,600,111.8,5,gpfs
+"""
+NAMED = "'File Size (MiB)=size_mib' procs=workers op=direction 'Latency (ms)=time_ms' 'BW (MB/s)=rate_mb_s' n=averaged"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "own.csv"
+    path.write_text(TABLE, encoding="utf-8")
+    return path
+
+
+def audited(capsys: pytest.CaptureFixture, path: Path, named: str) -> str:
+    assert audit.main([str(path), "--columns", named]) == 0
+    return capsys.readouterr().out.replace("\n" + " " * 15, " ")
+
+
+def test_columns_named_in_words_are_audited(table: Path, capsys: pytest.CaptureFixture):
+    printed = audited(capsys, table, f"{NAMED} fs=arm")
+    assert "8 cells with 1 repeat each, printed as the mean of 5, not one by one" in printed
+    assert (
+        "broken         more workers are at most proportionally faster (METHOD 8): from 1 to 2 workers at read, 64, nfs"
+        " it is 3.33× as fast, more than 2×: what one run leaves in a cache may serve the next"
+    ) in printed
+    assert "1 below, which is impossible for a mean of rates" in printed
+    assert "  File Size (MiB) 64: BW (MB/s) 200, but amount / time is 231.41 (-13.6 %), 2 of them" in printed
+    # What is not known of a table is not listed.
+    assert "not known" not in printed
+
+
+def test_times_have_units(table: Path, capsys: pytest.CaptureFixture):
+    seconds = audited(capsys, table, f"{NAMED.replace('time_ms', 'time_s')} fs=arm")
+    assert "8 of 8 printed rates do not follow from amount / time" in seconds
+
+
+def test_sizes_are_of_all_or_of_each_worker():
+    header = ["a", "size", "time", "procs"]
+    named = ["a=arm", "time=time_s", "procs=workers"]
+    whole, each = (roles.declared([*named, f"size={role}"], header, "t") for role in ("size_gib", "each_gib"))
+    assert whole["amount"] == "1073741824 * `size` / 1048576"
+    assert each["amount"] == "1073741824 * `size` * `procs` / 1048576"
+
+
+@pytest.mark.parametrize(
+    "named, line",
+    [
+        ("fs=arm op=thing", "COLUMNS: 'op=thing': write column=role; roles are arm (what is compared), within"),
+        ("fs", "COLUMNS: 'fs': write column=role"),
+        ("fs=arm host=within", "has no column 'host'; it has File Size (MiB), procs, op,"),
+        ("fs=arm op=repeat n=repeat", "COLUMNS: 'op' and 'n' are both repeat; name one"),
+        ("fs=arm", "COLUMNS: name a time or a rate"),
+        ("n=time_s", "COLUMNS: name what is compared, as column=arm"),
+        ("fs=time_s op=arm", "column fs: 'nfs' is not a number above 0"),
+        ("fs=arm n=rate_parsecs_s", "COLUMNS: 'n=rate_parsecs_s': write column=role"),
+        ("'fs=arm", "no closing quotation"),
+    ],
+)
+def test_a_word_that_is_wrong_is_one_line(table: Path, named: str, line: str):
+    with pytest.raises(Problem) as raised:
+        audit.main([str(table), "--columns", named])
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
