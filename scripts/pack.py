@@ -26,7 +26,7 @@ from scripts.building.servers import SERVERS, provide_servers, recipe
 from scripts.building.streams import compressing
 from scripts.frame import config as configuration
 from scripts.lib import provenance, unpacked
-from scripts.lib.program import Problem, expect_room, file_digest, replacing, run
+from scripts.lib.program import Problem, expect_room, file_digest, git_path, replacing, run
 from scripts.stores import store as stores
 
 SUFFIX = ".tar.gz"
@@ -106,7 +106,7 @@ def within(path: Path) -> str:
 
 def project_files(named: Iterable[str]) -> list[str]:
     """Return the files of the project as git lists them, and those `named` by the user, which git may not know."""
-    listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run([git_path(), "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
     return sorted({*named, *(name for name in listed.split("\0") if name and Path(name).is_file())})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scripts.building import carried
+from scripts.building import carried, toolchain
 from scripts.building.distributions import describe_origin, is_own
 from scripts.building.environments import origin, provide_library
 from scripts.frame import config as configuration
@@ -66,8 +66,7 @@ def findings(config: dict) -> Iterator[Finding]:
 def _tools(config: dict) -> Iterator[Finding]:
     kinds = {library["kind"] for library in config["libraries"].values()}
     if "source" in kinds and not unpacked.manifest():
-        for name in ("gcc", "g++", "make"):
-            yield _try(f"tool {name}", partial(tool, name, remedy=f"apt install {name}, or dnf install {name}"))
+        yield _try("tool gcc", toolchain.compiler_path)
     if "conda" in kinds:
         remedy = "install conda and call Snakemake with --sdm conda, or use kind: source"
         yield _try("tool conda", partial(tool, "conda", remedy=remedy))

@@ -5,76 +5,125 @@ set -eu
 cd "$(dirname "$0")/.."
 # It would have every Python look for its own library elsewhere.
 unset PYTHONHOME
-# What was unpacked from an archive of `make pack` is complete: nothing is installed, and no network is asked.
-[ ! -e packed/pack.json ] || exec sh scripts/relocate.sh >/dev/null
-
 say() { printf '%s\n' "$*" >&2; }
+# What was unpacked from an archive of `make pack` is complete: nothing is installed, and no network is asked.
+if [ -e packed/pack.json ]; then
+    [ -z "${PYTHON:-}" ] || say "PYTHON=$PYTHON is not used: the archive that was unpacked here has brought its Python"
+    exec sh scripts/relocate.sh >/dev/null
+fi
 [ "$(uname -s)" = Linux ] || {
     say "Only Linux is supported: the page cache, processes and host facts are read there. Finished reports open anywhere;"
     say "to measure from $(uname -s), use a Linux machine or a virtual machine with Debian 12."
     exit 2
 }
 have() { command -v "$1" >/dev/null 2>&1; }
-header() { printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1; }
+# Tries the programs of a name on PATH, or the one of a path, until one works: called with the arguments it ends with status
+# 0. Its path is in `found`; where none works, the words of the last one are added to `amiss`.
+works() {
+    name=$1 folders=$PATH: words="" && shift
+    case $name in */*) folders=${name%/*}: name=${name##*/} ;; esac
+    while [ -n "$folders" ]; do
+        found=${folders%%:*}/$name folders=${folders#*:}
+        [ -f "$found" ] && [ -x "$found" ] || continue
+        words=$("$found" "$@" 2>&1 </dev/null) && return
+        # The last line of a traceback is its reason; other programs begin with theirs.
+        case $words in Traceback*) words=$(printf '%s\n' "$words" | tail -n 1) ;; esac
+        words="; $found does not work ($(printf '%s\n' "$words" | head -n 1))"
+    done
+    amiss=$amiss$words
+    return 1
+}
+header() { printf '#include <%s>\n' "$1" | "$compiler" -E - >/dev/null 2>&1; }
+# Finds a Python that can make an environment, in the folder that is named, if any.
 python_ready() {
-    if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.13 python3.12 python3.11; fi
+    if [ -n "${PYTHON:-}" ]; then set -- "$1" "$PYTHON"; else set -- "$1" python3 python3.13 python3.12 python3.11; fi
+    folder=$1 && shift
     for python in "$@"; do
-        if "$python" -c 'import ensurepip, ssl, sys, sysconfig, os
-sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null; then
-            return 0
-        fi
+        works "$python" -c 'import ensurepip, os, ssl, sys, sysconfig, venv
+sys.version_info >= (3, 11) or sys.exit("it is Python %d.%d" % sys.version_info[:2])
+os.path.exists(sysconfig.get_path("include") + "/Python.h") or sys.exit("it has no Python.h")
+sys.argv[1] and venv.create(sys.argv[1], clear=True, symlinks=True, with_pip=True)' "$folder" && python=$found && return
     done
     return 1
 }
+expect_python() {
+    amiss=""
+    python_ready "$1" && return
+    say "No Python of at least 3.11 with headers and venv works$amiss; name one: make PYTHON=/path/to/python3.12"
+    exit 2
+}
 # Cargo is only needed where the official sources of HDF5 cannot be reached: the registry's crate holds them too.
-# Rustup's is there without a toolchain, too.
 sources_ready() {
-    cargo --version >/dev/null 2>&1 || curl --silent --fail --location --head --max-time 10 --output /dev/null \
-        "$(sed -n 's/^ *tarball: //p' envs/sources.yaml | head -n 1)"
+    works cargo --version && works rustc --version || { works curl --version && "$found" --silent --fail --location --head \
+        --max-time 10 --output /dev/null "$(sed -n 's/^ *tarball: //p' envs/sources.yaml | head -n 1)"; }
 }
 
-debian="" redhat=""
 need() { debian="$debian $1" redhat="$redhat $2"; }
-have git || need git git
-have gcc && have g++ && have make || need "gcc g++ make" "gcc gcc-c++ make"
-have curl || need curl curl
-header curl/curl.h || need libcurl4-openssl-dev libcurl-devel
-header openssl/ssl.h || need libssl-dev openssl-devel
-header zlib.h || need zlib1g-dev zlib-devel
-have fio || need fio fio
-python_ready || need "python3 python3-venv python3-dev" "python3.11 python3.11-devel"
+look() {
+    debian="" redhat="" amiss="" compiler=cc
+    works git --version || need git git
+    { works "${CC:-gcc}" -S -o - -x c /dev/null || works cc -S -o - -x c /dev/null; } && compiler=$found &&
+        works g++ --version && works make --version || need "gcc g++ make" "gcc gcc-c++ make"
+    works curl --version || need curl curl
+    header curl/curl.h || need libcurl4-openssl-dev libcurl-devel
+    header openssl/ssl.h || need libssl-dev openssl-devel
+    header zlib.h || need zlib1g-dev zlib-devel
+    works fio --version || need fio fio
+    # One that is named is not installed.
+    python_ready "" || [ -n "${PYTHON:-}" ] || need "python3 python3-venv python3-dev" "python3.11 python3.11-devel"
+}
 
+# Calls apt-get as root; waits while another one holds its lock.
+apt() {
+    [ "$(id -u)" = 0 ] && as_root="" || as_root="sudo -n"
+    tries=0
+    # shellcheck disable=SC2086  # the words are words
+    until output=$($as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" 2>&1); do
+        error=$(printf '%s\n' "$output" | grep -m 1 '^E: ') || error="it gave no reason"
+        case $error in *"Could not get lock"*) tries=$((tries + 1)) ;; *) tries=121 ;; esac
+        [ $tries -le 120 ] || { say "apt-get $1 failed: $error" && return 1; }
+        [ $tries -gt 1 ] || say "Waiting for another apt: $error"
+        sleep 5
+    done
+}
 install() {
     if have apt-get && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
-        as_root=""
-        [ "$(id -u)" = 0 ] || as_root="sudo -n"
         say "Installing with apt:$1"
-        $as_root apt-get update -qq
+        apt update || true # the lists that are there may do
         # shellcheck disable=SC2086  # the names are words
-        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $1 >/dev/null
-    elif have dnf || have yum; then
-        say "Missing: dnf install$2 (as root; on RHEL-likes the workflow is untested), then call again."
-        exit 2
+        apt install -y --no-install-recommends $1 || exit 2
     else
-        say "Missing: apt install$1 (as root), then call again."
+        how="apt install$1 (as root)"
+        ! have dnf && ! have yum || how="dnf install$2 (as root; on RHEL-likes the workflow is untested)"
+        say "Missing: $how, then call again$amiss."
         exit 2
     fi
 }
 
-[ -z "$debian" ] || install "$debian" "$redhat"
+look
+if [ -n "$debian" ]; then
+    install "$debian" "$redhat" && look
+    [ -z "$debian" ] || { say "Missing, though apt has installed it:$debian$amiss" && exit 2; }
+fi
+base() { "$1" -c 'import os, ssl, sys; print(os.path.realpath(sys.executable))' 2>/dev/null; }
 stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16)"
 if [ ! -e "$stamp" ] && ! sources_ready; then
     package=cargo
     ! have apt-cache || [ -z "$(apt-cache policy cargo-web 2>/dev/null)" ] || package=cargo-web
     install " $package" " cargo"
 fi
-python_ready || { say "No Python of at least 3.11 with headers and venv was found; name one: make PYTHON=/path/to/python3.12"; exit 2; }
-
-if [ ! -e "$stamp" ]; then
+if [ -n "${PYTHON:-}" ]; then
+    expect_python ""
+    if [ -e .venv ] && [ "$(base .venv/bin/python)" != "$(base "$python")" ]; then
+        say "Removing .venv, which was made from another Python than $PYTHON"
+        rm -rf .venv
+    fi
+fi
+if [ ! -e "$stamp" ] || ! base .venv/bin/python >/dev/null; then
     say "Making .venv from envs/workflow.lock"
     # Tools write to names there that others could have taken before.
     TMPDIR=$(mktemp -d) && export TMPDIR && trap 'rm -rf "$TMPDIR"' EXIT
-    .venv/bin/python -c "import ssl" 2>/dev/null || { rm -rf .venv && "$python" -m venv .venv; }
+    base .venv/bin/python >/dev/null || expect_python .venv
     if [ ! -x .venv/bin/uv ]; then # uv itself, by its hash in the lock
         awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt
         .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement .venv/uv.txt

@@ -165,7 +165,7 @@ def test_without_cargo_and_network_the_line_names_every_way_out(tmp_path):
     }
     line = refusal(tmp_path / "out.json", {"kind": "source", "hdf5": "2.2.0"}, **offline)
     assert "hdf5-2.2.0.tar.gz cannot be fetched" in line
-    assert "cargo, and none that works is on PATH" in line
+    assert f"needs cargo and rustc, and {shim} does not work (status 1): " in line
     assert "apt install cargo-web" in line
     assert "rustup default stable" in line
     assert "from: /path/to/hdf5-2.2.0.tar.gz" in line

@@ -222,6 +222,21 @@ def test_a_machine_without_fio_is_told_how_to_get_it(place, monkeypatch):
     assert one_problem(place.run()) == f"fio is not on {HOST}; install it: apt install fio, or dnf install fio"
 
 
+@shells
+def test_a_fio_that_does_not_start_is_passed_over(place, shell, monkeypatch):
+    broken = place.folder / "broken"
+    broken.mkdir()
+    (broken / "fio").write_text("#!/bin/sh\necho fio: no libaio\nexit 127\n", encoding="utf-8")
+    (broken / "fio").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken}:{os.environ['PATH']}")
+    done = place.run(shell=needed(shell), jobs=1)
+    assert done.returncode == 0, done.stderr
+    for tool in ("sh", "uname"):
+        (broken / tool).symlink_to(shutil.which(tool))
+    monkeypatch.setenv("PATH", str(broken))
+    assert one_problem(place.run()) == f"fio on {HOST} does not start: fio: no libaio"
+
+
 def test_a_volume_without_room_is_refused_before_anything_is_written(small):
     large = TINY.replace("size=64k", "size=3m\nnumjobs=3")
     assert "has 8 MiB free; the files need 9 and 0 are to stay free" in one_problem(small.run(large))

@@ -322,7 +322,7 @@ def test_a_folder_that_git_does_not_know_is_one_line(clone):
 @pytest.mark.parametrize(
     "tools, arguments, line",
     [
-        (["git", "readelf"], [], "fio, which is part of the archive, is missing: apt install fio"),
+        (["git", "readelf"], [], "fio is missing: apt install fio, or dnf install fio; it is part of the archive"),
         (["git", "fio"], [], "readelf is missing: apt install binutils"),
         (["git"], ["--out", "x.zip"], "--out x.zip: the archive is compressed with gzip, so end its name in .tar.gz"),
         (["git"], ["--out", "/proc/x.tar.gz"], "/proc/x.tar.gz cannot be written: "),

@@ -160,11 +160,11 @@ def patcher(work: Path) -> Callable[[Path, str], Path]:
 
 
 def _fio() -> str:
-    return tool("fio", remedy="fio, which is part of the archive, is missing: apt install fio, or dnf install fio")
+    return tool("fio", remedy="apt install fio, or dnf install fio; it is part of the archive")
 
 
 def _readelf() -> str:
-    return tool("readelf", remedy="readelf is missing: apt install binutils, or dnf install binutils")
+    return tool("readelf", remedy="apt install binutils, or dnf install binutils")
 
 
 def _libraries(files: list[Path], folder: str, patched: Callable[[Path, str], Path]) -> Iterator[Entry]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from scripts.building.cache import file_digest
 from scripts.building.shell import Workshop, clean_environment
 from scripts.building.sources import OF_RELEASES, PLACES, PUBLIC, Archive, pinned, releases, tree_in, unpack
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, git_path
 
 # The origin of an HDF5 that is used where it is installed.
 INSTALLED = "local prefix"
@@ -47,7 +47,7 @@ class Commit(Archive):
         """Return what the commit holds, in the workshop."""
         file = workshop.work / f"{self.key}.tar"
         how = ("archive", "--format=tar", "--prefix=hdf5/", f"--output={file}", self.key)
-        workshop.run(f"take commit {self.key}", "git", f"--git-dir={self.path}", *how)
+        workshop.run(f"take commit {self.key}", git_path(), f"--git-dir={self.path}", *how)
         return tree_in(unpack(workshop, file))
 
 
@@ -137,11 +137,8 @@ def commit_of(repository: Path, reference: str, path: Path) -> str:
 
 def git(*arguments: object, amiss: str) -> bytes:
     """Return what git says; where it fails, `amiss` with its reason is the Problem."""
-    try:
-        command = ["git", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, env=clean_environment(), check=False)
-    except OSError as error:
-        raise Problem("git is missing, and a commit is named: apt install git, or dnf install git") from error
+    command = [git_path(), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, env=clean_environment(), check=False)
     if done.returncode:
         reason = (done.stderr.decode(errors="replace").strip() or f"status {done.returncode}").splitlines()[-1]
         raise Problem(f"{amiss} ({reason})")

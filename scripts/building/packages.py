@@ -23,7 +23,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, canonicaliz
 from scripts.building import own, toolchain
 from scripts.building.cache import Recipe, file_digest, provide
 from scripts.building.shell import Workshop, base_python, uv
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, git_path
 
 SUFFIX = ".whl"
 # Packages that many wheels and trees bring by mistake, and nobody installs by that name.
@@ -99,7 +99,7 @@ class Source(Package):
 
     def wheel(self) -> Wheel:
         """Return its wheel, built if it is not in the cache; errors as for `provide`."""
-        inputs = {"key": self.key, "inner": self.inner, "python": toolchain.python_identity()}
+        inputs = {"key": self.key, "inner": self.inner, "python": toolchain.python_abi()}
         piece = provide(Recipe(f"python-{self.name}", inputs, self._build, ()))
         wheel = read_wheel(piece.folder / piece.facts["file"])
         if wheel.name != self.name:
@@ -121,9 +121,9 @@ class Source(Package):
         if self.repository:
             # Build backends take versions from tags.
             quiet = ("--quiet", "--shared", "--no-checkout")
-            workshop.run(f"clone {self.path}", "git", "clone", *quiet, self.repository, folder)
+            workshop.run(f"clone {self.path}", git_path(), "clone", *quiet, self.repository, folder)
             at_commit = ("checkout", "--detach") if self.key == self.commit else ("reset",)
-            workshop.run(f"take {self.commit}", "git", "-C", folder, *at_commit, "--quiet", self.commit)
+            workshop.run(f"take {self.commit}", git_path(), "-C", folder, *at_commit, "--quiet", self.commit)
         if self.key != self.commit:
             own.copy_files(self.path, _files(self.path), folder / self.inner, self.key)
         return folder

@@ -1,10 +1,8 @@
 """Fetches pinned sources, and refuses what is not what was pinned (envs/sources.yaml); own.py has those of the user."""
 
-import contextlib
 import http.client
 import os
 import shutil
-import subprocess
 import urllib.request
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from scripts.building.cache import file_digest
 from scripts.building.shell import Workshop
-from scripts.lib.program import Problem, read_yaml
+from scripts.lib.program import Problem, read_yaml, tool
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVS = ROOT / "envs"
@@ -110,7 +108,8 @@ def unpack(workshop: Workshop, file: Path) -> Path:
     """Unpack a tar archive into the workshop, and return the folder it is unpacked into."""
     folder = workshop.work / "unpacked" / file.name
     folder.mkdir(parents=True)
-    workshop.run(f"unpack {file.name}", "tar", "--extract", "--file", file, "--directory", folder)
+    tar = tool("tar", remedy="apt install tar, or dnf install tar")
+    workshop.run(f"unpack {file.name}", tar, "--extract", "--file", file, "--directory", folder)
     return folder
 
 
@@ -134,18 +133,22 @@ def _download(workshop: Workshop, url: str) -> Path:
 
 
 def _fetch_crate(workshop: Workshop, crate: str) -> Path:
-    if not (cargo := _cargo()):
-        raise Unreachable(
-            f"the crate {crate} needs cargo, and none that works is on PATH or named by $CARGO (apt install cargo-web"
-            " on Debian 12, apt install cargo on Ubuntu, dnf install cargo on RHEL, rustup default stable for rustup's)"
-        )
+    remedy = (
+        "apt install cargo-web on Debian 12, apt install cargo on Ubuntu, dnf install cargo on RHEL, rustup default"
+        " stable for rustup's"
+    )
+    try:
+        # Cargo starts the first rustc on PATH, whether it works or not, if it is not given one.
+        programs = [tool(os.environ.get(name.upper()) or name, name, remedy=remedy) for name in ("cargo", "rustc")]
+    except Problem as problem:
+        raise Unreachable(f"the crate {crate} needs cargo and rustc, and {problem}") from problem
     name, version = crate.split()
     package = workshop.work / "fetch"
     package.mkdir()
     (package / "Cargo.toml").write_text(f'{_FETCHING_PACKAGE}{name} = "={version}"\n', encoding="utf-8")
     (package / "lib.rs").touch()
     try:
-        workshop.run(f"fetch the crate {crate}", cargo, "fetch", cwd=package)
+        workshop.run(f"fetch the crate {crate}", programs[0], "fetch", cwd=package, RUSTC=programs[1])
     except Problem as problem:
         raise Unreachable(str(problem)) from problem
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
@@ -153,12 +156,3 @@ def _fetch_crate(workshop: Workshop, crate: str) -> Path:
     if not crates:
         raise Unreachable(f"cargo fetched the crate {crate}, but not into {home}; set CARGO_HOME to where it puts them")
     return crates[-1]
-
-
-def _cargo() -> str | None:
-    """Return the first cargo that works: rustup's is on PATH without a toolchain, too."""
-    for cargo in (os.environ.get("CARGO"), *(shutil.which("cargo", path=folder) for folder in os.get_exec_path())):
-        with contextlib.suppress(OSError):
-            if cargo and not subprocess.run([cargo, "--version"], capture_output=True, check=False).returncode:
-                return cargo
-    return None

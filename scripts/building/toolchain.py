@@ -1,7 +1,6 @@
 """What a build from source takes from the machine, checked before anything is built: a C compiler and a few headers."""
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,7 +10,7 @@ from pathlib import Path
 from scripts.building.cache import Recipe, file_digest
 from scripts.building.shell import Workshop, base_python, clean_environment, make_environment
 from scripts.building.sources import ENVS
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, tool
 
 
 @dataclass(frozen=True)
@@ -32,26 +31,19 @@ PYTHON = Header("Python.h", "PY_VERSION", f"{_RELEASE}-dev", f"{_RELEASE}-devel"
 
 
 def compiler_path() -> str:
-    """Return the path of the C compiler: $CC, else gcc.
+    """Return the path of the first C compiler on PATH that compiles: $CC, else gcc or cc.
 
     Raises:
-        Problem: there is none.
+        Problem: none does.
     """
-    name = os.environ.get("CC", "gcc")
-    found = shutil.which(name)
-    if not found:
-        raise Problem(
-            f"the C compiler {name} is missing: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
-        )
-    return found
+    named = os.environ.get("CC")
+    remedy = "install a C compiler: apt install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (RHEL)"
+    trial = ("-S", "-o", "-", "-x", "c", os.devnull)
+    return tool(*([named] if named else ["gcc", "cc"]), remedy=remedy, trial=trial, env=clean_environment())
 
 
 def compiler() -> str:
-    """Return what the C compiler says it is.
-
-    Raises:
-        Problem: there is none.
-    """
+    """Return what the C compiler says it is; errors as for `compiler_path`."""
     answer = subprocess.run([compiler_path(), "--version"], capture_output=True, text=True, check=False)
     return answer.stdout.partition("\n")[0]
 
@@ -73,14 +65,23 @@ def header_versions(*headers: Header) -> dict[str, str]:
 
 def tools_recipe() -> Recipe:
     """Return the recipe of the environment that has CMake, Ninja, Cython and pip for the builds."""
-    inputs = {"lock": file_digest(ENVS / "build.lock"), "python": python_identity()}
+    inputs = {"lock": tools_key(), "python": python_identity()}
     return Recipe("build-tools", inputs, _build_tools, ("bin/python", "bin/cmake", "bin/ninja"))
 
 
-def python_identity() -> dict[str, str]:
+def tools_key() -> str:
+    """Return what identifies the build tools in the key of what they build: not the Python that they run on."""
+    return file_digest(ENVS / "build.lock")
+
+
+def python_abi() -> dict[str, str]:
     """Return what decides whether something compiled for an interpreter here can be used by an interpreter there."""
-    names = ("SOABI", "HOST_GNU_TYPE")
-    return {name: sysconfig.get_config_var(name) for name in names} | {"path": str(base_python()), "libc": libc()}
+    return {name: sysconfig.get_config_var(name) for name in ("SOABI", "HOST_GNU_TYPE")} | {"libc": libc()}
+
+
+def python_identity() -> dict[str, str]:
+    """Return what decides whether an environment that was made from an interpreter is the same made from this one."""
+    return python_abi() | {"path": str(base_python())}
 
 
 def libc() -> str:

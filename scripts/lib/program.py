@@ -9,8 +9,9 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ _END = "; end what takes processes, memory or open files (ulimit -a) and run aga
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
 _ROOM = 2**20
+_TRIAL_S = 60
 
 
 class Problem(Exception):
@@ -101,12 +103,43 @@ def refused(error: OSError) -> str:
     return f"{error.filename or what}: {error.strerror}{remedy}"
 
 
-def tool(*names: str, remedy: str) -> str:
-    """Return the path of the first of some tools that is there; the remedy is the Problem where none is."""
-    path = next(filter(None, map(shutil.which, names)), None)
-    if not path:
-        raise Problem(remedy)
-    return path
+def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
+    """Return the path of the first of some programs that works: called with `trial`, if any, it ends with status 0.
+
+    A name stands for each program of that name on PATH.
+
+    Raises:
+        Problem: none works; the line has the words of the last one, and ends with the remedy.
+    """
+    amiss = f"{names[0]} is missing"
+    for name in names:
+        folders = [None] if os.path.dirname(name) else os.get_exec_path()
+        for path in filter(None, dict.fromkeys(shutil.which(name, path=folder) for folder in folders)):
+            if not trial or not (words := _try([path, *trial], env)):
+                return path
+            amiss = f"{path} does not work ({words})"
+    raise Problem(f"{amiss}: {remedy}")
+
+
+def git_path() -> str:
+    """Return the path of git; errors as for `tool`."""
+    return tool("git", remedy="apt install git, or dnf install git")
+
+
+def _try(command: list[str], env: dict | None) -> str:
+    """Return the words of a program that fails, "" of one that works."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    try:
+        done = subprocess.run(command, **pipes, env=env, errors="replace", timeout=_TRIAL_S, check=False)
+    except OSError as error:
+        return error.strerror
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_TRIAL_S} s"
+    if not done.returncode:
+        return ""
+    lines = list(filter(None, map(str.strip, done.stdout.splitlines()))) or [f"status {done.returncode}"]
+    # The last line of a traceback is its reason; other programs begin with theirs.
+    return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
 def words_of(texts: list[str]) -> list[str]:

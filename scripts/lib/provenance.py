@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scripts.lib import unpacked
+from scripts.lib.program import Problem, git_path
 
 
 def facts(modules: Iterable[str]) -> dict:
@@ -52,7 +53,7 @@ def package(*names: str) -> list[str]:
 
 
 def _git(*arguments: str) -> str | None:
-    with contextlib.suppress(OSError):
-        answer = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    with contextlib.suppress(Problem):
+        answer = subprocess.run([git_path(), *arguments], capture_output=True, text=True, check=False)
         return answer.stdout.strip() if answer.returncode == 0 else None
     return None

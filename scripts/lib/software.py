@@ -5,13 +5,13 @@ folders, where installers have to write them: to import importlib.metadata and t
 distributions takes longer than to read a small object.
 """
 
+import contextlib
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
-from scripts.lib.program import file_digest
+from scripts.lib.program import Problem, file_digest, tool
 
 # HDF5, and what bytes come through: of other libraries a distribution's version speaks, or the machine.
 _LIBRARY = re.compile(r"(lib(?:hdf5|curl|aws|s2n|mpi|fabric|ucp)[\w-]*?)(?:-[0-9a-f]{8})?\.so\b")
@@ -50,9 +50,10 @@ def hashes() -> dict[str, str]:
 
 
 def program(name: str) -> dict[str, str]:
-    """Return the `identity` of a program on this process's path, by its name; nothing where there is none."""
-    path = shutil.which(name)
-    return {name: identity(path)} if path else {}
+    """Return the `identity` of a program on this process's path, by its name; nothing where none works."""
+    with contextlib.suppress(Problem):
+        return {name: identity(tool(name, remedy=""))}
+    return {}
 
 
 def identity(path: Path | str) -> str:

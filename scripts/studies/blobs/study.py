@@ -88,7 +88,7 @@ class Blobs(Study):
         mpi = self.section(config)["mpi"]
         if launcher := mpi.get("launcher"):
             remedy = "load the cluster's module for it, or correct mpi.launcher"
-            yield f"tool {launcher[0]}", lambda: tool(launcher[0], remedy=remedy)
+            yield f"tool {launcher[0]}", lambda: tool(launcher[0], remedy=remedy, trial=())
         if not mpi.keys() & {"launcher", "hostfile"}:
             yield "memory", lambda: _memory(cells)
 

@@ -158,7 +158,7 @@ def list_page_sizes(size: int) -> Iterator[int]:
 
 def _run(command: list[str]) -> None:
     """Run one of HDF5's tools, with HDF5's own reason if it fails."""
-    program = tool(command[0], remedy=f"{command[0]} is not here; apt install hdf5-tools, or put HDF5's bin on PATH")
+    program = tool(command[0], remedy="apt install hdf5-tools, or put HDF5's bin on PATH")
     words = [program, "--enable-error-stack", *command[1:]]
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, timeout=_LIMIT_S)

@@ -158,16 +158,21 @@ check_number() {
 
 check_tools() {
     host=$(uname -n)
-    command -v fio >/dev/null || refuse "fio is not on $host; install it: apt install fio, or dnf install fio"
-    for tool in cat cut date df du env flock grep ln mkdir mktemp mv readlink rm rmdir sed sleep tail tr ${tar:+tar gzip}; do
-        command -v "$tool" >/dev/null || refuse "$tool is not on $host; it is in coreutils, util-linux or a package of its name, and in busybox"
+    # The first one on the path that starts.
+    folders=$PATH: fio='' fio_version=''
+    until { [ -n "$fio" ] && fio_version=$("$fio" --version 2>&1); } || [ -z "$folders" ]; do
+        fio=${folders%%:*}/fio folders=${folders#*:}
+        [ -x "$fio" ] || fio=''
     done
-    fio_version=$(fio --version 2>&1)
     case $fio_version in
+    '') refuse "fio is not on $host; install it: apt install fio, or dnf install fio" ;;
     fio-[12].*) refuse "$fio_version on $host is too old; fio 3 or later is needed" ;;
     fio-[1-9]*) ;;
     *) refuse "fio on $host does not start: $fio_version" ;;
     esac
+    for tool in cat cut date df du env flock grep ln mkdir mktemp mv readlink rm rmdir sed sleep tail tr ${tar:+tar gzip}; do
+        command -v "$tool" >/dev/null || refuse "$tool is not on $host; it is in coreutils, util-linux or a package of its name, and in busybox"
+    done
 }
 
 check_jobs() {
@@ -194,7 +199,7 @@ check_job() {
         ! grep -q "^[[:space:]]*${key}[[:space:]=]" "$1" ||
             refuse "$2.fio says $key; the battery says where the files lie: drop the line"
     done
-    words=$(fio --parse-only "$1" 2>&1) || refuse "$2.fio: fio says: $(printf '%s\n' "$words" | last_words)"
+    words=$("$fio" --parse-only "$1" 2>&1) || refuse "$2.fio: fio says: $(printf '%s\n' "$words" | last_words)"
     bytes=$(bytes_of "$(option "$1" size filesize)") || refuse "$2.fio: how large are its files? Write size=200m or the like"
     processes=$(option "$1" numjobs)
     bytes=$((bytes * ${processes:-1}))
@@ -506,7 +511,7 @@ wait_for() {
 start_background() {
     early="the background $background_name ended before the battery"
     mkdir "$beside/background" || failed="$beside/background cannot be made"
-    apart env STORAGE_BENCHMARKS_FIO="$beside" fio "$where_beside" --fallocate=none --eta=never \
+    apart env STORAGE_BENCHMARKS_FIO="$beside" "$fio" "$where_beside" --fallocate=none --eta=never \
         --output-format=json+ "$temp/background.fio" >"$temp/background.out" 2>"$temp/background.err" &
     background=$! tries=0
     # Files that are not allocated beforehand have blocks once something was written to them.
@@ -580,7 +585,7 @@ run_job() {
     read -r one five fifteen _ </proc/loadavg
     printf 'load average: %s, %s, %s\n' "$one" "$five" "$fifteen" >>"$results/runtime.log"
     { machine before && clock started; } >"$facts"
-    apart env STORAGE_BENCHMARKS_FIO="$own" fio "$where" ${logged:+"$logged"} --eta=never --output-format=json+ "$temp/run.fio" \
+    apart env STORAGE_BENCHMARKS_FIO="$own" "$fio" "$where" ${logged:+"$logged"} --eta=never --output-format=json+ "$temp/run.fio" \
         >"$temp/run.out" 2>"$temp/run.err" &
     wait_for $!
     { clock ended && printf 'status: %s\n' "$status" && machine after; } >>"$facts"
