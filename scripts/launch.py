@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from pathlib import Path
 import psutil
 
 from scripts import preflight
-from scripts.building.cache import COMPLETE, cache_folder
+from scripts.building import environments, servers
+from scripts.building.cache import finished
 from scripts.frame import blocks, cost, matrix, prices
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
@@ -140,18 +142,19 @@ def _chosen(config: dict, words: list[str]) -> dict[str, list[str]]:
 
 
 def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
-    """Return the seconds that building takes, by what is built; nothing for what was built before.
+    """Return the seconds that building takes for cells, by what is built; nothing for what is in the cache.
 
-    A piece in the cache counts as built whatever it was built from: its inputs are compared when it is needed. Nothing
-    is built in an unpacked tree.
+    Nothing is built in an unpacked tree.
     """
     if unpacked.manifest():
         return {}
-    libraries = [config["libraries"][name] for name in {cell.levels.get("library") for cell in cells} - {None}]
-    pieces = {f"{one['kind']}-{one['hdf5']}": _BUILD_S[one["kind"]] for one in libraries if one["kind"] in _BUILD_S}
+    seconds = Counter()
+    for name in {cell.levels.get("library") for cell in cells} - {None}:
+        library = config["libraries"][name]
+        if library["kind"] in _BUILD_S and not environments.is_built(name, library):
+            seconds[f"{library['kind']}-{library['hdf5']}"] += _BUILD_S[library["kind"]]
     needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
-    pieces |= {name: _BUILD_S[name] for name in needed}
-    return {name: took for name, took in pieces.items() if not any(cache_folder().glob(f"{name}-*/{COMPLETE}"))}
+    return seconds | {name: _BUILD_S[name] for name in needed if not finished(servers.recipe(name))}
 
 
 def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]], listed: bool) -> None:
@@ -175,8 +178,8 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
         )
         for note in notes[study]:
             say(f"  {note}")
-    cells, totals = [cell for own in costs.values() for cell, *_ in own.cells], cost.total(costs)
-    built = _builds(config, cells)
+    cells, totals = [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells], cost.total(costs)
+    built = _builds(config, [cell for cell, to_do in cells if to_do])
     building = sum(built.values())
     say(
         f"in all: {len(cells)} cells, {totals['records']} records: "

@@ -20,9 +20,11 @@ import pytest
 import yaml
 from conftest import program
 
+from scripts.building import environments as libraries
 from scripts.building import own, servers, sources, toolchain
-from scripts.building.cache import Recipe, finished, provide
+from scripts.building.cache import Recipe, finding, finished, provide
 from scripts.building.environments import inspect_python, verify
+from scripts.building.hdf5 import aws_recipe, hdf5_recipe
 from scripts.building.shell import Workshop, uv
 from scripts.lib.program import Problem
 from scripts.stores import store
@@ -229,6 +231,41 @@ def test_a_piece_is_built_again_when_an_input_changed_or_a_part_is_gone(tmp_path
     (first.folder / "part").unlink()
     assert finished(Recipe("thing", {"flag": 1}, build, ("part",))) is None
     assert not provide(Recipe("thing", {"flag": 1}, build, ("part",))).cached
+
+
+def test_hdf5_is_not_built_again_for_the_path_of_python(monkeypatch):
+    archive = sources.Archive("tarball x", "0" * 64)
+
+    def keys() -> list[str]:
+        return [aws_recipe().key, hdf5_recipe("1.14.6", archive).key, hdf5_recipe("2.0.0", archive).key]
+
+    before, tools = keys(), toolchain.tools_recipe().key
+    monkeypatch.setattr(toolchain, "base_python", lambda: Path("/elsewhere/python3"))
+    assert toolchain.tools_recipe().key != tools
+    assert keys() == before
+
+
+def test_what_is_built_is_found_by_its_key_and_nothing_is_built_by_a_look(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    thing = {name: Recipe("wheel-2.0.0", {"of": name}, lambda folder, workshop: {}, ()) for name in ("mine", "other")}
+    provide(thing["other"])
+    with finding():
+        assert provide(thing["other"]).cached
+        with pytest.raises(Problem, match=r"wheel-2\.0\.0 is not built"):
+            provide(thing["mine"])
+    assert not libraries.is_built("mine", {"kind": "wheel", "hdf5": "2.0.0"})
+    assert [path.name for path in tmp_path.glob("*/*/")] == [thing["other"].folder.name]
+
+
+def test_a_plan_counts_builds_of_what_the_cache_has_in_another_version(clone, tmp_path):
+    """Whatever lies there under the name of a library, it is not what would be built now."""
+    other = tmp_path / "storage-benchmarks/source-2.0.0-0123456789abcdef"
+    other.mkdir(parents=True)
+    (other / "complete.json").write_text('{"key": "0123456789abcdef", "facts": {}}', encoding="utf-8")
+    done = program("launch", "--plan", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    (total,) = [line for line in done.stdout.splitlines() if line.startswith("in all: ")]
+    assert " build azurite, source-1.14.6, source-2.0.0, toxiproxy, versitygw, wheel-2.0.0; " in total
 
 
 def test_variables_of_the_user_do_not_reach_a_build(workshop, monkeypatch):

@@ -16,6 +16,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from scripts.building.shell import Workshop
 from scripts.lib.program import Problem, file_digest, read_json, write_json
 
 COMPLETE = "complete.json"
+_FINDING = ContextVar("finding", default=False)
 # Of a file of code as it was when this process first asked: what runs, whatever it is now.
 _digest_at_first = functools.cache(file_digest)
 
@@ -87,6 +89,16 @@ def finished(recipe: Recipe) -> Piece | None:
     return Piece(key, folder, marker["facts"], cached=True)
 
 
+@contextmanager
+def finding() -> Iterator[None]:
+    """Have `provide` build nothing in a `with` block: a piece that is not there is a Problem."""
+    token = _FINDING.set(True)
+    try:
+        yield
+    finally:
+        _FINDING.reset(token)
+
+
 def provide(recipe: Recipe) -> Piece:
     """Return the piece of `recipe`, built now if it is not there.
 
@@ -95,6 +107,8 @@ def provide(recipe: Recipe) -> Piece:
     """
     if piece := finished(recipe):
         return piece
+    if _FINDING.get():
+        raise Problem(f"{recipe.name} is not built")
     try:
         with _locked(recipe.folder) as lock:
             return finished(recipe) or _build(recipe, lock)

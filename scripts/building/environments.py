@@ -1,5 +1,6 @@
 """Makes the Python environment of a library under test: its own HDF5 and h5py, the rest from one lock for all."""
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from scripts.building import distributions, own, toolchain
-from scripts.building.cache import Recipe, file_digest, provide
+from scripts.building.cache import Recipe, file_digest, finding, provide
 from scripts.building.distributions import H5PY
 from scripts.building.hdf5 import CFLAGS, provide_hdf5
 from scripts.building.packages import Package, Wheel
@@ -79,6 +80,14 @@ def provide_library(name: str, spec: dict) -> dict:
         "promised": distributions.promised(spec, facts, build),
         "lock_sha256": hashlib.sha256("\n".join(packages).encode()).hexdigest() if packages else file_digest(LOCK),
     }
+
+
+def is_built(name: str, spec: dict) -> bool:
+    """Return whether all that a library is built from is in the cache, so that nothing would be built now."""
+    with contextlib.suppress(Problem), finding():
+        _KINDS[spec["kind"]](name, spec)
+        return True
+    return False
 
 
 def lacking() -> list[str]:
@@ -258,7 +267,7 @@ def _source(name: str, spec: dict) -> tuple[Path, dict, dict]:
         "hdf5": hdf5.key,
         "h5py": pinned()["sdists"]["h5py"],
         "compiler": toolchain.compiler(),
-        "tools": tools.key,
+        "tools": toolchain.tools_key(),
     }
     piece = provide(Recipe(f"source-{spec['hdf5']}", inputs, build, ("bin/python",)))
     build_facts = {"compiler": inputs["compiler"], "flags": CFLAGS} | hdf5.facts

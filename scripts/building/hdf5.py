@@ -118,7 +118,7 @@ def hdf5_recipe(version: str, archive: Archive) -> Recipe:
         "source": archive.key,
         "compiler": toolchain.compiler(),
         "libc": toolchain.libc(),
-        "tools": tools.key,
+        "tools": toolchain.tools_key(),
         "s3": aws.key if aws else "libcurl",
     }
     return Recipe(f"hdf5-{version}", inputs, build, ("lib/libhdf5.so", "lib/libhdf5_hl.so", "include/hdf5.h"))
@@ -142,7 +142,7 @@ def aws_recipe() -> Recipe:
         cmake_install(workshop, "the S3 stack", programs, project, folder, *AWS, f"-DCRT={tree / 'crt'}")
         return {}
 
-    inputs = {"source": pin, "compiler": toolchain.compiler(), "libc": toolchain.libc(), "tools": tools.key}
+    inputs = {"source": pin, "compiler": toolchain.compiler(), "libc": toolchain.libc(), "tools": toolchain.tools_key()}
     return Recipe(f"awscrt-{pin['version']}", inputs, build, ("lib/libaws-c-s3.a", "lib/libs2n.a"))
 
 
