@@ -39,6 +39,7 @@ localrules:
     import_fio,
     index,
     plan,
+    provided,
     published,
     published_audit,
     published_index,

@@ -72,6 +72,10 @@ def begin() -> dict[str, blocks.Open]:
         for study in STUDIES
     }
     if changes:
+        due = [RESULTS / study / "appended.json" for study in STUDIES if blocks.last(opened[study])]
+        for path in (*due, RESULTS / "provided"):
+            # Snakemake would not make it again for a step before it that failed, and whose artefact was moved aside.
+            path.unlink(missing_ok=True)
         anew = [RESULTS / study / "records" / cell for study in STUDIES for cell in opened[study].anew]
         check.move_aside(RESULTS, anew, "again")
         for study in STUDIES:
@@ -187,6 +191,27 @@ def gathered_records(wildcards) -> list[str]:
     return [name for study in gathered for name in in_blocks(study, OPEN[study].blocks)]
 
 
+def expect_provided():
+    """Have the plan of a cluster wait until all that cells need is there, if any is to be measured.
+
+    Only then is it known which cells can be measured, and nothing is in the queue when the plan changes (below).
+    """
+    if workflow.non_local_exec and any(blocks.last(opened) for opened in OPEN.values()):
+        checkpoints.provided.get(run=RUN)
+
+
+def needed(wildcards) -> list[str]:
+    """Return the artefacts of the libraries and data of the cells that are selected."""
+    cells = [cell for study in STUDIES for cell in SELECTED[study]]
+    return blocks.libraries_of(RUN, cells) + blocks.data_of(RUN, cells)
+
+
+@cache
+def is_done(path: str) -> bool:
+    """Return whether an artefact is there that says so."""
+    return Path(path).exists() and read_json(Path(path)).get("status") == "done"
+
+
 def ready_studies(wildcards) -> list[str]:
     """Return what says that the data of a study were read once, where it is there.
 
@@ -194,6 +219,7 @@ def ready_studies(wildcards) -> list[str]:
     overlooks what else is lacking unless something asks for it that is outdated with them (dag.py: a job that depends on
     one that runs is not looked at by itself).
     """
+    expect_provided()
     artefacts = [RESULTS / study / "ready.json" for study in STUDIES]
     return [str(path) for path in artefacts if path.exists()]
 
@@ -212,16 +238,20 @@ def all_records_of(wildcards) -> list[str]:
 
 
 def in_blocks(study: str, opened: list[int]) -> list[str]:
-    """Return the records of the cells of a study that are asked for: all that are there, and those of some blocks."""
+    """Return the records of the cells of a study that are asked for: all that are there, and those of some blocks.
+
+    A cell whose library or data could not be made is skipped by its step, and on a cluster without a job.
+    """
+    expect_provided()
     names = []
     for cell in SELECTED[study]:
         folder = RESULTS / study / "records" / cell.name
-        due = {
-            *opened,
-            *OPEN[study].anew.get(cell.name, []),
-            *(number for number, _ in records.repeats(folder)),
-        }
-        names += [f"{folder}/repeat={number}.json" for number in sorted(due)]
+        there = {number for number, _ in records.repeats(folder)}
+        due = {*opened, *OPEN[study].anew.get(cell.name, [])} - there
+        if due and workflow.non_local_exec:
+            needs = blocks.libraries_of(RUN, [cell]) + blocks.data_of(RUN, [cell])
+            due = due if all(map(is_done, needs)) else set()
+        names += [f"{folder}/repeat={number}.json" for number in sorted(there | due)]
     return names
 
 

@@ -1,7 +1,7 @@
 """Data made and put into their stores, and everything read once before the first cell.
 
 Reads:  nothing; a study may have files of its own in config/
-Writes: results/{run}/data/{dataset}/manifest.json, {store}.json, results/{run}/{study}/ready.json
+Writes: results/{run}/data/{dataset}/manifest.json, {store}.json, results/{run}/provided, results/{run}/{study}/ready.json
 """
 
 
@@ -46,6 +46,14 @@ rule provision:
     shell:
         "program step run --out {output} --log {log} --attempt {resources.attempt} --needs {input} -- provision"
         " --store {params.store:q} --manifest {input.manifest} --folder results/{wildcards.run}/stores/{wildcards.store} --servers {input.servers}"
+
+
+checkpoint provided:
+    """Wait until libraries are built and data are in their stores: which cells can be measured (on clusters)."""
+    input:
+        needed,
+    output:
+        touch("results/{run}/provided"),
 
 
 rule ready:

@@ -1,5 +1,6 @@
 """The workflow on clusters, through the profiles, with site settings alone changed: a Slurm of this machine's own."""
 
+import json
 import os
 import re
 import shutil
@@ -236,18 +237,40 @@ printf '    job_state = F\\n    Exit_status = %s\\n' "$(cat "$status")"
 @pytest.mark.parametrize("option, place", [("--workflow-profile", "profiles/generic"), ("--profile", "../site")])
 def test_another_queue_gets_cells_through_three_commands(tiny_queue: Path, option, place):
     shutil.copytree(tiny_queue / "profiles/generic", tiny_queue / "../site")
-    done = subprocess.run(
-        [".venv/bin/snakemake", option, place, "--seconds-between-status-checks", "1"],
-        cwd=tiny_queue,
-        env=os.environ | {"PATH": f"{tiny_queue / 'queue'}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = submitted(tiny_queue, option, place)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [one["reasons"] for one in records(tiny_queue).values()] == [[]]
     # Data, their store, reading them once, and the cell.
     assert len((tiny_queue / "jobs").read_text(encoding="utf-8").splitlines()) == 4
+
+
+def test_cells_of_a_library_that_could_not_be_built_are_not_submitted(tiny_queue: Path):
+    values = json.loads(json.dumps(SINGLE))
+    values["libraries"]["hdf5-9.9.9"] = {"kind": "wheel", "hdf5": "9.9.9"}
+    values["studies"]["shots"]["matrix"]["library"] = ["hdf5-2.0.0", "hdf5-9.9.9"]
+    write(tiny_queue, values)
+    done = submitted(tiny_queue, "--workflow-profile", "profiles/generic")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [one["cell"]["library"] for one in records(tiny_queue).values()] == ["hdf5-2.0.0"]
+    assert len((tiny_queue / "jobs").read_text(encoding="utf-8").splitlines()) == 4
+    assert "no h5py wheel with HDF5 9.9.9" in done.stdout + done.stderr
+    assert "9.9.9" in (tiny_queue / "reports/tiny/shots.md").read_text(encoding="utf-8")
+    # What is there is reported, and what failed is tried again.
+    again = submitted(tiny_queue, "--workflow-profile", "profiles/generic")
+    assert again.returncode == 1, again.stdout + again.stderr
+    assert "no h5py wheel with HDF5 9.9.9" in again.stdout + again.stderr
+
+
+def submitted(clone: Path, *options: str) -> subprocess.CompletedProcess:
+    """Call Snakemake in a clone with a stand-in for a queue."""
+    return subprocess.run(
+        [".venv/bin/snakemake", *options, "--seconds-between-status-checks", "1"],
+        cwd=clone,
+        env=os.environ | {"PATH": f"{clone / 'queue'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture
