@@ -1,6 +1,7 @@
 """Which release changed a figure: the search, what decides, what is between two releases, and s3fs at a server."""
 
 import itertools
+import json
 import math
 import os
 import re
@@ -406,6 +407,20 @@ def test_what_is_measured_is_not_measured_again_and_says_requests_too(measured: 
     assert "s3fs 2024.9.0 → 2024.10.0 changed requests from " in done.stdout
     assert {path: path.stat().st_mtime_ns for path in measured.glob("results/*/shots/records/*/*.json")} == records
     assert (measured / "results/bisect-s3fs-2024.9.0-2024.12.0/bisect.log").read_bytes() == log
+
+
+def test_a_build_that_failed_is_tried_again_by_the_next_call(measured: Path):
+    run = measured / "results/bisect-s3fs-2024.9.0-2024.12.0"
+    # Such artefacts are left where a library cannot be built: its own, and that of each cell, which is skipped.
+    environment, why = run / "environments/s3fs-2024.10.0.json", {"status": "failed", "reasons": ["an older failure"]}
+    environment.write_text(json.dumps(why | {"step": "build_library"}), encoding="utf-8")
+    (path,) = run.glob("shots/records/s3fs-2024.10.0_*/repeat=*.json")
+    kept = {key: artefact(path)[key] for key in ("record", "run", "study", "name", "cell", "repeat", "session")}
+    path.write_text(json.dumps(kept | why | {"valid": False, "cause": str(environment)}), encoding="utf-8")
+    done = program("studies.shots.bisect", *S3FS, "--metric", "bytes", cwd=measured)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "s3fs 2024.9.0 → 2024.10.0 changed bytes from " in done.stdout
+    assert "an older failure" not in done.stdout
 
 
 def test_of_files_that_both_ends_read_alike_one_line_says_so(measured: Path):

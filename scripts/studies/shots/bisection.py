@@ -219,8 +219,9 @@ class Bisection:
         return not all(map(records.faults, self._records(release).values()))
 
     def _records(self, release: str) -> dict[int, dict]:
+        """Return the records of a release by block; a cell that was skipped for a failed build has measured nothing."""
         of_cell = records.repeats(self.records / self._cells[self.name(release)])
-        return {block: read_json(path) for block, path in of_cell}
+        return {block: record for block, path in of_cell if "cause" not in (record := read_json(path))}
 
     def _environment(self, release: str) -> dict:
         """Return the artefact of the library with a release, nothing where it was not made."""
