@@ -52,6 +52,11 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     batteries, left_out = import_fio.gather(import_fio.entries(section["imports"]))
     cells = [record["cell"] for record in import_fio.records(batteries, "again")]
     assert (len(cells), len({json.dumps(cell) for cell in cells}), left_out) == (3, 1, [])
+    # As `make import CONFIG=…` calls it, which is what is printed: without FROM nothing else is read.
+    plan = program("launch", f"--configfile={place.out}/import.yaml", "--imports=", "--run=", "--plan")
+    assert plan.returncode == 0, plan.stderr
+    configured = configuration.load(place.out / "import.yaml")["studies"]["volumes"]
+    assert import_fio.sources(configured["imports"]) == sorted(filter(Path.is_file, place.out.rglob("*")))
 
 
 def test_a_battery_that_misses_a_limit_decides(place):
