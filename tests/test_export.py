@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree.ElementTree import parse
@@ -184,6 +186,13 @@ def test_the_notebook_to_start_with_reads_as_the_documentation_does():
     cells = json.loads((ROOT / "notebooks/start.ipynb").read_text(encoding="utf-8"))["cells"]
     assert CODE[0].strip() in ["".join(cell["source"]).strip() for cell in cells]
     assert max(len(cell["source"]) for cell in cells) <= 8
+
+
+def test_the_notebook_to_start_with_finds_the_clone_from_where_jupyter_opens_it():
+    cells = json.loads((ROOT / "notebooks/start.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells[1:4]).replace("%%capture", "")
+    done = subprocess.run([sys.executable, "-"], cwd=ROOT / "notebooks", input=code, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_notebook_to_start_with_is_markdown_with_its_code_and_pictures(start):
