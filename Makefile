@@ -96,7 +96,7 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@.venv/bin/snakefmt --check Snakefile rules
 	@.venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
-	@.venv/bin/python -m pytest --numprocesses=logical $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
+	@.venv/bin/python -m pytest --numprocesses=logical --dist=worksteal $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
 
 bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
 	@.venv/bin/python -sE -m scripts.bench
