@@ -26,6 +26,13 @@ def jobs(text: str) -> list[Job]:
 
     Its operations are known by the bounds between which they lie. Its time is the sum of their latencies.
     """
+    try:
+        return _jobs(text)
+    except (ValueError, OverflowError) as error:
+        raise Problem("has a histogram of etcd's with a number that is none") from error
+
+
+def _jobs(text: str) -> list[Job]:
     histograms: dict[tuple[str, str], dict] = {}
     for line in _LINE.finditer(text):
         labels = dict(_LABEL.findall(line["labels"] or ""))

@@ -167,7 +167,9 @@ def asked_seconds(options: Mapping[str, str], done_bytes: int) -> float:
         return 0.0
     amount = asked_bytes({key: value for key, value in spelled.items() if key not in ("runtime", "ramp_time")})
     timed = options.get("time_based", "0") != "0"
-    return _seconds(spelled["runtime"]) if timed or (amount and done_bytes < amount[0] - amount[1]) else 0.0
+    with suppress(Problem, ValueError):
+        return _seconds(spelled["runtime"]) if timed or (amount and done_bytes < amount[0] - amount[1]) else 0.0
+    return 0.0
 
 
 def without_latencies(options: Mapping[str, str]) -> str:

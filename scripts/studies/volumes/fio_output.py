@@ -201,7 +201,7 @@ def _latency(section: dict, operation: str) -> dict | None:
     ranges = (
         []
         if bins or n is None or latency["max"] is None
-        else ranges_between(percentiles, n, least, latency["max"], rounded)
+        else ranges_between(percentiles, n, max(0, least - rounded), latency["max"] + rounded, rounded)
     )
     return latency | {"n": n, "percentiles": percentiles, "bins": bins, "ranges": ranges}
 

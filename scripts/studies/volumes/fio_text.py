@@ -20,7 +20,10 @@ NOTHING = "holds no results of fio"
 KINDS = ("read", "write", "trim")
 _KEY = re.compile(r'"fio version"\s*:')
 _VERSION = re.compile(r"(fio-\d+\.[\w.-]+)\s*$")
-_PREFIXED = re.compile(r'^([^\n"]*?)[ \t]*(?:"fio version"\s*:|\bfio-\d+\.[\w.-]+\s*$)|^(<[\w.:-]+>) ', re.MULTILINE)
+# No prefix is longer, however long a line of blanks is.
+_PREFIXED = re.compile(
+    r'^([^\n"]{0,200}?)[ \t]{0,80}(?:"fio version"\s*:|\bfio-\d+\.[\w.-]+\s*$)|^(<[\w.:-]+>) ', re.MULTILINE
+)
 _SIGNALLED = re.compile(r"fio: terminating on (signal \d+)")
 # Some versions print these where a number is undefined; JSON has no such numbers.
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
@@ -66,6 +69,8 @@ def documents(text: str) -> tuple[list[dict], str]:
             kept.append(document)
     except Problem as problem:
         wrong = str(problem)
+    except (ValueError, IndexError, KeyError, OverflowError):
+        wrong = "is damaged: fio's output has a line with a number that is none"
     if not kept:
         terse = "is fio's terse output, which has no latencies of fsync; write --output-format=json+"
         raise Problem(wrong or (terse if _TERSE.search(text) else NOTHING))
@@ -138,17 +143,24 @@ def _goes_on(earlier: dict, later: dict) -> bool:
     if any(runs[1][name][0] < done for name, (done, _) in runs[0].items()):
         return False
     seconds = [max(ran for _, ran in run.values()) for run in runs]
-    ends = [(one.get("timestamp_ms") or 1000 * (one.get("timestamp") or 0)) / 1000 for one in (earlier, later)]
+    ends = [_ended_s(one) for one in (earlier, later)]
     if not all(ends):
         return seconds[1] > seconds[0] and runs[1] != runs[0]
     starts = [end - ran for end, ran in zip(ends, seconds, strict=True)]
     return abs(starts[1] - starts[0]) < abs(starts[1] - ends[0])
 
 
+def _ended_s(document: dict) -> float:
+    """Return when fio wrote a document, in seconds since 1970; 0 where it does not say."""
+    with suppress(TypeError, ValueError, OverflowError):
+        return float(document.get("timestamp_ms") or 0) / 1000 or float(document.get("timestamp") or 0)
+    return 0.0
+
+
 def _run(document: dict) -> dict[tuple, tuple[int, float]]:
     """Return operations that were done and seconds that passed, by job of a document; {} where that is not told."""
     jobs, run = document.get("jobs"), {}
-    with suppress(TypeError, AttributeError, ValueError):
+    with suppress(TypeError, AttributeError, ValueError, OverflowError):
         for place, job in enumerate(jobs or []):
             sections = [job.get(kind) or {} for kind in KINDS]
             done = sum(int(section.get("total_ios") or 0) for section in sections)
@@ -176,6 +188,7 @@ def _of_people(lines: Iterable[str]) -> Iterator[dict]:
             unlike = sorted(name for name, own in heads.items() if own != options)
             entry |= {MIXED: [job["name"], *unlike]} if unlike and job["jobs"] != "1" else {}
             entry |= {"ended": _seconds(job["time"])}
+            section = {}
             # What tells of itself several times has the same process.
             entries[job["name"], job["pid"] or len(entries)] = entry
         elif version := _VERSION.match(line):
