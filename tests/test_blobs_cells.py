@@ -133,6 +133,16 @@ def test_every_limit_of_objects_has_a_source_and_a_date():
         ({"mpi": {"launcher": ["srun"]}}, {"nodes": [2]}, "studies.blobs.mpi.launcher: cells of several nodes need"),
         ({"mpi": {"hostfile": "a", "launcher": ["srun"]}}, {}, "studies.blobs.mpi: launcher and hostfile exclude each"),
         ({}, {"size": ["1MB"]}, "studies.blobs.matrix.size[0]: '1MB' is not understood"),
+        (
+            {"compare": [{"factor": "pattern", "baseline": "single-file"}]},
+            {"pattern": ["single-file", "sections"]},
+            "studies.blobs.compare: sections deliver other amounts than single-file, so nothing is compared with them",
+        ),
+        (
+            {"compare": [{"factor": "size", "baseline": "1MiB"}]},
+            {"size": ["1MiB", "2MiB"]},
+            "studies.blobs.compare[0]: objects of different sizes deliver different amounts; drop it",
+        ),
     ],
 )
 def test_a_mistake_stops_in_one_line(tmp_path: Path, section: dict, row: dict, line: str):

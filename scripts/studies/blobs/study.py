@@ -26,7 +26,7 @@ class Blobs(Study):
     of_record = ("repeat", "effective", "memory", "retries", "attempts", "ceiling")
 
     def mistakes(self, config: dict) -> Iterator[str]:
-        """Yield numbers of objects that are too small for their processes, and a list of machines that is not there."""
+        """Yield too few objects for the processes, comparisons that cannot be made, and lists of machines not there."""
         section = self.section(config)
         objects, iterations = section["data"]["objects"], section["iterations"]
         limits, parts = section["time_limit_s"], mappings(section)
@@ -42,6 +42,7 @@ class Blobs(Study):
                     one = "; each process has one of its own" if own else ""
                     few = f"{there} of {size} are fewer than the {needed} that the matrix reads"
                     yield f"studies.blobs.data.objects: {few}{one}"
+        yield from _never_compared(section["compare"], {name for part in parts for name in part["pattern"]})
         hostfile, library = section["mpi"].get("hostfile"), section["mpi"].get("library")
         most = max(count for part in parts for count in part["processes"])
         if hostfile and not Path(hostfile).is_file():
@@ -199,6 +200,24 @@ def _memory(cells: Sequence[Cell]) -> str:
     if needed > free:
         raise Problem(f"{words}; choose a smaller operation_size, or fewer processes")
     return words
+
+
+def _never_compared(compare: Sequence[dict], names: set[str]) -> Iterator[str]:
+    """Yield comparisons whose sides deliver different amounts, which no run can judge."""
+    for number, entry in enumerate(compare):
+        if entry["factor"] == "size":
+            yield f"studies.blobs.compare[{number}]: objects of different sizes deliver different amounts; drop it"
+    bases = {entry["baseline"] for entry in compare if entry["factor"] == "pattern"}
+    alone = sorted(
+        name for name in names if not any((name in patterns.WHOLE) == (base in patterns.WHOLE) for base in bases)
+    )
+    # With another factor they are compared with themselves.
+    if bases and alone and all(entry["factor"] == "pattern" for entry in compare):
+        yield (
+            f"studies.blobs.compare: {', '.join(alone)} deliver other amounts than"
+            f" {', '.join(sorted(bases))}, so nothing is compared with them; add"
+            f" {{factor: pattern, baseline: {alone[0]}}}"
+        )
 
 
 def _at(setting: int | dict[str, int], size: str) -> int:
