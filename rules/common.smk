@@ -196,8 +196,15 @@ def expect_provided():
 
     Only then is it known which cells can be measured, and nothing is in the queue when the plan changes (below).
     """
-    if workflow.non_local_exec and any(blocks.last(opened) for opened in OPEN.values()):
+    if workflow.non_local_exec and any(blocks.last(opened) for opened in OPEN.values()) and not was_provided():
         checkpoints.provided.get(run=RUN)
+
+
+@cache
+def was_provided() -> bool:
+    """Return whether all that cells need was there when the plan began."""
+    # What is there later is another question, so it is not remembered.
+    return all(map(is_done.__wrapped__, needed(None)))
 
 
 def needed(wildcards) -> list[str]:

@@ -376,7 +376,7 @@ def test_the_look_before_a_run_asks_for_containers_and_shares(tmp_path, account,
     assert "ok     store blob container: container bench of the account of AZURE_STORAGE_CONNECTION_" in done.stdout
     assert "AMISS  store files share: share absent of the account of AZURE_STORAGE_CONNECTION_STRING" in done.stdout
     assert "answers 404 ShareNotFound; make the share, or correct its name in the configuration" in done.stdout
-    assert "AMISS  tool no-launcher: load the cluster's module for it" in done.stdout
+    assert "AMISS  tool no-launcher: no-launcher is missing: load the cluster's module for it" in done.stdout
 
 
 def test_an_upload_that_was_killed_is_begun_again(tmp_path, environments, manifest):

@@ -218,7 +218,8 @@ def ranges_between(
         place = math.ceil(round(n * p / 100, 9))
         # Nothing beyond the last bin is told apart.
         low, high = (ns - rounded) * (1 - _BUCKET / 2), most if ns >= _LAST_BIN else ns * (1 + _BUCKET / 2)
-        low, high = max(low, least), min(high, most)
+        # A percentile may lie above the maximum by a part of its bin.
+        low, high = min(max(low, least), most), min(high, most)
         if place > counted + 1:
             ranges.append((floor, high, place - 1 - counted))
         if place > counted:

@@ -166,7 +166,7 @@ def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
 def headline(run: Results) -> str:
     """Return which volumes keep the first limit, or what they reached where none is for them, in a bold sentence."""
     first = _first_limit(run)
-    if run.measured.empty:
+    if run.measured.empty or not (first or "iops" in run.measured):
         return answer.headline(run, [], [])
     if not first:
         return bold(_reached(run))

@@ -135,7 +135,7 @@ def depths(run: Results) -> Figure:
     for row in rows:
         options = run.options.get(tuple(row[name] for name in FACTORS[:3]), {})
         alone = fio_options.signature({**options, "iodepth": "1", "numjobs": "1"})
-        own = {"x": fio_options.in_flight(options), "iops": row["iops"], "p99": row["p99_ms"]}
+        own = {"x": fio_options.in_flight(options), "iops": row.get("iops"), "p99": row.get("p99_ms")}
         lines.setdefault((row["store"], row["host"], alone), []).append(own)
     swept = {
         key: pd.DataFrame(own).sort_values("x") for key, own in lines.items() if len({one["x"] for one in own}) > 1
@@ -154,7 +154,12 @@ def depths(run: Results) -> Figure:
     caption = "A mark is a series. " + (f"The first {len(COLOURS)} are drawn." if len(swept) > len(COLOURS) else "")
     columns = [*FACTORS, "iops", "p99_ms"]
     return Figure(
-        "depths", "IOPS and p99 over operations in flight", caption.strip(), tuple(panels), run.measured[columns], 2
+        "depths",
+        "IOPS and p99 over operations in flight",
+        caption.strip(),
+        tuple(panels),
+        run.measured.reindex(columns=columns),
+        2,
     )
 
 
