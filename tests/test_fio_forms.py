@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.frame import records
 from scripts.studies.volumes import etcd_metrics, fio, fio_output, fio_text
 from tests.fio_files import imported, job, make_json
 from tests.fio_results import output, text
@@ -298,6 +299,14 @@ def test_a_number_that_is_none_is_named_and_no_traceback(tmp_path: Path, spoil: 
     told = imported(tmp_path, [tmp_path / "in"])
     assert [Path(left["file"]).name for left in told["left_out"]] == ["bad.txt"]
     assert len(told["records"]) == 1
+
+
+def test_a_histogram_without_its_sum_is_a_record_that_can_be_used(tmp_path: Path):
+    text = METRICS % 9000
+    (tmp_path / "node1.txt").write_text("".join(line for line in text.splitlines(True) if "_sum" not in line))
+    (record,) = imported(tmp_path, [tmp_path / "node1.txt"])["records"]
+    records.expect_sound(record, "node1.txt")
+    assert record["samples"][0]["sync_lat_mean_ms"] is None
 
 
 def test_a_histogram_that_contradicts_itself_is_named(tmp_path: Path):

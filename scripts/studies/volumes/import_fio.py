@@ -129,8 +129,7 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
     reasons = study.STUDY.faults({"faults": battery["faults"], "work": work}, {})
     readable = "_".join(re.sub(r"[^A-Za-z0-9.-]", "-", level) for level in levels.values() if level)
     volume, last = battery["entry"].get("volume"), samples[-1]
-    # Without a clock nothing is known of the pauses between jobs.
-    ran_s = sum(row["runtime_s"] or 0 for row in samples)
+    ended_s = _ran_s(battery) if last["started_s"] is None else last["started_s"] + last["runtime_s"]
     return {
         **{"record": 1, "status": "done", "run": run_name, "study": "volumes"},
         **{"name": f"{readable}-{digest(levels)}", "cell": levels, "repeat": repeat},
@@ -138,12 +137,19 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "battery": {key: battery[key] for key in ("battery", "cluster", "host", "pause_s")} | facts,
         "volume": volume | {"source": "the configuration"} if volume else {},
         "work": work,
-        "seconds": {"total": ran_s if last["started_s"] is None else last["started_s"] + last["runtime_s"]},
+        "seconds": {"total": ended_s},
         "samples": samples,
         "host": fio_facts.host(facts | {"host": battery["host"]}),
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
         **{"valid": not reasons, "reasons": reasons},
     }
+
+
+def _ran_s(battery: dict) -> float:
+    """Return the time of a battery without a clock, so without pauses: of its jobs, or the most of their latencies."""
+    own = [one for of_job in battery["histograms"].values() for one in of_job.values()]
+    most_ns = sum(row[-2] * row[-1] for one in own for row in one.rows())
+    return sum(row["runtime_s"] or 0 for row in battery["samples"]) or most_ns / 1e9
 
 
 def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]]:

@@ -286,7 +286,7 @@ def _jobs(battery: Battery, operation: str) -> pd.DataFrame:
         counted=jobs["N"].notna(),
         timed=jobs["seconds"].notna() & jobs["start_s"].notna(),
     )
-    jobs = jobs[jobs["mean_ms"].notna()].reset_index(drop=True)
+    jobs = jobs[jobs["mean_ms"].notna() | jobs["bins"].notna()].reset_index(drop=True)
     jobs["number"] = jobs["number"].fillna(pd.Series(np.arange(1.0, len(jobs) + 1))).astype(int)
     facts = [battery.record.get("battery") or {}, battery.record.get("settings") or {}]
     pause_s = next((float(one["pause_s"]) for one in facts if one.get("pause_s") is not None), _USUAL_PAUSE_S)
