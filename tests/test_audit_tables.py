@@ -50,6 +50,11 @@ def test_times_have_units(table: Path, capsys: pytest.CaptureFixture):
     assert "8 of 8 printed rates do not follow from amount / time" in seconds
 
 
+def test_a_name_that_no_expression_can_hold_is_one_line():
+    with pytest.raises(Problem, match="'time`' has a backquote"):
+        roles.declared(["a=arm", "time`=time_s"], ["a", "time`"], "t")
+
+
 def test_sizes_are_of_all_or_of_each_worker():
     header = ["a", "size", "time", "procs"]
     named = ["a=arm", "time=time_s", "procs=workers"]

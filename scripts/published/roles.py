@@ -36,6 +36,8 @@ def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
             raise Problem(f"COLUMNS: {word!r}: write column=role; roles are {WORDS}")
         if column not in header:
             raise Problem(f"COLUMNS: {table} has no column {column!r}; it has {', '.join(header)}")
+        if "`" in column:
+            raise Problem(f"COLUMNS: {column!r} has a backquote, which no expression can name; rename the column")
         if role in roles and role not in ("arm", "within"):
             raise Problem(f"COLUMNS: {roles[role][0]!r} and {column!r} are both {role}; name one")
         roles.setdefault(role, []).append(column)
