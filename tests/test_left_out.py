@@ -220,6 +220,20 @@ def test_groups_within_each_other_and_names_with_line_ends_are_walked(tmp_path):
     assert [len(name) for name in found] == [2 * 1500 + len("/line\nend"), len("/group/*x")]
 
 
+def test_of_groups_that_are_nested_without_end_the_first_2_000_are_walked_and_a_short_line_says_so(tmp_path):
+    with h5py.File(tmp_path / "deeper.h5", "w") as file:
+        group = file.id
+        for _ in range(2100):
+            group = h5py.h5g.create(group, b"g")
+        file["x"] = np.arange(3)
+    with h5py.File(tmp_path / "deeper.h5") as file:
+        assert sum(1 for _ in tree.walk(file)) == 2000 + 3
+    assert paths(tmp_path / "deeper.h5", "/**") == {"/**": ["/x"]}
+    (words,) = left_out(tmp_path / "deeper.h5", "/**").values()
+    assert words.endswith("/g (cannot be opened; it lies in 2,000 groups; what it holds is left out)")
+    assert len(words) < 300
+
+
 @pytest.mark.parametrize(
     "pattern, group, leads",
     [

@@ -319,6 +319,16 @@ def test_a_filter_that_is_lacking_is_named_once_for_all_datasets(tmp_path):
     assert "/a and 1 more cannot be read without blosc, which HDF5 has only as a plugin." in said
 
 
+def test_datasets_that_are_left_out_are_not_kept_open(tmp_path):
+    def write(file: h5py.File) -> None:
+        for number in range(20):
+            file.create_dataset(f"{number}", (2,), h5py.ref_dtype)
+
+    left_out = contents_of(written(tmp_path / "references.h5", write)).left_out
+    assert len(left_out) == 20
+    assert not any(entry.dataset for entry in left_out)
+
+
 def test_progress_is_printed_where_it_takes_long(tmp_path, monkeypatch, capsys):
     path = written(tmp_path / "a.h5", lambda file: file.create_dataset("a", data=np.zeros(3)))
     looked_at(path)

@@ -46,6 +46,12 @@ def shown(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def shortened(name: str) -> str:
+    """Return the name of a file or the like in one printable line, without the middle of a very long one."""
+    text = shown(name)
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
+
+
 class Escaped:
     """A stream of text that programs print to: what they print is `shown`.
 

@@ -8,6 +8,8 @@ import h5py
 SOFT, EXTERNAL, _OTHER = "soft link", "external link", "link of a user-defined kind"
 _KINDS = {h5py.h5l.TYPE_HARD: "", h5py.h5l.TYPE_SOFT: SOFT, h5py.h5l.TYPE_EXTERNAL: EXTERNAL}
 Address = tuple
+# Groups within each other that are walked: paths take memory by the square of it, and no tree that has a use is deeper.
+DEPTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,10 @@ def walk(file: h5py.File) -> Iterator[Link]:
             continue
         yield link
         if link.first and isinstance(link.object, h5py.h5g.GroupID):
-            stack.append(_links(link.object, link.path, seen))
+            if len(stack) < DEPTH:
+                stack.append(_links(link.object, link.path, seen))
+            else:
+                yield Link(link.path, error=RecursionError(f"it lies in {DEPTH:,} groups; what it holds is left out"))
 
 
 def members(group: Link) -> Iterator[Link]:

@@ -178,7 +178,7 @@ class _Collector:
             self.contents.objects += 1
             self.contents.metadata += _metadata(link)
         if link.object is None:
-            self.contents.left_out.append(entry_of(link))
+            self._leave_out(entry_of(link))
         elif link.first and isinstance(link.object, h5py.h5d.DatasetID):
             self._take_dataset(link)
 
@@ -211,8 +211,12 @@ class _Collector:
             # Sources are found from a file's name, which a file object has not.
             entry = entry_of(replace(link, object=h5py.h5o.open(self._native.id, link.path)))
         if entry.reason:
-            self.contents.left_out.append(entry)
+            self._leave_out(entry)
         return bool(entry.reason)
+
+    def _leave_out(self, entry: Entry) -> None:
+        # Open datasets take 15 kB each.
+        self.contents.left_out.append(replace(entry, dataset=None))
 
     def largest(self) -> Group | None:
         if not self._members:

@@ -8,6 +8,7 @@ import numpy as np
 
 from scripts.lib import memory, sizes, tree
 from scripts.lib.formats import reason
+from scripts.lib.program import shortened
 from scripts.studies.shots import elsewhere, selection
 from scripts.studies.shots.files import lacking_filters
 
@@ -51,7 +52,7 @@ class Entry:
 
     def __str__(self) -> str:
         """Return the path with the reason."""
-        return f"{self.path} ({self.reason}{self.detail and f'; {self.detail}'})"
+        return f"{shortened(self.path)} ({self.reason}{self.detail and f'; {self.detail}'})"
 
 
 def entry_of(link: tree.Link) -> Entry:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts.frame.matrix import digest
 from scripts.lib import globs, provenance
-from scripts.lib.program import Problem, run, write_text
+from scripts.lib.program import Problem, run, shortened, write_text
 from scripts.studies.volumes import fio, fio_facts, fio_options, packed, study
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
@@ -62,7 +62,7 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
             paths.update(files)
     for path in sorted(paths):
         if _ODD.search(str(path)):
-            raise Problem(f"imports: {packed.shown(str(path))} has a brace or a control character in it; rename it")
+            raise Problem(f"imports: {shortened(str(path))} has a brace or a control character in it; rename it")
     return sorted(paths)
 
 
@@ -159,11 +159,11 @@ def _trees(imports: Iterable[dict]) -> Iterator[tuple[dict, str, bool, fio.Tree]
         for place in _places(entry["from"]):
             folders.setdefault(place if place.is_dir() else place.parent, []).extend(_files(place))
         for folder, paths in folders.items():
-            place = packed.shown(str(folder))
+            place = shortened(str(folder))
             print(f"{place}: {len(paths):,} files", file=sys.stderr, flush=True)
-            loose, trees = fio.Tree(packed.shown(folder.resolve().name), f"{place}/"), 0
+            loose, trees = fio.Tree(shortened(folder.resolve().name), f"{place}/"), 0
             for path in paths:
-                name, source = packed.shown(path.relative_to(folder).as_posix()), packed.shown(str(path))
+                name, source = shortened(path.relative_to(folder).as_posix()), shortened(str(path))
                 tree = fio.Tree(packed.stem(path.name), f"{source}: ")
                 try:
                     if not packed.holds_files(path):
@@ -192,7 +192,7 @@ def _places(pattern: str) -> list[Path]:
     try:
         named = [Path(pattern)] if Path(pattern).exists() else list(map(Path, globs.expand(pattern)))
     except OSError as error:
-        raise Problem(f"imports: {packed.shown(pattern)}: {error.strerror}") from error
+        raise Problem(f"imports: {shortened(pattern)}: {error.strerror}") from error
     paths = [path for path in named if path.is_file() or path.is_dir()]
     if not paths:
         what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"

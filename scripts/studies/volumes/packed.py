@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from scripts.lib import program
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, shortened
 
 # Names of files that hold others, and of those that are one file.
 _SEVERAL = (".tar.gz", ".tar.xz", ".tar.bz2", ".tgz", ".tar", ".zip")
@@ -112,18 +111,12 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
             total += len(data)
             if len(data) > FILE_BYTES or total > TOTAL_BYTES:
                 raise Problem("is not unpacked: it holds more than its directory says")
-            yield shown(PurePosixPath(member.filename).as_posix()), data
+            yield shortened(PurePosixPath(member.filename).as_posix()), data
 
 
 def wanted(name: str) -> bool:
     """Return whether a file may have something to say: it is not hidden."""
     return not PurePosixPath(name).name.startswith(".")
-
-
-def shown(name: str) -> str:
-    """Return a file's name in one printable line."""
-    text = program.shown(name)
-    return text if len(text) <= 200 else f"{text[:100]}…{text[-99:]}"
 
 
 def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
@@ -134,7 +127,7 @@ def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
             _check(member)
             stream.until = member.offset_data + member.size + _HEADER_BYTES
             if member.isreg() and wanted(member.name):
-                yield shown(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
+                yield shortened(PurePosixPath(member.name).as_posix()), archive.extractfile(member).read()
     # Only at the very end is it known whether the checksum is right.
     stream.until = TOTAL_BYTES
     while stream.read(_READ):
@@ -143,7 +136,7 @@ def _contents(stream: "_Metered") -> Iterator[tuple[str, bytes]]:
 
 def _check(member: tarfile.TarInfo) -> None:
     """Refuse what is no plain file or folder below the tarball's own, and what is too large."""
-    link = f"is a link (to {shown(member.linkname)})" if member.issym() or member.islnk() else ""
+    link = f"is a link (to {shortened(member.linkname)})" if member.issym() or member.islnk() else ""
     special = not (member.isreg() or member.isdir()) or member.issparse()
     _refuse(member.name, member.size, link or ("is neither a plain file nor a folder" if special else ""))
 
@@ -157,7 +150,7 @@ def _refuse(name: str, size: int, reason: str) -> None:
         f"has more than {FILE_BYTES // 2**20} MiB": size > FILE_BYTES,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
-        raise Problem(f"is not unpacked: {shown(name)} {reason}")
+        raise Problem(f"is not unpacked: {shortened(name)} {reason}")
 
 
 class _Member(tarfile.TarInfo):
