@@ -16,6 +16,7 @@ from conftest import ROOT, program
 from scripts.frame import config as configuration
 from scripts.lib import host
 from scripts.lib.program import Problem, read_json
+from scripts.lib.spool import Spool
 from scripts.studies.volumes import fit, import_fio, limits
 
 # Three of these jobs, as few as a segment has, have operations enough for a p99.
@@ -49,8 +50,8 @@ def test_a_volume_meets_a_limit_if_each_of_three_batteries_does(place, monkeypat
     assert emptied(place)
     # The same folder, imported, is one volume with three batteries.
     section = configuration.resolve(read_json(place.out / "import.yaml"), [])["studies"]["volumes"]
-    batteries, left_out = import_fio.gather(import_fio.entries(section["imports"]))
-    cells = [record["cell"] for record in import_fio.records(batteries, "again")]
+    batteries, left_out = import_fio.gather(import_fio.entries(section["imports"]), spool := Spool())
+    cells = [record["cell"] for record in import_fio.records(batteries, "again", spool)]
     assert (len(cells), len({json.dumps(cell) for cell in cells}), left_out) == (3, 1, [])
     # As `make import CONFIG=…` calls it, which is what is printed: without FROM nothing else is read.
     plan = program("launch", f"--configfile={place.out}/import.yaml", "--imports=", "--run=", "--plan")

@@ -11,30 +11,23 @@ import json
 import math
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from scripts.lib.program import Problem
-from scripts.studies.volumes import etcd_metrics, fio_facts, fio_options, fio_output, fio_text, packed
+from scripts.lib.spool import Spool
+from scripts.studies.volumes import etcd_metrics, fio_facts, fio_jobs, fio_options, fio_output, fio_text, packed
 from scripts.studies.volumes.fio_output import Job
 
-_IN_NAME, _IN_FILE = re.compile(r"fio_io_(.+)|.*etcd[_-]?([a-z]+[0-9]+)"), re.compile(r"fio_results_[a-z]+_(.+)\.json")
 # What fio_battery.sh and fit leave beside results.
 _BESIDE = re.compile(r"job\.fio|import\.yaml|background\.err|fio_.+\.err")
-# A host in the name of a file that has one host's results.
-_HOST = re.compile(
-    r"(?<![a-z])((?:master|worker|node|host|server|control-?plane|infra|vm)[-_]?[0-9a-f]+(?:\.[a-z][\w.-]*?)?|"
-    r"ip-\d+-\d+-\d+-\d+(?:\.[a-z][\w.-]*?)?|\d+\.\d+\.\d+\.\d+)(?![a-z0-9])",
-    re.IGNORECASE,
-)
+_LARGE = ("options", "columns", "histograms", "disks")
 _FOLDER = re.compile(r"(?P<battery>[^_]+?)(_(?P<cluster>.+?))?-fio-(?P<host>.+)")
 # A log line was written before its job ended; clocks of a log and of fio are the same or nearly so.
 _CLOCKS_S = 60
 EARLY = "the battery ended early"  # the beginning of such a fault
-_ERRORS, _NAME = 4096, 200
+_ERRORS = 4096
 # Of its run time a job that was not ended early did so much; latencies add up to so much of it at most, as each is
 # counted from a little before it; and run times are told to milliseconds.
 _WHOLE, _MORE, _CLOCK_S = 0.95, 1.1, 0.01
@@ -90,10 +83,11 @@ def pairs(histograms: dict[str, dict[str, fio_output.Histogram]]) -> dict[str, d
 
 @dataclass
 class _Folder:
+    # What is large is in the spool: of a job `_LARGE`, of facts and logs all, by job.
     jobs: list[Job] = field(default_factory=list)
-    facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    facts: dict[str, int] = field(default_factory=dict)
     battery: dict[str, object] = field(default_factory=dict)
-    logs: dict[str, str] = field(default_factory=dict)
+    logs: dict[str, int] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
     background: Job | None = None
 
@@ -108,8 +102,10 @@ class Tree:
         """Begin a tree whose outermost folder has this name; `place` stands before the names of files left out."""
         self._name, self._place = name, place
         self._folders: dict[str, _Folder] = {"": _Folder()}
+        self._spool = Spool()
         self._log: dict[str, list[tuple[str, fio_facts.LogLine]]] = {}
         self._marks: dict[tuple[str, str], str] = {}
+        self._kinds: dict[tuple, tuple] = {}
         self.left_out: list[dict[str, str]] = []
 
     def add_file(self, name: str, path: Path) -> None:
@@ -135,9 +131,9 @@ class Tree:
         if path.name == "battery.txt":
             folder.battery = fio_facts.battery(text)
         elif match := re.fullmatch(r"facts_(.+)\.txt", path.name):
-            folder.facts[match[1]] = fio_facts.key_values(text)
+            folder.facts[match[1]] = self._spool.put(fio_facts.key_values(text))
         elif match := re.fullmatch(r"latencies_(.+)\.txt", path.name):
-            folder.logs[match[1]] = text
+            folder.logs[match[1]] = self._spool.put(text)
         elif not _BESIDE.fullmatch(path.name):
             lines = fio_facts.log_lines(text)
             for line in lines:
@@ -171,7 +167,12 @@ class Tree:
             self._marks[parent, mark] = name
             for number, job in enumerate(jobs):
                 job.file, job.mark, job.alone = name, f"{mark}-{number}", len(jobs) == 1
-            folder.jobs += jobs
+            folder.jobs += map(self._put_away, jobs)
+
+    def _put_away(self, job: Job) -> Job:
+        kind = tuple(fio_options.canonical(job.options).items())
+        place = self._spool.put({name: getattr(job, name) for name in _LARGE})
+        return replace(job, **{name: {} for name in _LARGE}, kind=self._kinds.setdefault(kind, kind), place=place)
 
     def leave_out(self, name: str, reason: str) -> None:
         """Name a file that is not read."""
@@ -186,29 +187,37 @@ class Tree:
         """
         for path, folder in self._folders.items():
             if folder.jobs and self._title(path, folder)["host"] == "unknown":
-                _tell_hosts(folder.jobs)
+                fio_jobs.tell_hosts(folder.jobs)
             series: dict[tuple, list[Job]] = {}
             for job in folder.jobs:
-                series.setdefault((job.host, *fio_options.canonical(job.options).items()), []).append(job)
+                series.setdefault((job.host, job.kind), []).append(job)
             for jobs in series.values() or [[]]:
                 yield self._battery(path, folder, jobs)
 
     def _battery(self, path: str, folder: _Folder, jobs: list[Job]) -> dict:
         title = self._title(path, folder)
         title |= {"host": jobs[0].host} if jobs and jobs[0].host else {}
-        for job, job_id in zip(jobs, _told_ids(jobs), strict=True):
-            job.id, job.facts = job_id, folder.facts.get(job_id, {})
+        named = [replace(job, id=job_id) for job, job_id in zip(jobs, fio_jobs.told_ids(jobs), strict=True)]
+        for job in named:
+            job.facts = self._spool.get(folder.facts[job.id]) if job.id in folder.facts else {}
             job.line = self._line(path, job, title["host"])
-            if job_id in folder.logs:
-                job.open_loop = fio_output.count_from_due(job, folder.logs[job_id])
-        timed, facts = _in_time_order(jobs), folder.battery
+            job.log = folder.logs.get(job.id)
+        timed, facts = fio_jobs.in_time_order(named), folder.battery
         origin, versions = timed[0].started_s if timed else None, sorted({job.version for job in timed})
         status = str(facts.get("status", "complete"))
         faults = [f"{EARLY}: {status}"] if status != "complete" else []
-        faults += _name_jobs(timed)
+        faults += fio_jobs.name_jobs(timed)
         if len(versions) > 1:
             faults.append(f"fio was not the same for all jobs: {', '.join(versions)}")
-        faults += [f"{job.id}: {fault}" for job in timed for fault in _faults(job)]
+        options, samples, histograms = {}, [], {}
+        for number, job in enumerate(timed, 1):
+            whole = replace(job, **self._spool.get(job.place))
+            if job.log is not None:
+                job.open_loop = whole.open_loop = fio_output.count_from_due(whole, self._spool.get(job.log))
+            faults += [f"{job.id}: {fault}" for fault in _faults(whole)]
+            samples.append(_row(whole, number, origin, title, facts))
+            options = options or whole.options
+            histograms |= {job.id: whole.histograms} if whole.histograms else {}
         ended = max((job.ended_s for job in timed if job.ended_s is not None), default=None)
         return {
             **title,
@@ -216,10 +225,10 @@ class Tree:
             "started_utc": facts.get("started_utc") or fio_facts.utc(origin),
             "ended_utc": facts.get("ended_utc") or fio_facts.utc(ended),
             "pause_s": facts.get("pause_s"),
-            "job_options": {key: value for key, value in (timed[0].options if timed else {}).items() if key != "name"},
+            "job_options": {key: value for key, value in options.items() if key != "name"},
             "facts": facts,
-            "samples": [_row(job, number, origin, title, facts) for number, job in enumerate(timed, 1)],
-            "histograms": {job.id: job.histograms for job in timed if job.histograms},
+            "samples": samples,
+            "histograms": histograms,
             "background": _background(folder),
             "loop": "open" if timed and all(job.open_loop for job in timed) else "closed",
             "faults": faults,
@@ -239,7 +248,9 @@ class Tree:
 
     def _line(self, path: str, job: Job, host: str) -> fio_facts.LogLine | None:
         """Return the log line of a job: of its own folder, else of any where the host is the same; the last before."""
-        every, short = self._log.get(job.id, []), host.partition(".")[0]
+        if not (every := self._log.get(job.id)):
+            return None
+        short = host.partition(".")[0]
         alone = sum(bool(folder.jobs) for folder in self._folders.values()) == 1
         lines = [line for at, line in every if at == path]
         lines = lines or [line for _, line in every if alone or line.host.partition(".")[0] == short]
@@ -248,42 +259,6 @@ class Tree:
             before = [line for line in lines if line.began_s is not None and line.began_s <= latest]
             lines = sorted(before, key=lambda line: line.began_s)[-1:]
         return lines[0] if lines else None
-
-
-def _tell_hosts(jobs: list[Job]) -> None:
-    """Set the host of jobs by their files, where each file has one host's results.
-
-    That is so where files are named after hosts, or after anything but a number, and where jobs of several files ran
-    at one time, which those of a battery never do.
-    """
-    stems = {job.file: PurePosixPath(job.file).stem for job in jobs if not job.host}
-    hosts = {file: match[1] for file, stem in stems.items() if (match := _HOST.search(stem))}
-    if len(hosts) == len(stems):
-        named = hosts
-    elif len(stems) > 1 and (_at_one_time(jobs) or (not any(_told_ids(jobs)) and _unlike(stems.values()))):
-        named = stems
-    else:
-        return
-    for job in jobs:
-        job.host = job.host or named[job.file]
-
-
-def _unlike(stems: Iterable[str]) -> bool:
-    """Return whether no two names are the same but for numbers in them."""
-    forms = Counter(re.sub(r"\d+", "#", stem) for stem in stems)
-    return max(forms.values()) == 1
-
-
-def _at_one_time(jobs: list[Job]) -> bool:
-    """Return whether jobs of different files ran at one time, by fio's clock of whole seconds or better."""
-    spans: dict[str, tuple[float, float]] = {}
-    for job in jobs:
-        if job.began_s is None or job.ended_s is None:
-            return False
-        began, ended = spans.get(job.file, (math.inf, -math.inf))
-        spans[job.file] = min(began, job.began_s), max(ended, job.ended_s)
-    ordered = sorted(spans.values())
-    return any(former - later > 1 for (_, former), (later, _) in pairwise(ordered))
 
 
 def _background(folder: _Folder) -> dict | None:
@@ -299,52 +274,6 @@ def _background(folder: _Folder) -> dict | None:
         "job_options": load.options,
         **{key: load.columns.get(key) for key in ("runtime_s", *rates, "error")},
     }
-
-
-def _in_time_order(jobs: list[Job]) -> list[Job]:
-    """Return jobs in the order in which they began, by the best clock that all of them have; else in that of their ids.
-
-    The clocks, the best first: the runner's facts, a log with its zone, fio's start of the job, fio's end of it less
-    its run time, a log without a zone. Sets `started_s`.
-    """
-    clocks = []
-    for job in jobs:
-        facts = (fio_facts.date(job.facts.get(key, ""))[0] for key in ("started_s", "started_utc"))
-        logged, zoned = (job.line.began_s, job.line.zoned) if job.line else (None, False)
-        exact = job.began_s if job.exact_start else None
-        clocks.append((next(filter(None, facts), None), logged if zoned else None, exact, job.began_s, logged))
-    best = next((times for times in zip(*clocks, strict=True) if None not in times), ())
-    for job, started_s in zip(jobs, best, strict=False):
-        job.started_s = started_s
-    # Without times the shorter name is the earlier one: a1 … z5, aa1, and run9 before run10.
-    return sorted(jobs, key=lambda job: (job.started_s or 0, len(job.id), job.id, len(job.file), job.file))
-
-
-def _told_ids(jobs: list[Job]) -> list[str]:
-    """Return the ids of jobs: of their names, else of their files; "" for each where some have none or all the same."""
-    names = [job.name for job in jobs]
-    files = [PurePosixPath(job.file).name if job.alone else "" for job in jobs]
-    for texts, form in ((names, _IN_NAME), (files, _IN_FILE)):
-        matches = [form.fullmatch(text[:_NAME]) for text in texts]
-        ids = [match[match.lastindex] for match in matches if match]
-        if len(ids) == len(jobs) and (len(jobs) == 1 or len(set(ids)) > 1):
-            return ids
-    return [""] * len(jobs)
-
-
-def _name_jobs(jobs: list[Job]) -> list[str]:
-    """Give those without an id numbers in time order, or the names of their files; return which ids are there twice."""
-    timed = all(job.started_s is not None for job in jobs)
-    for number, job in enumerate(jobs, 1):
-        job.id = job.id or (str(number) if timed else PurePosixPath(job.file).stem)
-    faults = []
-    for twice, count in Counter(job.id for job in jobs).items():
-        alike = [job for job in jobs if job.id == twice]
-        if count > 1:
-            faults.append(f"{twice} is there {count} times: {', '.join(sorted({job.file for job in alike}))}")
-        for number, job in enumerate(alike[1:], 2):
-            job.id = f"{twice}-{number}"
-    return faults
 
 
 def _row(job: Job, number: int, origin_s: float | None, title: dict[str, str], battery: dict[str, object]) -> dict:

@@ -43,7 +43,7 @@ class Histogram(NamedTuple):
         return list(zip(*[iter(self.numbers)] * self.width, strict=True))
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
     """What one job did, all its processes together. Times are seconds since 1970 (UTC), as far as they can be told."""
 
@@ -67,6 +67,9 @@ class Job:
     id: str = ""  # until it has one
     facts: dict[str, str] = field(default_factory=dict)  # facts_<id>.txt of the runner
     line: fio_facts.LogLine | None = None  # the log line written before the job
+    kind: tuple = ()  # its options, so that those that mean the same are equal
+    place: int = 0  # of what is large in it, in a spool
+    log: int | None = None  # place of what it logged of its operations
     open_loop: bool = False  # whether its latencies count from when operations were due
     started_s: float | None = None  # when it began by the clock that all jobs have
 

@@ -241,10 +241,9 @@ def fit(
 
 def judged(batteries: Sequence[dict], limit: dict) -> list[dict]:
     """Return the rows of `limits.verdicts` on batteries of one volume: of all of them first, then of each segment."""
-    described, code = zip(batteries, import_fio.records(list(batteries), "fit"), strict=True), provenance.facts([])
+    code = provenance.facts([])
     records = [
-        record | {"histograms": battery["histograms"], "provenance": code | record["provenance"]}
-        for battery, record in described
+        record | {"provenance": code | record["provenance"]} for record in import_fio.records(list(batteries), "fit")
     ]
     imported = {"status": "done", "records": records}
     (volume,) = series.read(pd.DataFrame(columns=["twin_of"]), [], imported, {})

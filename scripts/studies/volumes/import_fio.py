@@ -5,12 +5,14 @@ import glob
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.frame.matrix import digest
 from scripts.lib import globs, provenance
-from scripts.lib.program import Problem, run, shortened, write_text
+from scripts.lib.program import Problem, replacing, run, shortened
+from scripts.lib.spool import Spool
 from scripts.studies.volumes import fio, fio_facts, fio_options, packed, study
 
 _OF_A_BATTERY = ("source", "started_utc", "ended_utc", "fio", "job_options", "background", "loop")
@@ -27,21 +29,26 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.imports:
         raise Problem("imports: name at least one tarball, folder or file, each as its path or as from")
-    batteries, left_out = gather(entries(arguments.imports))
+    batteries, left_out = gather(entries(arguments.imports), spool := Spool())
     if not batteries:
         first = f": {left_out[0]['file']} {left_out[0]['reason']}" if left_out else ""
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
         raise Problem(f"no results of fio were found{first}{more}")
     code = provenance.facts(provenance.loaded())
-    texts = []
-    for battery, record in zip(batteries, records(batteries, arguments.run), strict=True):
-        whole = record | {"histograms": fio.pairs(battery["histograms"])}
-        # Text has a tenth of the memory of lists, as long as no single sign in it is beyond ASCII.
-        texts.append(_json(whole | {"provenance": code | record["provenance"]}))
-    separated = ",\n".join(texts)
-    text = f'{{"status":"done","records":[\n{separated}\n],\n"left_out":{_json(left_out)}}}\n'
-    write_text(arguments.out, text)
-    jobs = sum(len(battery["samples"]) for battery in batteries)
+    with replacing(arguments.out) as part, open(part, "w", encoding="utf-8") as file:
+        before = '{"status":"done","records":[\n'
+        for record in records(batteries, arguments.run, spool):
+            # Of many jobs, all lists together would have many times the memory of their text.
+            samples, histograms = (record.pop(name) for name in ("samples", "histograms"))
+            rest = _json(record | {"provenance": code | record["provenance"]})
+            file.write(f'{before}{rest[:-1]},"samples":[')
+            file.writelines(_separated(map(_json, samples)))
+            file.write('],"histograms":{')
+            file.writelines(_separated(_json(fio.pairs({name: own}))[1:-1] for name, own in histograms.items()))
+            file.write("}}")
+            before = ",\n"
+        file.write(f'\n],\n"left_out":{_json(left_out)}}}\n')
+    jobs = sum(battery["jobs"] for battery in batteries)
     print(f"{arguments.out}: {len(batteries)} batteries, {jobs} jobs, {len(left_out)} files left out")
     return 0
 
@@ -66,28 +73,32 @@ def sources(imports: Iterable[str | dict]) -> list[Path]:
     return sorted(paths)
 
 
-def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
+def gather(imports: Iterable[dict], spool: Spool) -> tuple[list[dict], list[dict]]:
     """Return the batteries that imports name, and [{"file", "reason"}] of what was left out.
 
     A battery is what `fio.Tree` says of it, with "source", the tarball or folder that it lies in, and "entry", its
-    import. Results that are there twice, such as a tarball and the folder unpacked from it, are taken once: where there
-    are more of them, or more is said about them.
+    import; in place of samples and histograms it has the number of its "jobs" and their "place" in the spool. Results
+    that are there twice, such as a tarball and the folder unpacked from it, are taken once: where there are more of
+    them, or more is said about them.
     """
     batteries, left_out = [], []
     for entry, source, whole, tree in _trees(imports):
-        own = list(tree.batteries())
-        for battery in own:
+        count = 0
+        for battery in tree.batteries():
             place = source if whole or not battery["folder"] else f"{source}/{battery['folder']}"
-            if battery["samples"]:
-                batteries.append(battery | {"source": place, "entry": entry})
+            jobs = len(battery["samples"])
+            if jobs:
+                large = {name: battery.pop(name) for name in ("samples", "histograms")}
+                batteries.append(battery | {"jobs": jobs, "place": spool.put(large), "source": place, "entry": entry})
             elif battery["facts"]:
                 status = battery["facts"].get("status", "no status")
                 left_out.append({"file": place, "reason": f"tells of a battery without results: {status}"})
+            count += jobs
         left_out += tree.left_out
-        if not tree.left_out and not any(battery["samples"] for battery in own):
+        if not tree.left_out and not count:
             left_out.append({"file": source, "reason": "holds no results of fio"})
     holders: dict[str, dict] = {}
-    for battery in sorted(batteries, key=lambda each: (len(each["samples"]), len(each["entry"]) > 1), reverse=True):
+    for battery in sorted(batteries, key=lambda each: (each["jobs"], len(each["entry"]) > 1), reverse=True):
         marks = set(battery["marks"])
         first = next((holders[mark] for mark in battery["marks"] if mark in holders), battery)
         if first["source"] != battery["source"]:
@@ -100,15 +111,21 @@ def gather(imports: Iterable[dict]) -> tuple[list[dict], list[dict]]:
     return [battery for battery in batteries if id(battery) in kept], left_out
 
 
-def records(batteries: list[dict], run_name: str) -> Iterator[dict]:
-    """Yield a record for each battery of `gather`, without histograms and the measuring code."""
+def records(batteries: list[dict], run_name: str, spool: Spool | None = None) -> Iterator[dict]:
+    """Yield a record for each battery, without the measuring code; of those of `gather` from its spool.
+
+    Histograms are as the batteries have them.
+    """
     texts = {path.stem: study.job_text(path.stem) for path in Path(study.JOB_FILE).parent.glob("*.fio")}
     jobs = fio_options.names([battery["job_options"] for battery in batteries], texts)
     cells = [_levels(battery, job) for battery, job in zip(batteries, jobs, strict=True)]
     order = sorted(range(len(batteries)), key=lambda number: str(batteries[number]["started_utc"] or ""))
-    for number, (battery, levels) in enumerate(zip(batteries, cells, strict=True)):
-        repeat = 1 + sum(cells[earlier] == levels for earlier in order[: order.index(number)])
-        yield _record(battery, levels, repeat, run_name)
+    repeats, counts = [0] * len(batteries), Counter()
+    for number in order:
+        counts[place := tuple(cells[number].values())] += 1
+        repeats[number] = counts[place]
+    for battery, levels, repeat in zip(batteries, cells, repeats, strict=True):
+        yield _record(battery | (spool.get(battery["place"]) if spool else {}), levels, repeat, run_name)
 
 
 def _levels(battery: dict, job: str) -> dict[str, str]:
@@ -139,6 +156,7 @@ def _record(battery: dict, levels: dict[str, str], repeat: int, run_name: str) -
         "work": work,
         "seconds": {"total": ended_s},
         "samples": samples,
+        "histograms": battery["histograms"],
         "host": fio_facts.host(facts | {"host": battery["host"]}),
         "provenance": {"data_sha256": None, "lock_sha256": None, "build": None},
         **{"valid": not reasons, "reasons": reasons},
@@ -198,6 +216,11 @@ def _places(pattern: str) -> list[Path]:
         what = "nothing matches" if glob.has_magic(pattern) else "there is no file or folder"
         raise Problem(f"imports: {what} {pattern}")
     return paths
+
+
+def _separated(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        yield f",{text}" if number else text
 
 
 def _json(value: object) -> str:
