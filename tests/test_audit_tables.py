@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.frame import csv_file
 from scripts.lib.program import Problem
-from scripts.published import audit, roles
+from scripts.published import audit, derived, roles
 
 TABLE = """File Size (MiB),procs,op,Latency (ms),BW (MB/s),n,fs
 64,1,read,1000,67.1,5,nfs
@@ -82,3 +83,26 @@ def test_a_word_that_is_wrong_is_one_line(table: Path, named: str, line: str):
         audit.main([str(table), "--columns", named])
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "row, said",
+    [
+        ("1.50,a", "row 7 is there twice"),
+        ("x,f", "row 7, column seconds: 'x' is not a number above 0"),
+    ],
+)
+def test_a_table_that_is_read_in_pieces_is_one_table(tmp_path, monkeypatch, row, said):
+    for module in (csv_file, derived):
+        monkeypatch.setattr(module, "_ROWS", 2)
+    path, rows = tmp_path / "a.csv", ["1.50,a", "1.5,b", "20,c", "N/A,d", "3e2,e"]
+    path.write_text("\n".join(["seconds,arm", *rows]), encoding="utf-8")
+    kinds = {"seconds": csv_file.PRINTED, "arm": csv_file.TEXT}
+    printed = csv_file.read(path, kinds, printed=True)
+    assert [",".join(each) for each in printed.itertuples(index=False)] == rows
+    values, halves = derived.numbers(printed["seconds"])
+    assert values.equals(csv_file.read(path, kinds)["seconds"])
+    assert halves[[0, 1, 2, 4]].tolist() == [0.005, 0.05, 0.5, 50]
+    path.write_text("\n".join(["seconds,arm", *rows, row]), encoding="utf-8")
+    with pytest.raises(Problem, match=said):
+        csv_file.read(path, kinds)

@@ -4,12 +4,14 @@ import io
 import json
 import shutil
 import tarfile
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scripts.lib.program import Problem
+from scripts.lib.spool import Spool
 from scripts.studies.volumes import fio, fio_options, import_fio, packed
 from tests import fio_files, fio_results
 from tests.conftest import ROOT, program
@@ -343,3 +345,19 @@ def test_many_synthetic_files_are_batteries_of_fifty(tmp_path: Path):
     assert [len(list(folder.glob("*.json"))) for folder in folders] == [50, 50, 20]
     assert [len(record["samples"]) for record in told["records"]] == [50, 50, 20]
     assert all(record["valid"] for record in told["records"])
+
+
+def test_what_jobs_hold_waits_on_the_disk(tmp_path: Path):
+    def kept(jobs: int) -> int:
+        for number in range(jobs):
+            make_json(tmp_path / f"{jobs}/a{number}.json", f"a{number}", began_s=1_750_000_000 + 600 * number)
+        tracemalloc.start()
+        batteries, _ = import_fio.gather([{"from": str(tmp_path / str(jobs))}], Spool())
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert [battery["jobs"] for battery in batteries] == [jobs]
+        return size
+
+    few, many = kept(10), kept(110)
+    # Samples and histograms of one have 10 kB.
+    assert (many - few) / 100 < 1000

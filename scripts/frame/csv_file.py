@@ -1,6 +1,5 @@
 """A table from elsewhere as CSV: each value of its kind, or one line that names the file, the row and the column."""
 
-import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,27 +12,35 @@ from scripts.lib.program import Problem
 TEXT, COUNT, AMOUNT = "a text", "a whole number", "a number above 0"
 # As tables print it: 2560 (~2.5 TiB) is a number with a note.
 PRINTED = "a number above 0, N/A, or a number with a note in brackets"
+# So many rows are in memory twice.
+_ROWS = 20_000
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def read(path: Path, kinds: Mapping[str, str], remedy: str = "") -> pd.DataFrame:
+def read(path: Path, kinds: Mapping[str, str], remedy: str = "", *, printed: bool = False) -> pd.DataFrame:
     """Return the rows of a CSV: the columns that `kinds` names, each of its kind, then all others as text.
+
+    With `printed` all of it is text, as it is in the file.
 
     Raises:
         Problem: it cannot be read, has no rows, lacks a column, has a row twice, or a value that is not of its kind.
     """
     end = f"; {remedy}" if remedy else ""
+    parts, hashes = [], []
     try:
-        text = path.read_text(encoding="utf-8")
-        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True)
+        with pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, chunksize=_ROWS) as reader:
+            for part in reader:
+                _expect_columns(path, part, kinds, end)
+                hashes.append(pd.util.hash_pandas_object(part, index=False))
+                values = {name: _converted(path, part[name].str.strip(), kind, end) for name, kind in kinds.items()}
+                parts.append(part if printed else part.assign(**values))
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read as a table: {str(error).strip()}{end}") from error
-    _expect_columns(path, table, kinds, end)
-    if (twice := table.duplicated()).any():
+    table = pd.concat(parts)
+    alike = table[pd.concat(hashes).duplicated(keep=False)]
+    if (twice := alike.duplicated()).any():
         raise Problem(f"{path}: row {_row(twice)} is there twice{end}")
-    for column, kind in kinds.items():
-        table[column] = _converted(path, table[column].str.strip(), kind, end)
-    return table[[*kinds, *(column for column in table if column not in kinds)]]
+    return table if printed else table[[*kinds, *(column for column in table if column not in kinds)]]
 
 
 def _expect_columns(path: Path, table: pd.DataFrame, kinds: Mapping[str, str], end: str) -> None:
@@ -62,4 +69,4 @@ def _converted(path: Path, values: pd.Series, kind: str, end: str) -> pd.Series:
 
 def _row(flags: pd.Series) -> int:
     """The first row that is flagged, as an editor counts lines: the header is the first."""
-    return int(flags.to_numpy().argmax()) + 2
+    return int(flags.idxmax()) + 2

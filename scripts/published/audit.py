@@ -74,8 +74,7 @@ def _audited_as(named: Sequence[str], path: Path) -> list[str]:
     """Return in lines what the rules say of a file whose columns are named in words."""
     spec = roles.declared(named, _header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
-    csv_file.read(path, kinds, "COLUMNS says what each column is")
-    texts = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+    texts = csv_file.read(path, kinds, "COLUMNS says what each column is", printed=True)[[*kinds]]
     lines = [f"{path}: columns as named"]
     for row in rules.judged([spec], {str(path): texts}, {}).itertuples(index=False):
         if not row.data.startswith("not known: ") or row.outcome != ceilings.UNTOLD:
@@ -136,15 +135,18 @@ def _header(path: Path) -> list[str]:
 def _read(path: Path, specs: Sequence[Mapping], declared: Path) -> pd.DataFrame:
     """Return a file as text, with the column `source`, once its values are seen to be what their columns are of."""
     kinds = {name: _KINDS[kind] for name, kind in next(spec for spec in specs if "kinds" in spec)["kinds"].items()}
-    numbers = csv_file.read(path, kinds, _REMEDY.format(declared))
+    texts = csv_file.read(path, kinds, _REMEDY.format(declared), printed=True)
     for spec in specs:
-        if {"part", "time"} <= spec.keys() and (more := numbers[spec["part"]] > numbers[spec["time"]]).any():
-            row = int(more.to_numpy().argmax())
+        if not {"part", "time"} <= spec.keys():
+            continue
+        part, time = (derived.numbers(texts[spec[role]])[0] for role in ("part", "time"))
+        if (more := part > time).any():
+            row = int(more.idxmax())
             raise Problem(
-                f"{path}: row {row + 2}, column {spec['part']}: {numbers[spec['part']][row]:g} is more than"
-                f" {spec['time']}, which it is a part of, {numbers[spec['time']][row]:g}; give both in one unit"
+                f"{path}: row {row + 2}, column {spec['part']}: {part[row]:g} is more than {spec['time']}, which it is"
+                f" a part of, {time[row]:g}; give both in one unit"
             )
-    return pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True).assign(source=path.stem)
+    return texts.assign(source=path.stem)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,17 @@ _NUMBER = r"^\s*(-?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?)"
 _NAME = re.compile(r"`([^`]+)`")
 # What double precision loses over a few operations.
 _PRECISION = 1e-9
+# So many texts are taken apart at a time.
+_ROWS = 100_000
 
 
 def numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
     """Return the numbers that texts begin with, NaN where there is none, and half of the last digit of each."""
+    pieces = [_numbers(texts.iloc[first : first + _ROWS]) for first in range(0, max(1, len(texts)), _ROWS)]
+    return tuple(pd.concat(parts) for parts in zip(*pieces, strict=True))
+
+
+def _numbers(texts: pd.Series) -> tuple[pd.Series, pd.Series]:
     # Most texts of a column are there many times.
     codes, unique = pd.factorize(texts.astype(str), use_na_sentinel=False)
     parts = pd.Series(unique).str.extract(_NUMBER)

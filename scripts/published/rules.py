@@ -103,12 +103,15 @@ def _repeats(data: Timings) -> tuple[str, str]:
 
 
 def _inputs(data: Timings) -> tuple[str, str]:
-    sets = data.by(data.values("input")).apply(frozenset)
+    inputs = pd.util.hash_pandas_object(data.values("input"), index=False)
+    once = ~pd.DataFrame({"run": data.by(inputs).ngroup(), "input": inputs}).duplicated()
+    # Runs whose sums of hashes are equal read the same set.
+    sets, counts = data.by(inputs.where(once, 0)).sum(), data.by(once).sum()
     texts, same = [], True
-    for name, runs in data.within(sets):
-        different = len(set(runs))
+    for (name, runs), (_, of_runs) in zip(data.within(sets), data.within(counts), strict=True):
+        different = runs.nunique()
         same &= different == 1
-        what = f"the same {len(runs.iloc[0]):,}" if different == 1 else f"{different} different sets"
+        what = f"the same {of_runs.iloc[0]:,}" if different == 1 else f"{different} different sets"
         texts.append(f"{name}{prose.count(len(runs), 'run')} read {what} of {data.spec['input']}")
     return KEPT if same else BROKEN, "; ".join(texts)
 

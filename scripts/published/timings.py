@@ -83,10 +83,11 @@ def timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping
     texts = _long(texts, wide) if wide else texts
     # Columns that are mostly N/A are numbers too where that is declared.
     amounts = [name for name, kind in kinds.items() if kind != "text"] + list(wide["values"] if wide else [])
-    frame = typed(texts).assign(**{name: derived.numbers(texts[name])[0] for name in amounts if name in texts})
+    numbers = {name: derived.numbers(texts[name])[0] for name in amounts if name in texts}
+    frame = typed(texts.drop(columns=[*numbers])).assign(**numbers)[[*texts]]
     frame = frame.assign(**{name: frame.eval(text, engine="python") for name, text in spec.get("columns", {}).items()})
     frame = chosen(frame, spec.get("rows", ""))
-    return Timings(spec, texts.loc[frame.index], frame, machines)
+    return Timings(spec, texts if len(frame) == len(texts) else texts.loc[frame.index], frame, machines)
 
 
 def _long(texts: pd.DataFrame, wide: Mapping) -> pd.DataFrame:
