@@ -26,13 +26,15 @@ from scripts.frame import config as configuration
 from scripts.frame import study as studies
 from scripts.frame.cost import Cost
 from scripts.frame.study import Cell
-from scripts.lib import host, unpacked
+from scripts.lib import host, slurm, unpacked
 from scripts.lib.program import Problem, expect_folders, paths, run, words_of
 from scripts.statistics import MIN_BLOCKS
 from scripts.stores import store as stores
 
 # What builds take on 2 idle cores, by kind of library and by server.
 _BUILD_S = {"source": 240, "wheel": 20, "conda": 120, "versitygw": 60, "toxiproxy": 30, "azurite": 30}
+# What a job of Slurm costs beside its work, least and most (docs/hpc.md).
+_JOB_S = (20, 45)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -187,6 +189,13 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
         + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
         + f"; report: reports/{config['run']}/index.html"
     )
+    if slurm.has_nodes_elsewhere() and totals["records"]:
+        jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
+        least, most = (_duration(jobs * each) for each in _JOB_S)
+        say(
+            f"with --workflow-profile profiles/slurm: {jobs} jobs, one for each block of a study, cost about {least} to"
+            f" {most} more, and their time in the queue"
+        )
     if bill := prices.bill(config, totals, totals["seconds"] + building):
         say(f"cost: {bill.line}")
 

@@ -20,7 +20,7 @@ from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
-from scripts.lib import cache, host, unpacked
+from scripts.lib import cache, host, slurm, unpacked
 from scripts.lib.program import Problem, read_json, run, tool
 from scripts.stores import store as stores
 
@@ -42,6 +42,8 @@ def main(argv: list[str] | None = None) -> int:
         sign = ("ok    ", "green") if fine else ("AMISS ", "red")
         console.print(sign[0], style=sign[1], end=" ")
         print(f"{what}: {detail}", flush=True)
+    if slurm.has_nodes_elsewhere():
+        print(f"This machine was looked at. Cells run on the nodes of Slurm: srun make check CONFIG={file}")
     return 1 if failed else 0
 
 

@@ -7,7 +7,8 @@ something it needs has failed the step is skipped, and `cause` in its artefact n
 cache, counts requests, checks what was done against what was asked, and writes the record.
 
 A step that is ended from outside writes nothing. Its second attempt only says so in its artefact: what is measured is
-not measured again in silence (METHOD 15), and the report is built.
+not measured again in silence (METHOD 15), and the report is built. Where a job of a queue has several steps, the second
+attempt begins those that the first one did not come to.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     expect_room(arguments.out)
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
-    again = arguments.attempt > 1
+    again = arguments.attempt > 1 and arguments.log.exists()
     with contextlib.ExitStack() as stack:
         try:
             arguments.log.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +73,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             if again:
                 shutil.rmtree(measuring.scratch_of(arguments.out), ignore_errors=True)
+            if again and not arguments.out.exists():
                 raise Problem(_ENDED)
             # A folder of the step's own, since libraries and tools write temporary files under names that others can
             # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.

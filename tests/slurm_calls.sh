@@ -67,6 +67,9 @@ ended $! fourth
 "${call[@]/pairs/wide}" >wide.log 2>&1 &
 ended $! wide
 
+.venv/bin/snakemake --workflow-profile profiles/blocks --configfile config/blocks.yaml >blocks.log 2>&1 &
+ended $! blocks
+
 sbatch --wait --time=10 profiles/slurm/run.sbatch config/single.yaml >fifth.log 2>&1 &
 ended $! fifth
 cat storage-benchmarks-*.log >>fifth.log

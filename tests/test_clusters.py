@@ -21,10 +21,17 @@ from scripts.lib.program import Problem
 
 # What a site changes in the profile: cores of a node, nodes of the blocks, cells in the queue, when jobs are looked at.
 PIN = "--exclusive --nodelist=' + ['node1', 'node2'][int(wildcards.repeat) % 2]"
+GROUPED = """groups:
+  measure: "{study}-block{repeat}"
+group-components:
+  "{study}-block{repeat}": 10000
+"""
 SITE = {
     "  measure: 64\n": "  measure: 2\n",
     "--exclusive'\"\n": f'{PIN}"\n',
     "resources:\n  store: 1\n": "resources:\n  store: 100\n",
+    # Each cell is a job, but in profiles/blocks.
+    GROUPED: "",
     "latency-wait: 60\n": "latency-wait: 60\nslurm-init-seconds-before-status-checks: 9\n",
 }
 
@@ -39,7 +46,10 @@ def ran(once: Callable, environments: Path) -> Path:
         of_pairs, of_wide = pairs(), wide()
         # The cluster has no network, so nothing can be built in it.
         single = SINGLE | {"libraries": of_pairs["libraries"]}
-        for name, values in (("pairs", of_pairs), ("wide", of_wide), ("single", single)):
+        of_blobs = of_pairs["studies"]["blobs"] | {"iterations": 2}
+        blocks = of_pairs | {"run": "blocks", "studies": {"blobs": of_blobs}}
+        configs = {"pairs": of_pairs, "wide": of_wide, "single": single, "blocks": blocks}
+        for name, values in configs.items():
             (clone / f"config/{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
         profile = clone / "profiles/slurm/config.yaml"
         text = profile.read_text(encoding="utf-8")
@@ -47,6 +57,8 @@ def ran(once: Callable, environments: Path) -> Path:
             assert usual in text
             text = text.replace(usual, own)
         profile.write_text(text, encoding="utf-8")
+        (clone / "profiles/blocks").mkdir()
+        (clone / "profiles/blocks/config.yaml").write_text(GROUPED + text, encoding="utf-8")
         command = [str(ROOT / "tests/slurm.sh"), str(folder / "slurm"), str(ROOT / "tests/slurm_calls.sh")]
         options = {"capture_output": True, "text": True, "check": False, "timeout": 1500}
         done = subprocess.run(command, cwd=clone, env=os.environ | {"NODES": "2"}, **options)
@@ -97,7 +109,8 @@ def said(clone: Path, call: str) -> str:
 
 def test_the_smoke_run_is_measured_by_jobs_and_its_pages_are_made(ran):
     statuses = dict(line.split(": ") for line in (ran / "statuses").read_text(encoding="utf-8").splitlines())
-    assert statuses == {"first": "1", "second": "137", "third": "1", "fourth": "0", "wide": "0", "fifth": "0"}
+    ended = {"first": "1", "second": "137", "third": "1", "fourth": "0", "wide": "0", "blocks": "0", "fifth": "0"}
+    assert statuses == ended
     assert {path.name for path in (ran / "reports/hpc").glob("*.html")} == {
         *("index.html", "shots.html", "volumes.html", "blobs.html")
     }
@@ -211,6 +224,14 @@ def test_nodes_are_compared_cell_by_cell():
     low, high = gather.of_nodes(measured)
     assert (low["node"], low["records"], low["low"], low["middle"], low["high"]) == ("a", 2, 0.5, 0.5, 0.5)
     assert (high["node"], high["middle"]) == ("b", 1.5)
+
+
+def test_a_block_can_be_one_job(ran):
+    assert (ran / "blocks.log").read_text(encoding="utf-8").count("Group job blobs-block") == 2
+    measured = records(ran, "blocks", "blobs")
+    assert [one["valid"] for one in measured.values()] == [True] * 4
+    for repeat in (1, 2):
+        assert len({one["host"]["node"] for one in measured.values() if one["repeat"] == repeat}) == 1
 
 
 def test_a_whole_run_can_be_one_job(ran):

@@ -10,6 +10,7 @@ import pandas as pd
 
 from scripts.benchmarks.common import S3, Row, Say, at_most, numbered, program, used
 from scripts.benchmarks.prepared import Cell, cells, interpreter
+from scripts.benchmarks.scale import PEAK_LIMIT_MB
 
 # Level of `driver`, of `read_cache`, and the library that has it.
 _ARMS = (
@@ -32,22 +33,22 @@ _USUAL = {
 _DATASETS = 100
 
 
-def looking(folder: Path, say: Say, files: int = 1000, groups: int = 40_000, depth: int = 3_000) -> Iterator[Row]:
+def looking(folder: Path, say: Say, files: int = 1000, groups: int = 50_000, depth: int = 3_000) -> Iterator[Row]:
     """Look at many files, at one of very many datasets, and at one of groups within each other."""
-    yield _look_at_many(folder, say, files)
+    yield from _look_at_many(folder, say, files)
     with h5py.File(folder / "wide.h5", "w") as file:
         for number in range(groups):
             group = file.create_group(f"molecule-{number:08}")
             group["species"], group["charges"] = np.arange(8, dtype="i4"), np.zeros((8, 12), "f4")
-    yield _look(folder / "wide.h5", f"{2 * groups:,} datasets in {groups:,} groups", 20, say)
+    yield from _look(folder / "wide.h5", f"{2 * groups:,} datasets in {groups:,} groups", 20, say)
     with h5py.File(folder / "deep.h5", "w") as file:
         group = file
         for _ in range(depth):
             group = group.create_group("g")
-    yield _look(folder / "deep.h5", f"{depth:,} groups within each other", 5, say)
+    yield from _look(folder / "deep.h5", f"{depth:,} groups within each other", 5, say)
 
 
-def _look_at_many(folder: Path, say: Say, files: int) -> Row:
+def _look_at_many(folder: Path, say: Say, files: int) -> Iterator[Row]:
     first = folder / "file-0000.h5"
     with h5py.File(first, "w") as file:
         for number in range(_DATASETS):
@@ -55,13 +56,14 @@ def _look_at_many(folder: Path, say: Say, files: int) -> Row:
             file.create_dataset(f"/group-{number % 7}/data-{number:03}", data=data, chunks=(20, 10), compression="gzip")
     for number in range(1, files):
         shutil.copyfile(first, folder / f"file-{number:04}.h5")
-    return _look(folder / "file-*.h5", f"{files} files of {_DATASETS} datasets", 10, say)
+    yield from _look(folder / "file-*.h5", f"{files} files of {_DATASETS} datasets", 10, say)
 
 
-def _look(path: Path, what: str, limit_s: float, say: Say) -> Row:
+def _look(path: Path, what: str, limit_s: float, say: Say) -> Iterator[Row]:
     say(what)
     usage = used(program("scripts.studies.shots.look", "--files", str(path)))
-    return at_most(f"make look: {what}", usage.seconds, limit_s, "s", f"{usage.cpu_seconds:.1f} CPU s")
+    yield at_most(f"make look: {what}", usage.seconds, limit_s, "s", f"{usage.cpu_seconds:.1f} CPU s")
+    yield at_most(f"make look: {what}, memory", usage.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
 
 
 def requests(folder: Path, say: Say, shots: int = 2, rounds: int = 2, arms: tuple = _ARMS) -> Iterator[Row]:

@@ -72,8 +72,10 @@ def reporting(folder: Path, say: Say, records: int = 2_000, rounds: int = 3) -> 
     yield at_most(f"{what}, HTML", size, HTML_LIMIT_MB, "MB")
 
 
-def importing(folder: Path, say: Say, sizes: tuple[int, ...] = (200, 2_000), rounds: int = 3) -> Iterator[Row]:
-    """Import 200 and 2,000 JSON files of fio, and make tables and report of them."""
+def importing(
+    folder: Path, say: Say, sizes: tuple[int, ...] = (200, 2_000), many: int = 20_000, rounds: int = 3
+) -> Iterator[Row]:
+    """Import 200 and 2,000 JSON files of fio, and make tables and report of them; import 20,000."""
     for files in sizes:
         place = folder / str(files)
         study = place / "results" / "volumes"
@@ -87,6 +89,12 @@ def importing(folder: Path, say: Say, sizes: tuple[int, ...] = (200, 2_000), rou
         steps = {"import": program("scripts.studies.volumes.import_fio", *arguments)}
         steps |= _to_report(place, "volumes", config, "--imported", imported)
         yield from _steps(f"{files:,} JSON files of fio to tables and report", steps, rounds, say)
+    say(f"writing {many} files of fio")
+    fio_results.write_many(folder / "many", many)
+    arguments = ("--imports", json.dumps([str(folder / "many")]), "--run", "bench", "--out", folder / "many.json")
+    taken = used(program("scripts.studies.volumes.import_fio", *arguments))
+    against = f"{taken.seconds:.0f} s"
+    yield at_most(f"{many:,} JSON files of fio imported, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB", against)
 
 
 def comparing(folder: Path, say: Say, records: int = 2_000, rounds: int = 3) -> Iterator[Row]:
@@ -121,9 +129,18 @@ def publishing(folder: Path, say: Say, target: str = "published", rounds: int = 
     yield at_most("published studies, regenerated and audited", stats.median(taken).value, PUBLISHED_LIMIT_S, "s")
 
 
-def auditing(folder: Path, say: Say, rows: int = 100_000, rounds: int = 3) -> Iterator[Row]:
-    """Audit a CSV of 100,000 rows with the columns of a published table, which nothing measured."""
-    path, random, tasks = folder / "tasks.csv", np.random.default_rng(1), np.arange(rows)
+def auditing(folder: Path, say: Say, rows: int = 100_000, many: int = 2_200_000, rounds: int = 3) -> Iterator[Row]:
+    """Audit CSVs of 100,000 rows and of 200 MB with the columns of a published table, which nothing measured."""
+    audit = program("scripts.published.audit", _write_tasks(folder / "tasks.csv", rows))
+    taken = pd.DataFrame([used(audit) for _ in numbered(rounds, say)]).median()
+    yield at_most(f"CSV of {rows:,} rows audited, time", taken.seconds, AUDIT_LIMIT_S, "s")
+    path = _write_tasks(folder / "many.csv", many)
+    taken, size = used(program("scripts.published.audit", path)), path.stat().st_size / 1e6
+    yield at_most(f"CSV of {size:.0f} MB audited, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
+
+
+def _write_tasks(path: Path, rows: int) -> Path:
+    random, tasks = np.random.default_rng(1), np.arange(rows)
     runs = tasks // _TASKS
     seconds = random.uniform(0.5, 1.5, rows)
     columns = {
@@ -132,10 +149,7 @@ def auditing(folder: Path, say: Say, rows: int = 100_000, rounds: int = 3) -> It
         **{"num-workers": 2 ** (runs % 5), "obj-type": "shots", "tot-num-obj": 1, "total-runtime": 100 + runs / 1000},
     }
     pd.DataFrame(columns).to_csv(path, index=False)
-    audit = program("scripts.published.audit", path)
-    taken = pd.DataFrame([used(audit) for _ in numbered(rounds, say)]).median()
-    yield at_most(f"CSV of {rows:,} rows audited, time", taken.seconds, AUDIT_LIMIT_S, "s")
-    yield at_most(f"CSV of {rows:,} rows audited, memory", taken.peak_bytes / 1e6, PEAK_LIMIT_MB, "MB")
+    return path
 
 
 def _steps(what: str, steps: dict[str, list[str]], rounds: int, say: Say) -> Iterator[Row]:

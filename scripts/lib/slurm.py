@@ -17,6 +17,11 @@ def node() -> str | None:
     return os.environ.get("SLURMD_NODENAME")
 
 
+def has_nodes_elsewhere() -> bool:
+    """Return whether jobs can be submitted from this machine, and this process is in none."""
+    return shutil.which("sbatch") is not None and "SLURM_JOB_ID" not in os.environ
+
+
 def across(nodes: int, tasks: int) -> list[str]:
     """Return the command that starts so many tasks on all nodes of the job in which this process is, evenly divided.
 
