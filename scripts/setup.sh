@@ -25,7 +25,8 @@ works() {
     while [ -n "$folders" ]; do
         found=${folders%%:*}/$name folders=${folders#*:}
         [ -f "$found" ] && [ -x "$found" ] || continue
-        words=$("$found" "$@" 2>&1 </dev/null) && return
+        words=$(timeout 60 "$found" "$@" 2>&1 </dev/null) && return
+        [ $? -ne 124 ] || words='no answer within 60 s'
         # The last line of a traceback is its reason; other programs begin with theirs.
         case $words in Traceback*) words=$(printf '%s\n' "$words" | tail -n 1) ;; esac
         words="; $found does not work ($(printf '%s\n' "$words" | head -n 1))"

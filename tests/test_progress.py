@@ -110,6 +110,17 @@ def test_without_a_terminal_each_job_is_a_line_when_it_starts_and_when_it_ends(f
     assert not re.search(r"[^ -~]", "".join(lines)), "plain characters only"
 
 
+def test_a_clock_that_is_set_forward_makes_no_job_longer(workflow):
+    """A clock that is an hour later whenever it is looked at."""
+    snakefile = workflow / "Snakefile"
+    jumps = "import itertools, time\ntime.time = itertools.count(time.time(), 3600).__next__\n"
+    snakefile.write_text(jumps + snakefile.read_text())
+    status, lines = run(workflow)
+    assert status == 0, lines
+    assert re.search(r" in \d+\.\d s", line_with(lines, "done ", "build library"))
+    assert " h " not in lines[-1]
+
+
 def test_a_step_that_failed_and_exits_0_is_shown_with_its_first_reason(finished):
     lines = finished[1]
     assert re.search(
