@@ -118,9 +118,6 @@ BASE = Path(os.path.realpath(sys.executable)).parent
 # A machine on which nothing is missing but what a test takes away: tools that say that they work.
 WORKING = ("git", "gcc", "g++", "make", "curl", "fio", "cargo", "rustc")
 
-USED = ("awk", "cat", "chmod", "cut", "dirname", "env", "grep", "head", "id", "mktemp", "rm", "sed", "sha256sum", "sh")
-USED += ("tail", "touch", "uname")
-
 
 @pytest.fixture
 def machine(clone: Path, tmp_path: Path, monkeypatch) -> Path:
@@ -151,6 +148,8 @@ def machine(clone: Path, tmp_path: Path, monkeypatch) -> Path:
     # Apt is waited for in no time, by root.
     for name, script in (("sleep", "exit 0"), ("sudo", 'shift\n[ "$1" = true ] || exec "$@"')):
         stand_in(tools, name, script)
+    # What gives no answer is waited for only a second.
+    stand_in(tools, "timeout", f'shift\nexec {shutil.which("timeout")} 1 "$@"')
     stand_in(tools, "python3", f'exec {BASE}/python3 "$@"')
     # Nothing is to be installed.
     (clone / "envs/workflow.lock").write_text("", encoding="utf-8")
@@ -192,6 +191,14 @@ def test_a_tool_that_does_not_work_is_named_with_its_words_where_it_cannot_be_in
     (machine / name).unlink()
     broken = stand_in(machine, name, failing(f"{name}: it is broken"))
     line = f"Missing: apt install {packages} (as root), then call again; {broken} does not work ({name}: it is broken)."
+    assert set_up(clone) == (2, [line])
+
+
+def test_a_tool_that_gives_no_answer_is_passed_over_and_named_where_it_is_alone(machine, clone, first):
+    hanging = first("fio", "while :; do :; done")
+    assert set_up(clone) == (0, ["Making .venv from envs/workflow.lock"])
+    (machine / "fio").unlink()
+    line = f"Missing: apt install fio (as root), then call again; {hanging} does not work (no answer within 60 s)."
     assert set_up(clone) == (2, [line])
 
 

@@ -23,6 +23,10 @@ _END = "; end what takes processes, memory or open files (ulimit -a) and run aga
 # flushed, which no longer knows its name.
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
+_REFUSED[errno.EADDRNOTAVAIL] = (
+    "127.0.0.1",
+    "; bring up the loopback (ip link set lo up, ip address add 127.0.0.1/8 dev lo), or end what takes all ports",
+)
 _ROOM = 2**20
 _TRIAL_S = 60
 
@@ -74,8 +78,9 @@ class Escaped:
 def run(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
 
-    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2; so does
-    an interrupt, with status 130. All that is printed is `Escaped`.
+    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2, also
+    where a package has made an error of its own of it; so does an interrupt, with status 130. All that is printed is
+    `Escaped`.
     """
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
     # What the programs start is Python of other places, too.
@@ -89,12 +94,21 @@ def run(main: Callable[[], int | None]) -> None:
     except Problem as problem:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
-    except OSError as error:
-        if not error.filename and error.errno not in _REFUSED:
+    except Exception as error:
+        if not (refusal := _refusal(error)):
             raise
-        print(f"problem: {refused(error)}", file=sys.stderr)
+        print(f"problem: {refused(refusal)}", file=sys.stderr)
         status = 2
     sys.exit(status)
+
+
+def _refusal(error: BaseException | None) -> OSError | None:
+    """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
+    if isinstance(error, OSError) and error.filename:
+        return error
+    while error and not (isinstance(error, OSError) and error.errno in _REFUSED):
+        error = error.__cause__
+    return error
 
 
 def refused(error: OSError) -> str:
