@@ -202,6 +202,22 @@ def test_a_tool_that_gives_no_answer_is_passed_over_and_named_where_it_is_alone(
     assert set_up(clone) == (2, [line])
 
 
+@pytest.mark.parametrize("name, what", [("uv", "the packages of envs/workflow.lock"), ("python", "uv")])
+def test_an_index_that_goes_away_ends_in_a_line_and_the_next_call_goes_on(machine, clone, name, what):
+    programs = clone / ".venv/bin"
+    if name == "python":
+        (programs / "uv").unlink()
+    words = failing("error: Failed to download `pulp`: 503 Service Unavailable")
+    stand_in(programs, name, f'case "$*" in *--require-hashes*) ;; *) exit 0 ;; esac\n{words}')
+    status, (_, error, line) = set_up(clone)
+    assert (status, error) == (2, "error: Failed to download `pulp`: 503 Service Unavailable")
+    remedy = "see that pip's index can be reached and the disk has room, then call again"
+    assert line == f"Not all of .venv was installed: {what} could not be; {remedy}"
+    for program in ("python", "uv"):
+        stand_in(programs, program, "exit 0")
+    assert set_up(clone) == (0, ["Making .venv from envs/workflow.lock"])
+
+
 def test_a_python_that_cannot_make_an_environment_is_passed_over(machine, clone, first):
     shutil.rmtree(clone / ".venv")
     # As Debian's without python3-venv.
