@@ -240,11 +240,12 @@ def test_a_machine_without_fio_is_told_how_to_get_it(place, monkeypatch):
     assert one_problem(place.run()) == f"fio is not on {HOST}; install it: apt install fio, or dnf install fio"
 
 
+@pytest.mark.parametrize("status", [127, 0], ids=["broken", "another program"])
 @shells
-def test_a_fio_that_does_not_start_is_passed_over(place, shell, monkeypatch):
+def test_a_fio_that_does_not_start_is_passed_over(place, shell, status, monkeypatch):
     broken = place.folder / "broken"
     broken.mkdir()
-    (broken / "fio").write_text("#!/bin/sh\necho fio: no libaio\nexit 127\n", encoding="utf-8")
+    (broken / "fio").write_text(f"#!/bin/sh\necho fio: no libaio\nexit {status}\n", encoding="utf-8")
     (broken / "fio").chmod(0o755)
     monkeypatch.setenv("PATH", f"{broken}:{os.environ['PATH']}")
     done = place.run(shell=needed(shell), jobs=1)

@@ -50,6 +50,13 @@ def test_the_next_program_on_the_path_is_taken_where_the_first_does_not_work(fir
     assert tool("git", remedy="mend it", trial=()) != there, "nothing was tried"
 
 
+@pytest.mark.parametrize("name, trial", [("git", "--version"), ("fio", "--version"), ("gcc", "-S -o - -x c /dev/null")])
+def test_a_program_that_is_not_what_its_name_says_is_passed_over(first, name, trial):
+    there = shutil.which(name)
+    first(name, "echo Finite Impulse Optimizer 2")
+    assert tool(name, remedy="mend it", trial=trial.split()) == there
+
+
 @pytest.mark.parametrize(
     "script, words",
     [

@@ -29,6 +29,8 @@ _REFUSED[errno.EADDRNOTAVAIL] = (
 )
 _ROOM = 2**20
 _TRIAL_S = 60
+# What the answer of a program holds that is what its name says: another one may have its name, and end with status 0.
+_ANSWERS = {"git": "git version", "fio": "fio-", "gcc": ".file", "cc": ".file"}
 
 
 class Problem(Exception):
@@ -129,7 +131,7 @@ def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: d
     for name in names:
         folders = [None] if os.path.dirname(name) else os.get_exec_path()
         for path in filter(None, dict.fromkeys(shutil.which(name, path=folder) for folder in folders)):
-            if not trial or not (words := _try([path, *trial], env)):
+            if not trial or not (words := _try([path, *trial], env, _ANSWERS.get(name, ""))):
                 return path
             amiss = f"{path} does not work ({words})"
     raise Problem(f"{amiss}: {remedy}")
@@ -140,8 +142,8 @@ def git_path() -> str:
     return tool("git", remedy="apt install git, or dnf install git")
 
 
-def _try(command: list[str], env: dict | None) -> str:
-    """Return the words of a program that fails, "" of one that works."""
+def _try(command: list[str], env: dict | None, answer: str) -> str:
+    """Return the words of a program that fails, or whose words lack an answer; "" of one that works."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
         done = subprocess.run(command, **pipes, env=env, errors="replace", timeout=_TRIAL_S, check=False)
@@ -149,7 +151,7 @@ def _try(command: list[str], env: dict | None) -> str:
         return error.strerror
     except subprocess.TimeoutExpired:
         return f"no answer within {_TRIAL_S} s"
-    if not done.returncode:
+    if not done.returncode and answer in done.stdout:
         return ""
     lines = list(filter(None, map(str.strip, done.stdout.splitlines()))) or [f"status {done.returncode}"]
     # The last line of a traceback is its reason; other programs begin with theirs.

@@ -158,11 +158,12 @@ check_number() {
 
 check_tools() {
     host=$(uname -n)
-    # The first one on the path that starts.
-    folders=$PATH: fio='' fio_version=''
-    until { [ -n "$fio" ] && fio_version=$("$fio" --version 2>&1); } || [ -z "$folders" ]; do
+    # The first one on the path that starts, and is fio.
+    folders=$PATH: fio_version=''
+    while [ -n "$folders" ]; do
         fio=${folders%%:*}/fio folders=${folders#*:}
-        [ -x "$fio" ] || fio=''
+        { [ -x "$fio" ] && fio_version=$("$fio" --version 2>&1); } || continue
+        case $fio_version in fio-*) break ;; esac
     done
     case $fio_version in
     '') refuse "fio is not on $host; install it: apt install fio, or dnf install fio" ;;
