@@ -51,6 +51,16 @@ def test_without_shared_memory_pages_are_drawn():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("written", ["program.write_text('results', '')", "program.expect_room('results')"])
+def test_a_file_system_that_is_read_only_is_one_line_with_the_file_and_what_to_do(tmp_path, written):
+    read_only = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,bind,ro {tmp_path}"
+    namespace = ("unshare", "--mount", "sh", "-c", f'{read_only} && exec "$@"', "sh")
+    done = call_in(namespace, _CALL.format(written.replace("results", str(tmp_path / "results"))))
+    remedy = "free the disk or make the folder writable"
+    assert done.returncode == 2
+    assert done.stderr == f"problem: {tmp_path}/results cannot be written: Read-only file system; {remedy}\n"
+
+
 def test_what_the_system_refuses_a_package_is_one_line(capsys):
     def main() -> None:
         try:

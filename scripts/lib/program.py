@@ -189,7 +189,7 @@ def expect_folders(run: str) -> None:
         if not there.is_dir() or not os.access(there, os.W_OK):
             raise Problem(
                 f"{os.path.relpath(there)} is no folder that can be written:"
-                " move what is in the way, or change its permissions"
+                " move what is in the way, change its permissions, or mount its file system writable"
             )
 
 
@@ -221,7 +221,9 @@ def _part(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
     except BaseException as error:
-        part.unlink(missing_ok=True)
+        # What cannot be removed is not the reason, as on a file system that is read-only.
+        with contextlib.suppress(OSError):
+            part.unlink()
         if not isinstance(error, OSError):
             raise
         raise Problem(f"{path} cannot be written: {error.strerror}{_FREE}") from error
