@@ -10,7 +10,7 @@ from conftest import artefact, program
 
 from scripts import ready
 from scripts.frame import measuring, session
-from scripts.lib import cache, host
+from scripts.lib import cache, host, memory
 
 
 @pytest.mark.rule(2, 14)
@@ -92,3 +92,34 @@ def test_all_data_are_read_once_before_the_first_block(tmp_path):
     assert ready.main(["--provisions", str(provision), "--out", str(tmp_path / "ready.json")]) == 0
     assert cache.resident([file]) > 0.5
     assert artefact(tmp_path / "ready.json")["bytes_read"] == {str(provision): 3_000_000}
+
+
+@pytest.mark.parametrize(
+    "lines, files",
+    [
+        ("0::/job", {"job/memory.max": "300", "job/memory.current": "200", "job/memory.stat": "inactive_file 50"}),
+        (
+            "4:memory:/job\n2:cpu,cpuacct:/job\n0::/",
+            {
+                "memory/job/memory.limit_in_bytes": "300",
+                "memory/job/memory.usage_in_bytes": "200",
+                "memory/job/memory.stat": "inactive_file 0\ntotal_inactive_file 50",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "cpu/job/cpu.cfs_quota_us": "150000",
+                "cpu/job/cpu.cfs_period_us": "100000",
+                "cpu/cpu.cfs_quota_us": "-1",
+            },
+        ),
+    ],
+    ids=["v2", "v1"],
+)
+def test_limits_of_control_groups_are_those_of_this_process(tmp_path, monkeypatch, lines, files):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    kernels = host.read
+    monkeypatch.setattr(host, "_GROUPS", tmp_path)
+    monkeypatch.setattr(host, "read", lambda path: lines if str(path) == "/proc/self/cgroup" else kernels(path))
+    assert memory.available() == 150
+    assert host.cpu_quota() == (1.5 if "cpu" in lines else None)

@@ -316,6 +316,14 @@ def test_an_odd_artefact_never_stops_the_lines(tmp_path, text):
     assert outcome([str(tmp_path / "absent.json"), str(tmp_path)]) == ("done", "")
 
 
+@pytest.mark.parametrize("why", ["[Errno 28] No space left on device", "[Errno 30] Read-only file system"])
+def test_a_folder_that_snakemake_cannot_make_is_one_line_with_what_to_do(why):
+    text = f"WorkflowError:\nFailed to create output directory results/x/logs.\nOSError: {why}: 'results/x/logs'"
+    line = one_line(text, "WorkflowError")
+    assert line.startswith(f"problem: results/x/logs: {why[11:]}; free the disk, ")
+    assert "\n" not in line
+
+
 def test_an_error_that_is_no_mistake_keeps_its_traceback():
     bug = 'Traceback (most recent call last):\n  File "/home/me/rules/common.smk", line 3, in cells\nValueError: no'
     assert one_line(bug, "ValueError") == bug
