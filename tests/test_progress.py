@@ -324,6 +324,13 @@ def test_a_folder_that_snakemake_cannot_make_is_one_line_with_what_to_do(why):
     assert "\n" not in line
 
 
+def test_a_full_folder_of_temporary_files_is_one_line():
+    """Snakemake's solver writes there, in words of its own."""
+    text = 'Traceback (most recent call last):\n  File "/x/pulp/mps_lp.py", line 363, in writeMPS\nOSError: [Errno 28] '
+    line = one_line(f"{text}No space left on device\n", "OSError")
+    assert line.startswith("problem: a file, perhaps in TMPDIR: No space left on device; free the disk, ")
+
+
 def test_an_error_that_is_no_mistake_keeps_its_traceback():
     bug = 'Traceback (most recent call last):\n  File "/home/me/rules/common.smk", line 3, in cells\nValueError: no'
     assert one_line(bug, "ValueError") == bug

@@ -17,7 +17,7 @@ NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
 # What Snakemake was refused as it made a folder or wrote a file; a full disk has room for bytes, not for names.
 REFUSED = re.compile(
-    r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*): '(?P<path>.*)'"
+    r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*)(: '(?P<path>.*)')?"
 )
 FREE = "; free the disk, also of many small files (df -i), or make the folder writable, and type the same again"
 # A command of the workflow holds a configuration, of some thousand characters.
@@ -89,7 +89,7 @@ def one_line(text: str, exception: str) -> str:
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and (refused := REFUSED.fullmatch(lines[-1])):
-        return f"problem: {refused['path']}: {refused['why']}{FREE}"
+        return f"problem: {refused['path'] or 'a file, perhaps in TMPDIR'}: {refused['why']}{FREE}"
     if exception == "WorkflowError" and len(lines) > 1 and " in rule " not in lines[0]:
         return "problem: " + "\n".join(line for line in lines[1:] if not FRAME.match(line))
     frames = [match[1] for line in lines if (match := FRAME.match(line))]
