@@ -20,7 +20,7 @@ from snakemake.settings.types import DeploymentMethod
 from scripts import check
 from scripts.building.environments import lacking
 from scripts.frame import config as configuration
-from scripts.frame import blocks, matrix, measuring, records
+from scripts.frame import blocks, matrix, records, session
 from scripts.frame import study as studies
 from scripts.lib import slurm
 from scripts.lib.program import Problem, expect_folders, expect_room, read_json
@@ -51,7 +51,7 @@ def begin() -> dict[str, blocks.Open]:
     """
     if not workflow.is_main_process:
         return {study: blocks.read(RUN, study) for study in STUDIES}
-    os.environ[measuring.SESSION] = measuring.session_now()
+    session.begin()
     looks = workflow.output_settings.dryrun or not workflow.check_envvars
     changes = not looks and not any(Path(".snakemake/locks").glob("*"))
     if changes:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
-from scripts.frame import blocks, matrix, measuring, records
+from scripts.frame import blocks, matrix, records, session
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, expect_room, json_object, run, shown, write_json, write_text
 
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     results = Path("results", config["run"])
     failed = failures(results, artefacts(results))
     attempts = {path: record for path in failed if (record := _attempt(path, results))}
-    now = os.environ.get(measuring.SESSION)
+    now = os.environ.get(session.SESSION)
     old = {path for path, record in attempts.items() if now and record.get("session") != now}
     lines = _of_steps({path: failed[path] for path in failed.keys() - old}, f"{arguments.reports}/index.html")
     if amiss := sorted(failed.keys() - attempts.keys()):

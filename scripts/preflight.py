@@ -21,6 +21,7 @@ from scripts.frame import matrix
 from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib import cache, host, slurm, unpacked
+from scripts.lib.processes import expect_shared_memory, free_port
 from scripts.lib.program import Problem, read_json, run, tool
 from scripts.stores import store as stores
 
@@ -52,6 +53,8 @@ def findings(config: dict) -> Iterator[Finding]:
     linux = platform.system() == "Linux"
     machine = f"Linux, {host.facts()['cpu']}, {host.usable_cores()} cores" if linux else "only Linux is supported"
     yield "system", linux, machine
+    yield _try("loopback", lambda: f"servers can listen on 127.0.0.1, as on port {free_port()}")
+    yield _try("shared memory", expect_shared_memory)
     yield from _tools(config)
     yield from inputs(config, _provided)
     cells = {study: matrix.expand(config, study)[0] for study in config["studies"]}

@@ -25,7 +25,8 @@ works() {
     while [ -n "$folders" ]; do
         found=${folders%%:*}/$name folders=${folders#*:}
         [ -f "$found" ] && [ -x "$found" ] || continue
-        words=$("$found" "$@" 2>&1 </dev/null) && return
+        words=$(timeout 60 "$found" "$@" 2>&1 </dev/null) && return
+        [ $? -ne 124 ] || words='no answer within 60 s'
         # The last line of a traceback is its reason; other programs begin with theirs.
         case $words in Traceback*) words=$(printf '%s\n' "$words" | tail -n 1) ;; esac
         words="; $found does not work ($(printf '%s\n' "$words" | head -n 1))"
@@ -105,6 +106,10 @@ if [ -n "$debian" ]; then
     install "$debian" "$redhat" && look
     [ -z "$debian" ] || { say "Missing, though apt has installed it:$debian$amiss" && exit 2; }
 fi
+not_installed() {
+    say "Not all of .venv was installed: $1 could not be; see that pip's index can be reached and the disk has room, then call again"
+    exit 2
+}
 base() { "$1" -c 'import os, ssl, sys; print(os.path.realpath(sys.executable))' 2>/dev/null; }
 stamp=".venv/.$(cat envs/workflow.lock scripts/setup.sh | sha256sum | cut -c1-16)"
 if [ ! -e "$stamp" ] && ! sources_ready; then
@@ -126,9 +131,12 @@ if [ ! -e "$stamp" ] || ! base .venv/bin/python >/dev/null; then
     base .venv/bin/python >/dev/null || expect_python .venv
     if [ ! -x .venv/bin/uv ]; then # uv itself, by its hash in the lock
         awk '/^uv==/ {found = 1} found {print} found && !/\\$/ {exit}' envs/workflow.lock >.venv/uv.txt
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement .venv/uv.txt
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --require-hashes \
+            --no-deps --requirement .venv/uv.txt ||
+            not_installed uv
     fi
-    .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes --compile-bytecode envs/workflow.lock
+    .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes --compile-bytecode envs/workflow.lock ||
+        not_installed "the packages of envs/workflow.lock"
     # The progress display is a plugin of Snakemake that lies in this folder; Snakemake finds plugins by name on the path.
     .venv/bin/python -c 'import pathlib, sysconfig
 path = pathlib.Path(sysconfig.get_path("purelib"), "storage-benchmarks.pth")

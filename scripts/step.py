@@ -23,8 +23,7 @@ import traceback
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import measuring
-from scripts.frame.measuring import SESSION, session_now
+from scripts.frame import measuring, session
 from scripts.lib.processes import apart, die_with_parent, end_group
 from scripts.lib.program import Escaped, Problem, expect_room, read_json, refused, run, write_json
 
@@ -36,7 +35,7 @@ _ENDED = (
 def main(argv: list[str] | None = None) -> int:
     """Run a step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.set_defaults(session=os.environ.get(SESSION) or session_now())
+    parser.set_defaults(session=os.environ.get(session.SESSION) or session.name_now())
     both = argparse.ArgumentParser(add_help=False)
     both.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     both.add_argument("--log", required=True, type=Path, help="file that gets the step's words")

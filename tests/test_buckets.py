@@ -47,6 +47,14 @@ def owner(service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_endpoint_with_a_password_in_it_is_refused_and_not_printed(name, monkeypatch):
+    monkeypatch.setenv(name, "http://me:secret@127.0.0.1:9")
+    with pytest.raises(Problem, match=r"^AWS_ENDPOINT_URL holds credentials; give them as AWS_") as error:
+        store_from_environment("elsewhere")
+    assert "secret" not in str(error.value)
+
+
 def named(address: str) -> list[str]:
     return [source.where.removeprefix(f"{HERE}/") for source in sources(address, store_from_environment("elsewhere"))]
 

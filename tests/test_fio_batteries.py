@@ -93,6 +93,24 @@ def test_a_pause_lies_between_jobs_which_run_one_after_the_other(place):
 
 
 @shells
+def test_a_clock_that_is_set_back_during_a_battery_reorders_no_jobs(place, monkeypatch, tmp_path, shell):
+    """A date that goes an hour back from its third call on."""
+    calls, tools = tmp_path / "calls", tmp_path / "tools"
+    tools.mkdir()
+    back = f'[ "$(wc -l <{calls})" -lt 3 ] || set -- -d "1 hour ago" "$@"'
+    text = f'#!/bin/sh\ncase $* in *-d*) ;; *) echo >>{calls}; {back} ;; esac\nexec {shutil.which("date")} "$@"\n'
+    (tools / "date").write_text(text, encoding="utf-8")
+    (tools / "date").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    assert place.run(jobs=3, shell=needed(shell)).returncode == 0
+    read = fio.read_battery(place.results)
+    starts = [row["started_s"] for row in read["samples"]]
+    assert ([row["job_Id"] for row in read["samples"]], starts[0]) == (["a1", "a2", "a3"], 0)
+    assert 0 < starts[1] < starts[2] < 60
+    assert read["started_utc"] <= read["ended_utc"]
+
+
+@shells
 def test_ids_go_on_after_z5(shell):
     functions = BATTERY.read_text(encoding="utf-8").rpartition("main ")[0]
     numbers = "for number in 1 5 6 50 130 131 135 136 3510 3511; do name_job $number && echo $id; done"
@@ -222,11 +240,12 @@ def test_a_machine_without_fio_is_told_how_to_get_it(place, monkeypatch):
     assert one_problem(place.run()) == f"fio is not on {HOST}; install it: apt install fio, or dnf install fio"
 
 
+@pytest.mark.parametrize("status", [127, 0], ids=["broken", "another program"])
 @shells
-def test_a_fio_that_does_not_start_is_passed_over(place, shell, monkeypatch):
+def test_a_fio_that_does_not_start_is_passed_over(place, shell, status, monkeypatch):
     broken = place.folder / "broken"
     broken.mkdir()
-    (broken / "fio").write_text("#!/bin/sh\necho fio: no libaio\nexit 127\n", encoding="utf-8")
+    (broken / "fio").write_text(f"#!/bin/sh\necho fio: no libaio\nexit {status}\n", encoding="utf-8")
     (broken / "fio").chmod(0o755)
     monkeypatch.setenv("PATH", f"{broken}:{os.environ['PATH']}")
     done = place.run(shell=needed(shell), jobs=1)

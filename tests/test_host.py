@@ -9,8 +9,8 @@ import pytest
 from conftest import artefact, program
 
 from scripts import ready
-from scripts.frame import measuring
-from scripts.lib import cache, host
+from scripts.frame import measuring, session
+from scripts.lib import cache, host, memory
 
 
 @pytest.mark.rule(2, 14)
@@ -33,7 +33,7 @@ def test_a_record_is_of_the_session_in_which_its_step_ran(tmp_path):
     plan = {"run": "x", "study": "shots", "cells": {"a": {"settings": settings}}}
     (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
 
-    def session(number: int, environment: dict[str, str]) -> str:
+    def session_of(number: int, environment: dict[str, str]) -> str:
         out = tmp_path / f"{number}/record.json"
         place = (
             "--plan",
@@ -49,10 +49,27 @@ def test_a_record_is_of_the_session_in_which_its_step_ran(tmp_path):
         assert done.returncode == 0, done.stderr
         return artefact(out)["session"]
 
-    outside = {key: value for key, value in os.environ.items() if key != measuring.SESSION}
-    assert session(1, outside | {measuring.SESSION: "2026-11-23T08:00:00Z"}) == "2026-11-23T08:00:00Z"
-    before = measuring.session_now()
-    assert before <= session(2, outside) <= measuring.session_now()
+    outside = {key: value for key, value in os.environ.items() if key != session.SESSION}
+    assert session_of(1, outside | {session.SESSION: "2026-11-23T08:00:00Z"}) == "2026-11-23T08:00:00Z"
+    before = session.name_now()
+    assert before <= session_of(2, outside) <= session.name_now()
+
+
+@pytest.mark.rule(2, 14)
+def test_a_clock_that_is_set_during_a_session_moves_no_record_in_time(monkeypatch):
+    for name in (session.SESSION, session.UPTIME):
+        monkeypatch.setenv(name, "")
+    session.begin()
+    begun = os.environ[session.SESSION]
+    assert begun <= session.time_now() <= session.name_now()
+    # As if the clock had been two days ahead when the session began, 90 seconds ago.
+    boot, uptime = os.environ[session.UPTIME].split(" ")
+    monkeypatch.setenv(session.SESSION, "2033-05-31T23:59:30Z")
+    monkeypatch.setenv(session.UPTIME, f"{boot} {float(uptime) - 90}")
+    assert "2033-06-01T00:01:00Z" <= session.time_now() < "2033-06-01T00:02:00Z"
+    # Another machine was booted at another time, and only its clock is there.
+    monkeypatch.setenv(session.UPTIME, f"another {float(uptime) - 90}")
+    assert session.time_now()[:10] == session.name_now()[:10]
 
 
 @pytest.mark.rule(4)
@@ -75,3 +92,34 @@ def test_all_data_are_read_once_before_the_first_block(tmp_path):
     assert ready.main(["--provisions", str(provision), "--out", str(tmp_path / "ready.json")]) == 0
     assert cache.resident([file]) > 0.5
     assert artefact(tmp_path / "ready.json")["bytes_read"] == {str(provision): 3_000_000}
+
+
+@pytest.mark.parametrize(
+    "lines, files",
+    [
+        ("0::/job", {"job/memory.max": "300", "job/memory.current": "200", "job/memory.stat": "inactive_file 50"}),
+        (
+            "4:memory:/job\n2:cpu,cpuacct:/job\n0::/",
+            {
+                "memory/job/memory.limit_in_bytes": "300",
+                "memory/job/memory.usage_in_bytes": "200",
+                "memory/job/memory.stat": "inactive_file 0\ntotal_inactive_file 50",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "cpu/job/cpu.cfs_quota_us": "150000",
+                "cpu/job/cpu.cfs_period_us": "100000",
+                "cpu/cpu.cfs_quota_us": "-1",
+            },
+        ),
+    ],
+    ids=["v2", "v1"],
+)
+def test_limits_of_control_groups_are_those_of_this_process(tmp_path, monkeypatch, lines, files):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    kernels = host.read
+    monkeypatch.setattr(host, "_GROUPS", tmp_path)
+    monkeypatch.setattr(host, "read", lambda path: lines if str(path) == "/proc/self/cgroup" else kernels(path))
+    assert memory.available() == 150
+    assert host.cpu_quota() == (1.5 if "cpu" in lines else None)

@@ -110,6 +110,17 @@ def test_without_a_terminal_each_job_is_a_line_when_it_starts_and_when_it_ends(f
     assert not re.search(r"[^ -~]", "".join(lines)), "plain characters only"
 
 
+def test_a_clock_that_is_set_forward_makes_no_job_longer(workflow):
+    """A clock that is an hour later whenever it is looked at."""
+    snakefile = workflow / "Snakefile"
+    jumps = "import itertools, time\ntime.time = itertools.count(time.time(), 3600).__next__\n"
+    snakefile.write_text(jumps + snakefile.read_text())
+    status, lines = run(workflow)
+    assert status == 0, lines
+    assert re.search(r" in \d+\.\d s", line_with(lines, "done ", "build library"))
+    assert " h " not in lines[-1]
+
+
 def test_a_step_that_failed_and_exits_0_is_shown_with_its_first_reason(finished):
     lines = finished[1]
     assert re.search(
@@ -303,6 +314,21 @@ def test_an_odd_artefact_never_stops_the_lines(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     assert outcome([str(tmp_path / "x.json")])[0] == ("FAILED" if "status" in text else "done")
     assert outcome([str(tmp_path / "absent.json"), str(tmp_path)]) == ("done", "")
+
+
+@pytest.mark.parametrize("why", ["[Errno 28] No space left on device", "[Errno 30] Read-only file system"])
+def test_a_folder_that_snakemake_cannot_make_is_one_line_with_what_to_do(why):
+    text = f"WorkflowError:\nFailed to create output directory results/x/logs.\nOSError: {why}: 'results/x/logs'"
+    line = one_line(text, "WorkflowError")
+    assert line.startswith(f"problem: results/x/logs: {why[11:]}; free the disk, ")
+    assert "\n" not in line
+
+
+def test_a_full_folder_of_temporary_files_is_one_line():
+    """Snakemake's solver writes there, in words of its own."""
+    text = 'Traceback (most recent call last):\n  File "/x/pulp/mps_lp.py", line 363, in writeMPS\nOSError: [Errno 28] '
+    line = one_line(f"{text}No space left on device\n", "OSError")
+    assert line.startswith("problem: a file, perhaps in TMPDIR: No space left on device; free the disk, ")
 
 
 def test_an_error_that_is_no_mistake_keeps_its_traceback():

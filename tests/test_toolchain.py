@@ -50,6 +50,13 @@ def test_the_next_program_on_the_path_is_taken_where_the_first_does_not_work(fir
     assert tool("git", remedy="mend it", trial=()) != there, "nothing was tried"
 
 
+@pytest.mark.parametrize("name, trial", [("git", "--version"), ("fio", "--version"), ("gcc", "-S -o - -x c /dev/null")])
+def test_a_program_that_is_not_what_its_name_says_is_passed_over(first, name, trial):
+    there = shutil.which(name)
+    first(name, "echo Finite Impulse Optimizer 2")
+    assert tool(name, remedy="mend it", trial=trial.split()) == there
+
+
 @pytest.mark.parametrize(
     "script, words",
     [
@@ -118,9 +125,6 @@ BASE = Path(os.path.realpath(sys.executable)).parent
 # A machine on which nothing is missing but what a test takes away: tools that say that they work.
 WORKING = ("git", "gcc", "g++", "make", "curl", "fio", "cargo", "rustc")
 
-USED = ("awk", "cat", "chmod", "cut", "dirname", "env", "grep", "head", "id", "mktemp", "rm", "sed", "sha256sum", "sh")
-USED += ("tail", "touch", "uname")
-
 
 @pytest.fixture
 def machine(clone: Path, tmp_path: Path, monkeypatch) -> Path:
@@ -151,6 +155,8 @@ def machine(clone: Path, tmp_path: Path, monkeypatch) -> Path:
     # Apt is waited for in no time, by root.
     for name, script in (("sleep", "exit 0"), ("sudo", 'shift\n[ "$1" = true ] || exec "$@"')):
         stand_in(tools, name, script)
+    # What gives no answer is waited for only a second.
+    stand_in(tools, "timeout", f'shift\nexec {shutil.which("timeout")} 1 "$@"')
     stand_in(tools, "python3", f'exec {BASE}/python3 "$@"')
     # Nothing is to be installed.
     (clone / "envs/workflow.lock").write_text("", encoding="utf-8")
@@ -193,6 +199,30 @@ def test_a_tool_that_does_not_work_is_named_with_its_words_where_it_cannot_be_in
     broken = stand_in(machine, name, failing(f"{name}: it is broken"))
     line = f"Missing: apt install {packages} (as root), then call again; {broken} does not work ({name}: it is broken)."
     assert set_up(clone) == (2, [line])
+
+
+def test_a_tool_that_gives_no_answer_is_passed_over_and_named_where_it_is_alone(machine, clone, first):
+    hanging = first("fio", "while :; do :; done")
+    assert set_up(clone) == (0, ["Making .venv from envs/workflow.lock"])
+    (machine / "fio").unlink()
+    line = f"Missing: apt install fio (as root), then call again; {hanging} does not work (no answer within 60 s)."
+    assert set_up(clone) == (2, [line])
+
+
+@pytest.mark.parametrize("name, what", [("uv", "the packages of envs/workflow.lock"), ("python", "uv")])
+def test_an_index_that_goes_away_ends_in_a_line_and_the_next_call_goes_on(machine, clone, name, what):
+    programs = clone / ".venv/bin"
+    if name == "python":
+        (programs / "uv").unlink()
+    words = failing("error: Failed to download `pulp`: 503 Service Unavailable")
+    stand_in(programs, name, f'case "$*" in *--require-hashes*) ;; *) exit 0 ;; esac\n{words}')
+    status, (_, error, line) = set_up(clone)
+    assert (status, error) == (2, "error: Failed to download `pulp`: 503 Service Unavailable")
+    remedy = "see that pip's index can be reached and the disk has room, then call again"
+    assert line == f"Not all of .venv was installed: {what} could not be; {remedy}"
+    for program in ("python", "uv"):
+        stand_in(programs, program, "exit 0")
+    assert set_up(clone) == (0, ["Making .venv from envs/workflow.lock"])
 
 
 def test_a_python_that_cannot_make_an_environment_is_passed_over(machine, clone, first):

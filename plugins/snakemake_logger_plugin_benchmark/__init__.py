@@ -68,7 +68,7 @@ class LogHandler(LogHandlerBase):
         self.lacking: set[str] = set()
         self.page = ""
         self.reasons: set[str] = set()
-        self.began = time.time()
+        self.began = time.monotonic()
         self.screen = None
         if self.stream.isatty() and os.environ.get("TERM") != "dumb" and not asked.dryrun:
             # Here, as Snakemake imports every plugin whenever it starts, also where nothing is shown.
@@ -78,6 +78,9 @@ class LogHandler(LogHandlerBase):
 
     def emit(self, record: LogRecord) -> None:
         """Show `record`, or take note of it."""
+        record = copy(record)
+        # Durations are by a clock that nobody sets.
+        record.created = time.monotonic()
         try:
             event = getattr(record, "event", None)
             if self.common_settings.dryrun and event != LogEvent.ERROR:
@@ -97,7 +100,8 @@ class LogHandler(LogHandlerBase):
                 width = self.screen.console.width if self.screen else sys.maxsize
                 self.say(textwrap.fill(MARKS.sub("", sentence), width), "bold")
                 self.say(f"    page: {path}")
-            last = [f"after {clock(time.time() - self.began)}: {self.so_far()}"] if any(self.counts.values()) else []
+            took = clock(time.monotonic() - self.began)
+            last = [f"after {took}: {self.so_far()}"] if any(self.counts.values()) else []
             last += [f"report: {self.page}"] if self.page else []
             if last:
                 self.say("; ".join(last))
@@ -201,7 +205,7 @@ class LogHandler(LogHandlerBase):
 
     def aside(self) -> str:
         """Return what a plain line says beside its job: how far the run is and how long it takes."""
-        return "" if self.quiet("progress") else f"  ({self.progress(time.time())})"
+        return "" if self.quiet("progress") else f"  ({self.progress(time.monotonic())})"
 
     def progress(self, now: float) -> str:
         """Return how far the run is and how long it takes."""

@@ -15,6 +15,11 @@ FLAGS = re.compile(r" \([a-z, ]+\)$")
 # Rules whose jobs are skipped where an input has failed; those that only look at what is there go on without it.
 NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
+# What Snakemake was refused as it made a folder or wrote a file; a full disk has room for bytes, not for names.
+REFUSED = re.compile(
+    r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*)(: '(?P<path>.*)')?"
+)
+FREE = "; free the disk, also of many small files (df -i), or make the folder writable, and type the same again"
 # A command of the workflow holds a configuration, of some thousand characters.
 COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
@@ -83,6 +88,8 @@ def one_line(text: str, exception: str) -> str:
     over before it comes to the workflow.
     """
     lines = [line for line in text.splitlines() if line.strip()]
+    if lines and (refused := REFUSED.fullmatch(lines[-1])):
+        return f"problem: {refused['path'] or 'a file, perhaps in TMPDIR'}: {refused['why']}{FREE}"
     if exception == "WorkflowError" and len(lines) > 1 and " in rule " not in lines[0]:
         return "problem: " + "\n".join(line for line in lines[1:] if not FRAME.match(line))
     frames = [match[1] for line in lines if (match := FRAME.match(line))]

@@ -51,7 +51,7 @@ class Screen(Live):
 
     def get_renderable(self) -> Group:
         """Return the living lines as they are now."""
-        jobs, now, width = list(self.run.running.values()), time.time(), self.console.width
+        jobs, now, width = list(self.run.running.values()), time.monotonic(), self.console.width
         lines = []
         for job in jobs[:MOST_SHOWN]:
             age = clock(now - job.created)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scripts.frame import blocks, records, software
+from scripts.frame import blocks, records, session, software
 from scripts.frame import study as studies
 from scripts.lib import cache, host, provenance, resources, slowed
 from scripts.lib.processes import owned
@@ -28,8 +28,6 @@ from scripts.stores import store as stores
 from scripts.stores.servers import EXCHANGE, Served
 from scripts.stores.store import Store
 
-# The variable that says in which call of Snakemake a step runs, wherever that is: jobs of a cluster inherit it.
-SESSION = "STORAGE_BENCHMARKS_SESSION"
 _POLL_S = 1.0
 # What would change a measurement unseen: settings of the user's own clouds, Python, Dask, HDF5 and linker.
 _NOT_INHERITED = ("AWS_", "AZURE_", "PYTHON", "DASK_", "HDF5_", "LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -54,11 +52,6 @@ class Ended(Problem):
         """Say why in one line."""
         super().__init__(words)
         self.also = also
-
-
-def session_now() -> str:
-    """Return the name of a session that begins now: the time (UTC)."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def require(path: Path) -> dict:
@@ -103,7 +96,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
-    started, store = session_now(), stores.of(settings["store"])
+    started, store = session.time_now(), stores.of(settings["store"])
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
         fault = faults.of(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)

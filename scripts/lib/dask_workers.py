@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib import cache, host, slurm, software
-from scripts.lib.processes import owned
+from scripts.lib.processes import expect_shared_memory, free_port, owned
 from scripts.lib.program import Problem
 
 _SETTINGS = {
@@ -211,8 +211,8 @@ def cluster(
         What yields the workers, and the seconds that it took to start them.
 
     Raises:
-        Problem: in the block, where there are several nodes: this is no job, or Slurm or the scheduler ended before all
-            workers were there.
+        Problem: in the block, where this machine lacks its loopback or shared memory, or, of several nodes, this is no
+            job, or Slurm or the scheduler ended before all workers were there.
     """
     if nodes > 1:
         return _over_nodes(nodes, count, threads, Path(folder))
@@ -221,6 +221,9 @@ def cluster(
 
 @contextlib.contextmanager
 def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Iterator[tuple[Workers, float]]:
+    if processes:
+        expect_shared_memory()
+        free_port()
     import dask
     from distributed import Client, LocalCluster
 

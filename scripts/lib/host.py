@@ -9,6 +9,7 @@ from pathlib import Path
 from scripts.lib import slurm
 
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
+_GROUPS = Path("/sys/fs/cgroup")
 MEMORY_DEVICE = re.compile("z?ram[0-9]+")
 
 
@@ -57,13 +58,16 @@ def usable_cores(mask: set[int] | None = None) -> int:
 def cpu_quota() -> float | None:
     """Return the CPU quota of this control group in cores, the smallest up to its root; None: no limit."""
     limits = [(read(group / "cpu.max") or "max").split() for group in control_groups()]
-    return min((int(limit[0]) / int(limit[1]) for limit in limits if limit[0] != "max"), default=None)
+    old = [[read(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")] for group in control_groups("cpu")]
+    limited = [limit for limit in limits + old if limit[0] not in ("max", "-1", None)]
+    return min((int(limit[0]) / int(limit[1]) for limit in limited), default=None)
 
 
-def control_groups() -> list[Path]:
-    """Return the folders of this process's control group and of those above it (cgroup v2)."""
-    own = next((line[3:] for line in (read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "/")
-    group = Path("/sys/fs/cgroup") / own.lstrip("/")
+def control_groups(controller: str = "") -> list[Path]:
+    """Return the folders of this process's control group and of those above it: of cgroup v2, or a controller of v1."""
+    lines = [line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines()]
+    own = next((path for _, names, path in lines if controller in names.split(",")), "/")
+    group = _GROUPS / controller / own.lstrip("/")
     return [group, *group.parents]
 
 

@@ -1,4 +1,4 @@
-"""Memory of processes and of their machine, as Linux tells it (proc(5), cgroup v2)."""
+"""Memory of processes and of their machine, as Linux tells it (proc(5), cgroup v2 and v1)."""
 
 import resource
 from pathlib import Path
@@ -7,6 +7,11 @@ from scripts.lib.host import control_groups, number, read
 
 # What a process that reads may take beside one operation; interpreter and libraries are there before.
 SPARE = 64 * 2**20
+# Of control groups: the controller of v1, and where their limit, what is taken, and what is taken by files stand.
+_LIMITS = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 def resident() -> int:
@@ -35,12 +40,13 @@ def forget_peak(pid: int | str = "self") -> None:
 def available() -> int:
     """Return the bytes that new processes may take: the machine's, and no more than the control groups leave."""
     free = _bytes("/proc/meminfo", "MemAvailable")
-    for group in control_groups():
-        limit = read(group / "memory.max") or ""
-        if limit.isdigit():
-            # What the group holds of files is given up where processes need it.
-            files = number(r"^inactive_file (\d+)", group / "memory.stat") or 0
-            free = min(free, max(0, int(limit) + files - int(read(group / "memory.current") or 0)))
+    for controller, limit, taken, files in _LIMITS:
+        for group in control_groups(controller):
+            most = read(group / limit) or ""
+            if most.isdigit():
+                # What the group holds of files is given up where processes need it.
+                of_files = number(rf"^{files} (\d+)", group / "memory.stat") or 0
+                free = min(free, max(0, int(most) + of_files - int(read(group / taken) or 0)))
     return free
 
 

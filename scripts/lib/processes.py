@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import errno
+import multiprocessing
 import os
 import signal
 import socket
@@ -19,6 +21,8 @@ _STARTS = 3
 # How long a process may take to end by itself when it is asked to.
 PATIENCE_S = 3.0
 _WORDS = "its words are at the end of the step's log"
+# Where the C library keeps semaphores, and MPICH its shared memory.
+_SHARED = "/dev/shm"
 _libc = ctypes.CDLL(None)
 
 
@@ -111,10 +115,34 @@ def end_group(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> None
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on; the kernel does not give it out again at once."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    """Return a port of 127.0.0.1 that nobody listens on; the kernel does not give it out again at once.
+
+    Raises:
+        Problem: this machine has no such address, or nothing reaches it.
+    """
+    with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as client:
+        try:
+            probe.bind(("127.0.0.1", 0))
+            client.connect(probe.getsockname())
+        except OSError as error:
+            raise Problem(refused(OSError(errno.EADDRNOTAVAIL, error.strerror))) from error
         return probe.getsockname()[1]
+
+
+def expect_shared_memory() -> str:
+    """Return where processes share memory and locks.
+
+    Raises:
+        Problem: they cannot.
+    """
+    try:
+        multiprocessing.Lock()
+    except (OSError, ImportError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Problem(
+            f"{_SHARED} cannot be used ({why}); mount a tmpfs there that all may write to (mode=1777)"
+        ) from error
+    return _SHARED
 
 
 def wait_for_port(port: int, process: subprocess.Popen, name: str, limit_s: float = 60.0) -> None:

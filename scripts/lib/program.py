@@ -23,8 +23,14 @@ _END = "; end what takes processes, memory or open files (ulimit -a) and run aga
 # flushed, which no longer knows its name.
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
+_REFUSED[errno.EADDRNOTAVAIL] = (
+    "127.0.0.1",
+    "; bring up the loopback (ip link set lo up, ip address add 127.0.0.1/8 dev lo), or end what takes all ports",
+)
 _ROOM = 2**20
 _TRIAL_S = 60
+# What the answer of a program holds that is what its name says: another one may have its name, and end with status 0.
+_ANSWERS = {"git": "git version", "fio": "fio-", "gcc": ".file", "cc": ".file"}
 
 
 class Problem(Exception):
@@ -80,8 +86,9 @@ class Escaped:
 def run(main: Callable[[], int | None]) -> None:
     """Call `main` and leave the process with its status; in an unpacked tree, with the programs that it brought.
 
-    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2; so does
-    an interrupt, with status 130. All that is printed is `Escaped`.
+    A `Problem`, and whatever the system refuses about a file, ends in one line on standard error and status 2, also
+    where a package has made an error of its own of it; so does an interrupt, with status 130. All that is printed is
+    `Escaped`.
     """
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)
     # What the programs start is Python of other places, too.
@@ -95,12 +102,21 @@ def run(main: Callable[[], int | None]) -> None:
     except Problem as problem:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
-    except OSError as error:
-        if not error.filename and error.errno not in _REFUSED:
+    except Exception as error:
+        if not (refusal := _refusal(error)):
             raise
-        print(f"problem: {refused(error)}", file=sys.stderr)
+        print(f"problem: {refused(refusal)}", file=sys.stderr)
         status = 2
     sys.exit(status)
+
+
+def _refusal(error: BaseException | None) -> OSError | None:
+    """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
+    if isinstance(error, OSError) and error.filename:
+        return error
+    while error and not (isinstance(error, OSError) and error.errno in _REFUSED):
+        error = error.__cause__
+    return error
 
 
 def refused(error: OSError) -> str:
@@ -121,7 +137,7 @@ def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: d
     for name in names:
         folders = [None] if os.path.dirname(name) else os.get_exec_path()
         for path in filter(None, dict.fromkeys(shutil.which(name, path=folder) for folder in folders)):
-            if not trial or not (words := _try([path, *trial], env)):
+            if not trial or not (words := _try([path, *trial], env, _ANSWERS.get(name, ""))):
                 return path
             amiss = f"{path} does not work ({words})"
     raise Problem(f"{amiss}: {remedy}")
@@ -132,8 +148,8 @@ def git_path() -> str:
     return tool("git", remedy="apt install git, or dnf install git")
 
 
-def _try(command: list[str], env: dict | None) -> str:
-    """Return the words of a program that fails, "" of one that works."""
+def _try(command: list[str], env: dict | None, answer: str) -> str:
+    """Return the words of a program that fails, or whose words lack an answer; "" of one that works."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
         done = subprocess.run(command, **pipes, env=env, errors="replace", timeout=_TRIAL_S, check=False)
@@ -141,7 +157,7 @@ def _try(command: list[str], env: dict | None) -> str:
         return error.strerror
     except subprocess.TimeoutExpired:
         return f"no answer within {_TRIAL_S} s"
-    if not done.returncode:
+    if not done.returncode and answer in done.stdout:
         return ""
     lines = list(filter(None, map(str.strip, done.stdout.splitlines()))) or [f"status {done.returncode}"]
     # The last line of a traceback is its reason; other programs begin with theirs.
@@ -179,7 +195,7 @@ def expect_folders(run: str) -> None:
         if not there.is_dir() or not os.access(there, os.W_OK):
             raise Problem(
                 f"{os.path.relpath(there)} is no folder that can be written:"
-                " move what is in the way, or change its permissions"
+                " move what is in the way, change its permissions, or mount its file system writable"
             )
 
 
@@ -211,7 +227,9 @@ def _part(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
     except BaseException as error:
-        part.unlink(missing_ok=True)
+        # What cannot be removed is not the reason, as on a file system that is read-only.
+        with contextlib.suppress(OSError):
+            part.unlink()
         if not isinstance(error, OSError):
             raise
         raise Problem(f"{path} cannot be written: {error.strerror}{_FREE}") from error

@@ -228,11 +228,13 @@ def recorded() -> Iterator[list[Table]]:
 def draw_aside() -> None:
     """Let another process draw for Markdown and paper, while this one draws the same for the screen.
 
-    It is to be called before this process has threads: a copy of one that has them may wait for a lock for ever.
+    It is to be called before this process has threads: a copy of one that has them may wait for a lock for ever. Where
+    processes cannot share locks, as without /dev/shm, this one draws all.
     """
     global _aside
-    _aside = ProcessPoolExecutor(1, get_context("fork"))
-    _aside.submit(str)
+    with contextlib.suppress(OSError, ImportError):
+        _aside = ProcessPoolExecutor(1, get_context("fork"))
+        _aside.submit(str)
 
 
 def _drawing(figure: Figure) -> Callable[[], str]:

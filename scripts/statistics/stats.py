@@ -193,7 +193,7 @@ def looks(sessions: Iterable[str]) -> int:
 
     A session after which there were 6 blocks or more is one.
     """
-    blocks = np.cumsum([count for _, count in sorted(Counter(sessions).items())])
+    blocks = np.cumsum([count for count in Counter(sessions).values()])
     return max(1, int((blocks >= MIN_BLOCKS).sum()))
 
 

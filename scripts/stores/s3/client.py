@@ -141,9 +141,11 @@ def store_from_environment(bucket: str) -> dict:
     """Return the store's entry for a bucket as AWS's own tools would find it, anonymous where there are no credentials.
 
     Raises:
-        Problem: AWS's variables or files are amiss.
+        Problem: AWS's variables or files are amiss, or the endpoint holds credentials, which would be recorded.
     """
     endpoint = os.environ.get(f"{ENDPOINT}_S3") or os.environ.get(ENDPOINT)
+    if "@" in (endpoint or ""):
+        raise Problem(f"{ENDPOINT} holds credentials; give them as {' and '.join(KEYS)}, and the address without them")
     with explained():
         region = os.environ.get("AWS_REGION") or boto3.Session().region_name or "us-east-1"
     entry = {"kind": "s3", "bucket": bucket, "prefix": "", "region": region, "anonymous": False}

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.lib import slurm
-from scripts.lib.processes import owned
+from scripts.lib.processes import expect_shared_memory, owned
 from scripts.lib.program import Problem
 
 PROGRAM = "scripts.studies.blobs.read"
@@ -146,12 +146,14 @@ def ranks(mpi: dict, count: int, nodes: int = 1) -> Iterator[Ranks]:
         nodes: on how many nodes of a cluster.
 
     Raises:
-        Problem: there is no such launcher, the hostfile has too few slots, or this is no job of a cluster.
+        Problem: there is no such launcher, the hostfile has too few slots, this is no job of a cluster, or processes
+            cannot share memory.
     """
     command = [*_launcher(mpi, count, nodes), "-n", str(count), sys.executable, "-sE", "-m", PROGRAM]
     env = dict(os.environ)
     if nodes == 1 and not mpi["launcher"] and not mpi["hostfile"]:
         env |= WITHIN_A_MACHINE
+        expect_shared_memory()
         sweep_segments()
     if mpi["library"]:
         env["MPI4PY_LIBMPI"] = mpi["library"]

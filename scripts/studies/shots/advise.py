@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -221,9 +220,11 @@ def _measure(config: Path, repeats: int) -> int:
     if not _probed(results).exists():
         _probe(config, settings)
     write_json(config, read_json(config) | {"repeats": repeats})
-    begin, status, cells = time.time(), _launch(config), results / "shots/cells.csv"
+    cells = results / "shots/cells.csv"
+    earlier = cells.exists() and cells.stat().st_mtime_ns
+    status = _launch(config)
     # Tables of an earlier call are no answer to one that failed before it measured.
-    if cells.exists() and (not status or cells.stat().st_mtime > begin):
+    if cells.exists() and (not status or cells.stat().st_mtime_ns != earlier):
         print(*advised.lines(tables.load(results / "shots", results / "shots/facts.json")), sep="\n")
     for line in _list_removals(settings, results):
         print(f"remove: {line}")

@@ -158,11 +158,12 @@ check_number() {
 
 check_tools() {
     host=$(uname -n)
-    # The first one on the path that starts.
-    folders=$PATH: fio='' fio_version=''
-    until { [ -n "$fio" ] && fio_version=$("$fio" --version 2>&1); } || [ -z "$folders" ]; do
+    # The first one on the path that starts, and is fio.
+    folders=$PATH: fio_version=''
+    while [ -n "$folders" ]; do
         fio=${folders%%:*}/fio folders=${folders#*:}
-        [ -x "$fio" ] || fio=''
+        { [ -x "$fio" ] && fio_version=$("$fio" --version 2>&1); } || continue
+        case $fio_version in fio-*) break ;; esac
     done
     case $fio_version in
     '') refuse "fio is not on $host; install it: apt install fio, or dnf install fio" ;;
@@ -414,15 +415,22 @@ make_results() {
     [ ! -e "$results" ] || refuse "$results is there already; move it away, or give the battery another name"
     mkdir -p "$results" || refuse "$results cannot be made"
     mv "$temp/job.fio" "$results/job.fio"
+    zero=0 && read_time && zero=$now epoch=$(date +%s)
+    read_time
     started=$(utc)
     write_facts interrupted
     say "battery ${battery}_$cluster on $host: $job_name, $jobs times, in ${directory:-$device}"
 }
 
-utc() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+# Sets now to the hundredths of a second since the battery began, by a clock that nobody sets.
+read_time() { read -r now _ </proc/uptime && now=$((${now%.*} * 100 + 1${now#*.} - 100 - zero)); }
+
+# Prints the time of now by the clock as it was set when the battery began.
+utc() { date -u -d "@$((epoch + now / 100))" +%Y-%m-%dT%H:%M:%SZ; }
 
 # Writes what is known of the battery as a whole, with how it ended; until then it was interrupted.
 write_facts() {
+    read_time
     {
         printf '%s: %s\n' format 1 battery "$battery" cluster "$cluster" host "$host" started_utc "$started"
         printf '%s: %s\n' ended_utc "$(utc)" fio "$fio_version" jobs "$jobs" jobs_done "$done_jobs" pause_s "$pause" job "$job_name"
@@ -544,17 +552,15 @@ run_jobs() {
         name_job "$number"
         [ -n "$device" ] || prepare_files
         read_time
-        # A whole second more, since both times are cut to whole seconds.
-        [ "$number" -gt 1 ] || enough_at=$((now + at_least + (at_least > 0)))
+        begun=$now
+        # A whole second more, since the times of a report are cut to whole seconds.
+        [ "$number" -gt 1 ] || enough_at=$((begun + 100 * (at_least + (at_least > 0))))
         run_job
     done
 }
 
 # Says whether all jobs that were asked for are done, and the last began when their time was over.
-enough() { [ "$done_jobs" -ge "$jobs" ] && [ "$now" -ge "$enough_at" ]; }
-
-# Sets now to the seconds since 1970.
-read_time() { date +%s >"$temp/now" && read -r now <"$temp/now"; }
+enough() { [ "$done_jobs" -ge "$jobs" ] && [ "$begun" -ge "$enough_at" ]; }
 
 # Sets id to that of a job by its number: a1 … a5, b1 … z5, aa1 …
 name_job() {
@@ -599,10 +605,11 @@ run_job() {
     judge
 }
 
-# Prints the time of now, in seconds since 1970 too, with decimals where date can.
+# Prints the time, in seconds since 1970 too. Has no command substitutions, as run_job calls it.
 clock() {
-    date "+$1_s: %s.%N" | sed 's/\.%*N*$//'
-    date -u "+$1_utc: %Y-%m-%dT%H:%M:%SZ"
+    read_time
+    printf '%s_s: %s.%02d\n%s_utc: ' "$1" $((epoch + now / 100)) $((now % 100)) "$1"
+    utc
 }
 
 # Prints what the machine counts: load, processor time, free space, and the operations of the device.

@@ -1,0 +1,43 @@
+"""A session: one call of the workflow, named after the time (UTC) at which it began."""
+
+import calendar
+import os
+import time
+
+from scripts.lib import host
+
+# The variable that says in which session a step runs, wherever that is: jobs of a cluster inherit it.
+SESSION = "STORAGE_BENCHMARKS_SESSION"
+# Beside it, the boot of the machine on which the session began, and the seconds since then: no clock that is set.
+UPTIME = "STORAGE_BENCHMARKS_UPTIME"
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def begin() -> None:
+    """Name the session that begins now, for this process and those that it starts."""
+    os.environ |= {SESSION: name_now(), UPTIME: f"{_boot()} {_uptime_s()}"}
+
+
+def name_now() -> str:
+    """Return the name of a session that begins now."""
+    return time.strftime(_UTC, time.gmtime())
+
+
+def time_now() -> str:
+    """Return the time (UTC) by the clock as it was set when the session began: setting it reorders no records.
+
+    On another machine, and without a session, it is the time of the clock.
+    """
+    boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
+    if not began_s or boot != _boot():
+        return name_now()
+    session_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC))
+    return time.strftime(_UTC, time.gmtime(session_s + _uptime_s() - float(began_s)))
+
+
+def _boot() -> str:
+    return host.read("/proc/sys/kernel/random/boot_id") or "unknown"
+
+
+def _uptime_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
