@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -19,10 +20,14 @@ from scripts.lib import unpacked
 
 _FREE = "; free the disk or make the folder writable"
 _END = "; end what takes processes, memory or open files (ulimit -a) and run again"
+_LOOK = "; look for faults of the disk (dmesg) and run again"
 # What the system refuses without the name of a file, and what to do. A full disk is noticed when an open file is
 # flushed, which no longer knows its name.
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
+_REFUSED |= {errno.EIO: ("what was read or written", _LOOK)}
+# What HDF5 says of the call of the system that failed, among other things.
+_OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
 _TRIAL_S = 60
 
@@ -89,18 +94,32 @@ def run(main: Callable[[], int | None]) -> None:
     except Problem as problem:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
-    except OSError as error:
-        if not error.filename and error.errno not in _REFUSED:
+    except (OSError, RuntimeError) as error:
+        of_system = _of_system(error)
+        if not of_system or not (of_system.filename or of_system.errno in _REFUSED):
             raise
-        print(f"problem: {refused(error)}", file=sys.stderr)
+        print(f"problem: {refused(of_system)}", file=sys.stderr)
         status = 2
     sys.exit(status)
 
 
+def _of_system(error: BaseException) -> OSError | None:
+    """Return the error of the system that an error of HDF5 has in its text, itself if it is one, None for any other."""
+    if hidden := _OF_HDF5.search(str(error)):
+        path, number = hidden[1], int(hidden[2])
+        return OSError(number, os.strerror(number), path)
+    return error if isinstance(error, OSError) and error.errno else None
+
+
 def refused(error: OSError) -> str:
     """Return what the system refused, why, and what to do where that is known."""
-    what, remedy = _REFUSED.get(error.errno, ("the system", ""))
-    return f"{error.filename or what}: {error.strerror}{remedy}"
+    what = _REFUSED.get(error.errno, ("the system", ""))[0]
+    return f"{error.filename or what}: {why(error)}"
+
+
+def why(error: OSError, remedy: str = "") -> str:
+    """Return why the system refused something, and what to do: `remedy` where the error alone does not say it."""
+    return f"{error.strerror}{_REFUSED.get(error.errno, ('', remedy))[1]}"
 
 
 def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
@@ -206,9 +225,9 @@ def _part(path: Path) -> Iterator[Path]:
         yield part
     except BaseException as error:
         part.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
+        if not (of_system := _of_system(error)):
             raise
-        raise Problem(f"{path} cannot be written: {error.strerror}{_FREE}") from error
+        raise Problem(f"{path} cannot be written: {why(of_system, _FREE)}") from error
 
 
 def write_json(path: Path | str, value: object) -> None:
@@ -232,7 +251,7 @@ def file_digest(path: Path | str) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+        raise Problem(f"{path} cannot be read: {why(error)}") from error
 
 
 def read_json(path: Path | str) -> dict:
@@ -241,7 +260,7 @@ def read_json(path: Path | str) -> dict:
     try:
         return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+        raise Problem(f"{path} cannot be read: {why(error)}") from error
     except UnicodeDecodeError as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
 
