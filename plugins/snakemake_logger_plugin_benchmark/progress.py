@@ -15,6 +15,8 @@ FLAGS = re.compile(r" \([a-z, ]+\)$")
 # Rules whose jobs are skipped where an input has failed; those that only look at what is there go on without it.
 NEED_ALL = {"provision", "measure"}
 FRAME = re.compile(r'  File "(.+)", line \d+, in ')
+# What the system refused, as Python prints it.
+OF_SYSTEM = re.compile(r"^(?:\w+: )?(\[Errno \d+\] .+)$", re.MULTILINE)
 # A command of the workflow holds a configuration, of some thousand characters.
 COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
@@ -77,7 +79,7 @@ def sentences(reports: Path) -> Iterator[tuple[str, str]]:
 
 
 def one_line(text: str, exception: str) -> str:
-    """Return an error of Snakemake's without its traceback if it is a user's mistake, else unchanged.
+    """Return an error of Snakemake's without its traceback if it is a user's mistake or the system's, else unchanged.
 
     A mistake is a WorkflowError, which says what is wrong in words, or a file or option that Snakemake itself stumbles
     over before it comes to the workflow.
@@ -85,6 +87,8 @@ def one_line(text: str, exception: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     if exception == "WorkflowError" and len(lines) > 1 and " in rule " not in lines[0]:
         return "problem: " + "\n".join(line for line in lines[1:] if not FRAME.match(line))
+    if refused := OF_SYSTEM.findall(text):
+        return f"problem: {refused[-1]}"
     frames = [match[1] for line in lines if (match := FRAME.match(line))]
     if exception in MISTAKES and frames and all("/snakemake/" in file or file == "<string>" for file in frames):
         return f"problem: {lines[-1].partition(': ')[2]}"

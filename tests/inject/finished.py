@@ -39,7 +39,7 @@ def write_config(clone: Path) -> None:
         section = config["studies"][study]
         matrices = section["matrix"] if isinstance(section["matrix"], list) else [section["matrix"]]
         section |= {"matrix": [matrices[number] | levels for number, levels in rows.items()], "compare": []}
-        section |= SHORTER.get(study, {})
+        section |= SHORTER.get(study, {}) | {"time_limit_s": 100}
     (clone / "config/config.yaml").write_text(yaml.safe_dump(config | {"repeats": 2}), encoding="utf-8")
 
 
