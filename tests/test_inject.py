@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,12 @@ def inject(tmp_path: Path):
     library, table, listed = points.compile_library(tmp_path), tmp_path / "table", tmp_path / "points"
     (tmp_path / "results").mkdir()
 
-    def run(*chosen: Point) -> subprocess.CompletedProcess:
+    def run(*chosen: Point, command: Sequence[str] = ("-c", CODE), cwd: Path = tmp_path) -> subprocess.CompletedProcess:
         points.make_table(table)
         listed.write_text("".join(point.line for point in chosen), encoding="utf-8")
         env = {"LD_PRELOAD": str(library), "INJECT_TABLE": str(table), "INJECT_POINTS": str(listed)}
-        command = [sys.executable, "-c", CODE]
-        return subprocess.run(command, cwd=tmp_path, env=os.environ | env, capture_output=True, text=True, check=False)
+        words = [sys.executable, *command]
+        return subprocess.run(words, cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False)
 
     return run
 
@@ -51,6 +52,15 @@ def test_calls_are_counted_in_all_processes_and_a_chosen_one_fails(inject, tmp_p
     assert "No space left on device" in done.stderr
     assert [(tmp_path / "results" / name).read_text() for name in "ab"] == ["a", ""]
     assert points.read_failed(tmp_path / "table", [second, Point("-", "spawned", "write", 3, "EIO")]) == [second]
+
+
+def test_a_page_that_is_refused_a_process_says_so_in_one_line(inject, tmp_path: Path):
+    # The first is for uname, which Python does without.
+    point = Point("page.html", "scripts.report", "fork", 2, "ENOMEM")
+    done = inject(point, command=["-m", "scripts.report", "--out", "page.html"], cwd=ROOT)
+    assert points.read_failed(tmp_path / "table", [point]) == [point]
+    assert done.stderr.startswith("problem: the machine: Cannot allocate memory; end what takes processes")
+    assert done.stderr.count("\n") == 1
 
 
 def test_points_are_sampled_by_a_seed_and_can_be_named_again(inject, tmp_path: Path):

@@ -11,9 +11,10 @@ from conftest import ROOT, artefact, program
 
 from scripts.frame import config as configuration
 from scripts.lib import globs
-from scripts.lib.processes import owned
+from scripts.lib.processes import free_port, owned
 from scripts.lib.program import Problem, file_digest, read_json, why
 from scripts.published import audit
+from scripts.stores.servers import Proxy
 
 CODE = """
 import os, resource, subprocess
@@ -80,9 +81,18 @@ run(main)
     assert (done.returncode, done.stderr) == (2, f"problem: {path}{words}\n")
 
 
+def test_an_emulated_network_that_does_not_answer_is_one_line():
+    proxy = object.__new__(Proxy)
+    proxy._control = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(Problem, match=r"the emulated network does not answer: .*refused; run again"):
+        proxy.reset()
+
+
 def test_an_error_of_the_disk_is_no_lack_of_room():
     error = OSError(errno.EIO, os.strerror(errno.EIO))
-    assert why(error, "; free the disk") == "Input/output error; look for faults of the disk (dmesg) and run again"
+    of_hdf5 = RuntimeError("Can't close (write failed: filename = 'a.h5', file descriptor = 4, errno = 5, offset = 0)")
+    for one in (error, of_hdf5):
+        assert why(one, "; free the disk") == "Input/output error; look for faults of the disk (dmesg) and run again"
 
 
 def test_a_program_that_is_not_there_is_a_fault_of_its_name():

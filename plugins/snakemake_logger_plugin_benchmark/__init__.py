@@ -12,7 +12,6 @@ import sys
 import textwrap
 import time
 import traceback
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from logging import ERROR, WARNING, LogRecord
@@ -89,9 +88,10 @@ class LogHandler(LogHandlerBase):
                 self.snakemakes.handle(record)
             else:
                 getattr(self, f"on_{event}", self.on_other)(record)
+        except OSError:
+            pass  # Nobody can be told: what the lines are written to is full or gone.
         except Exception:
-            with suppress(OSError):
-                traceback.print_exc()
+            traceback.print_exc()
 
     def close(self) -> None:
         """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""

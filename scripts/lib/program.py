@@ -117,9 +117,10 @@ def refused(error: OSError) -> str:
     return f"{error.filename or what}: {why(error)}"
 
 
-def why(error: OSError, remedy: str = "") -> str:
-    """Return why the system refused something, and what to do: `remedy` where the error alone does not say it."""
-    return f"{error.strerror}{_REFUSED.get(error.errno, ('', remedy))[1]}"
+def why(error: Exception, remedy: str = "") -> str:
+    """Return why something failed, and what to do: `remedy` where the error of the system does not say it."""
+    of_system = _of_system(error)
+    return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
 
 def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
@@ -225,9 +226,9 @@ def _part(path: Path) -> Iterator[Path]:
         yield part
     except BaseException as error:
         part.unlink(missing_ok=True)
-        if not (of_system := _of_system(error)):
+        if not _of_system(error):
             raise
-        raise Problem(f"{path} cannot be written: {why(of_system, _FREE)}") from error
+        raise Problem(f"{path} cannot be written: {why(error, _FREE)}") from error
 
 
 def write_json(path: Path | str, value: object) -> None:

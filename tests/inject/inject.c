@@ -47,7 +47,7 @@ static int fails(int function) {
 
 /* Write "<job> <program>" of this process to `key`. A step or a rule's program names the job, which others inherit. */
 static void identify(char *key) {
-    char line[8192], *program = "", *job = getenv("INJECT_JOB"), *out = "";
+    char line[8192], *program = "", *job = getenv("INJECT_JOB"), *out = "", *study = "";
     int file = REAL(open, "/proc/self/cmdline", O_RDONLY);
     ssize_t size = file < 0 ? 0 : read(file, line, sizeof line - 1);
     if (file >= 0) close(file);
@@ -60,11 +60,12 @@ static void identify(char *key) {
         else if (python && !strcmp(word, "-m") && !module) program = next, module = 1;
         else if (python && !strcmp(word, "-c") && !module) program = "spawned", module = 1;
         else if (python && number == 1 && *word != '-') program = name, module = 1;
-        if (!*out && (!strcmp(word, "--out") || !strcmp(word, "--study"))) out = next;
+        if (!*out && !strcmp(word, "--out")) out = next;
+        if (!*study && !strcmp(word, "--study")) study = next;
     }
     if (!job && !strncmp(program, "scripts.", 8) && strcmp(program, "scripts.launch")) {
-        setenv("INJECT_JOB", out, 1);
-        job = out;
+        job = *out ? out : study;
+        setenv("INJECT_JOB", job, 1);
     }
     snprintf(key, KEY, "%.180s %.50s", job && *job ? job : "-", program);
     for (char *sign = key; *sign; sign++)

@@ -543,7 +543,7 @@ run_jobs() {
         number=$((number + 1)) previous=$id
         name_job "$number"
         [ -n "$device" ] || prepare_files
-        read_time
+        read_time || refuse "the time cannot be written to $temp: free the disk, or end what takes open files"
         # A whole second more, since both times are cut to whole seconds.
         [ "$number" -gt 1 ] || enough_at=$((now + at_least + (at_least > 0)))
         run_job
