@@ -88,6 +88,23 @@ def test_an_emulated_network_that_does_not_answer_is_one_line():
         proxy.reset()
 
 
+def test_a_worker_that_lost_its_connection_is_one_line():
+    code = """
+import errno, os
+from scripts.lib.program import run
+
+def main():
+    try:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    except OSError as error:
+        raise RuntimeError("Nanny failed to start.") from error
+
+run(main)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "problem: a connection: Connection reset by peer; run again\n")
+
+
 def test_an_error_of_the_disk_is_no_lack_of_room():
     error = OSError(errno.EIO, os.strerror(errno.EIO))
     of_hdf5 = RuntimeError("Can't close (write failed: filename = 'a.h5', file descriptor = 4, errno = 5, offset = 0)")

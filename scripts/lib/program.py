@@ -26,6 +26,7 @@ _LOOK = "; look for faults of the disk (dmesg) and run again"
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
 _REFUSED |= dict.fromkeys((errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE), ("the machine", _END))
 _REFUSED |= {errno.EIO: ("what was read or written", _LOOK)}
+_REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
 # What HDF5 says of the call of the system that failed, among other things.
 _OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
@@ -95,7 +96,11 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
     except (OSError, RuntimeError) as error:
-        of_system = _of_system(error)
+        cause = error
+        # Dask says only that its workers failed; why, the cause has.
+        while not _of_system(cause) and cause.__cause__:
+            cause = cause.__cause__
+        of_system = _of_system(cause)
         if not of_system or not (of_system.filename or of_system.errno in _REFUSED):
             raise
         print(f"problem: {refused(of_system)}", file=sys.stderr)
