@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK COLUMNS,\
+	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK COLUMNS SEED POINTS POINT,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 # It would have every Python look for its own library elsewhere.
@@ -18,7 +18,7 @@ COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --g
 PINS = .venv/bin/uv pip compile --quiet --python-platform x86_64-manylinux_2_28 --python-version 3.11 --no-annotate --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick import published audit compare baseline archive report cite fit look advise bisect check plan again export pack test bench mutants lock format
+.PHONY: help setup run quick import published audit compare baseline archive report cite fit look advise bisect check plan again export pack test faults bench mutants lock format
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -97,6 +97,9 @@ test: setup ## lint, format, and all tests on real servers; FAST=1: those that s
 	@.venv/bin/snakefmt --check Snakefile rules
 	@.venv/bin/lint-imports --no-cache --no-logo && .venv/bin/deptry .
 	@.venv/bin/python -m pytest --numprocesses=logical --dist=worksteal $(if $(FAST),--fast,--junitxml=.pytest_cache/tests.xml)
+
+faults: setup ## fail 100 calls of write, open, fork … in a small run; nothing may be lost: SEED=… POINTS=… POINT='<a point that it printed>'
+	@.venv/bin/python -sE -m tests.inject --seed="$$SEED" $${POINTS:+--points="$$POINTS"} $${POINT:+--point="$$POINT"}
 
 bench: setup ## measure the project's own costs and print ratios, its size and the time of its tests
 	@.venv/bin/python -sE -m scripts.bench

@@ -77,7 +77,8 @@ def main(argv: list[str] | None = None) -> int:
             # A folder of the step's own, since libraries and tools write temporary files under names that others can
             # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.
             with tempfile.TemporaryDirectory(prefix="step.", ignore_cleanup_errors=True) as folder:
-                os.environ["TMPDIR"] = folder
+                # All names that Python asks: Snakemake has set the others to the system's place.
+                os.environ |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
                 arguments.step(arguments, log, servers_log)
         except Problem as problem:
             print(problem, file=log)

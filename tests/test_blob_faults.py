@@ -328,7 +328,7 @@ def test_a_process_that_cannot_import_what_it_needs_ends_them_all(on_disk, tmp_p
 
 def test_words_that_break_off_do_not_hide_the_reason(on_disk, tmp_path):
     here, launcher = on_disk(), tmp_path / "launcher"
-    launcher.write_text("#!/bin/sh\nprintf 'no such host\nAbort(1) on node 1: appl' >&2\nexit 3\n", encoding="utf-8")
+    launcher.write_text("#!/bin/sh\nprintf 'no such host\n^^\nAbort(1) on node: x' >&2\nexit 3\n", encoding="utf-8")
     launcher.chmod(0o755)
     here.settings["mpi"]["launcher"] = [str(launcher)]
     assert here.problem() == "launcher ended with status 3 before all was read: no such host"

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -231,6 +232,21 @@ def test_a_piece_is_built_again_when_an_input_changed_or_a_part_is_gone(tmp_path
     (first.folder / "part").unlink()
     assert finished(Recipe("thing", {"flag": 1}, build, ("part",))) is None
     assert not provide(Recipe("thing", {"flag": 1}, build, ("part",))).cached
+
+
+def test_a_piece_stays_that_cannot_be_looked_at_for_lack_of_open_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    thing = Recipe("thing", {}, lambda folder, workshop: {}, ())
+    provide(thing)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as file:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno() + 1, before[1]))
+        try:
+            with pytest.raises(Problem, match=r"complete\.json cannot be read: Too many open files"):
+                provide(thing)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert provide(thing).cached
 
 
 def test_hdf5_is_not_built_again_for_the_path_of_python(monkeypatch):

@@ -353,7 +353,7 @@ def test_processes_that_do_not_fit_into_memory_are_found_before_anything_is_uplo
     study = {"matrix": OBJECTS, "mpi": {"launcher": ["env"]}}
     written(file, studies={"blobs": study})
     preflight.main(["--configfile", str(file)])
-    assert "memory" not in capsys.readouterr().out
+    assert "  memory: " not in capsys.readouterr().out
 
 
 def test_tools_of_the_set_up_write_temporary_files_to_a_folder_of_their_own(clone, tmp_path, monkeypatch):

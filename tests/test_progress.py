@@ -222,6 +222,19 @@ def test_a_mistake_before_the_run_is_one_line(workflow):
     assert run(workflow) == (1, ["problem: x.yaml: unknown key 'libary'"])
 
 
+def test_a_log_that_cannot_be_written_puts_no_traceback_among_the_lines(workflow):
+    full = 'import logging\nlogging.getLogger().addHandler(logging.FileHandler("/dev/full"))\nlogging.error("a line")\n'
+    (workflow / "Snakefile").write_text(full + WORKFLOW)
+    status, lines = run(workflow)
+    assert status == 0
+    assert [line for line in lines if "Traceback" in line or "No space" in line] == []
+
+
+def test_what_the_system_refuses_to_the_workflow_is_one_line(workflow):
+    (workflow / "Snakefile").write_text('from pathlib import Path\nPath("answers").read_text()\n')
+    assert run(workflow) == (1, ["problem: [Errno 21] Is a directory: 'answers'"])
+
+
 def test_a_dry_run_shows_snakemakes_table_and_reasons(workflow):
     status, lines = run(workflow, "--dry-run")
     assert status == 0

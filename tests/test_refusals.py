@@ -1,5 +1,6 @@
 """What the system refuses is named for what it is, whichever call it refuses, and never blamed on something else."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,14 +11,15 @@ from conftest import ROOT, artefact, program
 
 from scripts.frame import config as configuration
 from scripts.lib import globs
-from scripts.lib.processes import owned
-from scripts.lib.program import Problem, file_digest, read_json
+from scripts.lib.processes import free_port, owned
+from scripts.lib.program import Problem, file_digest, read_json, why
 from scripts.published import audit
+from scripts.stores.servers import Proxy
 
 CODE = """
 import os, resource, subprocess
 from scripts.lib.processes import owned
-from scripts.lib.program import run
+from scripts.lib.program import read_json, run, write_text
 
 def main():
     next_one = os.open(os.devnull, os.O_RDONLY)
@@ -40,6 +42,74 @@ def test_what_a_machine_that_is_short_of_files_refuses_is_no_fault_of_a_program(
         [sys.executable, "-c", CODE.format(call)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (2, f"problem: {named}{SHORT} and run again\n")
+
+
+@pytest.mark.parametrize("call, failed", [("write_text({!r}, '')", "written"), ("read_json({!r})", "read")])
+def test_a_file_that_a_machine_short_of_files_refuses_is_not_blamed_on_the_disk(tmp_path: Path, call: str, failed: str):
+    path = tmp_path / "thing.json"
+    path.write_text("{}", encoding="utf-8")
+    code = CODE.format(call.format(str(path)))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    words = SHORT.removeprefix("the machine: ")
+    assert (done.returncode, done.stderr) == (2, f"problem: {path} cannot be {failed}: {words} and run again\n")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "opened, words",
+    [
+        ("nullcontext(sys.argv[1])", ": File too large"),
+        ("replacing(sys.argv[1])", " cannot be written: File too large; free the disk or make the folder writable"),
+    ],
+)
+def test_what_the_system_refuses_to_hdf5_is_one_line_with_the_name_of_the_file(tmp_path: Path, opened: str, words: str):
+    code = """
+import resource, sys, h5py
+from contextlib import nullcontext
+from scripts.lib.program import replacing, run
+
+def main():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**12, 2**12))
+    with {} as path, h5py.File(path, "w") as file:
+        file["values"] = list(range(10_000))
+
+run(main)
+"""
+    path = tmp_path / "thing.h5"
+    command = [sys.executable, "-c", code.format(opened), path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"problem: {path}{words}\n")
+
+
+def test_an_emulated_network_that_does_not_answer_is_one_line():
+    proxy = object.__new__(Proxy)
+    proxy._control = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(Problem, match=r"the emulated network does not answer: .*refused; run again"):
+        proxy.reset()
+
+
+def test_a_worker_that_lost_its_connection_is_one_line():
+    code = """
+import errno, os
+from scripts.lib.program import run
+
+def main():
+    try:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    except OSError as error:
+        raise RuntimeError("Nanny failed to start.") from error
+
+run(main)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "problem: a connection: Connection reset by peer; run again\n")
+
+
+def test_an_error_of_the_disk_is_no_lack_of_room():
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    of_hdf5 = RuntimeError("Can't close (write failed: filename = 'a.h5', file descriptor = 4, errno = 5, offset = 0)")
+    for one in (error, of_hdf5):
+        assert why(one, "; free the disk") == "Input/output error; look for faults of the disk (dmesg) and run again"
 
 
 def test_a_program_that_is_not_there_is_a_fault_of_its_name():

@@ -5,11 +5,13 @@ plain line when it starts and when it ends. Warnings and errors are always shown
 complete log in .snakemake/log and the output of a dry run are Snakemake's own.
 """
 
+import logging
 import os
 import re
 import sys
 import textwrap
 import time
+import traceback
 from copy import copy
 from dataclasses import dataclass, field
 from logging import ERROR, WARNING, LogRecord
@@ -70,6 +72,8 @@ class LogHandler(LogHandlerBase):
         self.reasons: set[str] = set()
         self.began = time.monotonic()
         self.screen = None
+        # Snakemake's own log may lie on a disk that is full, and Python would print a traceback for each line of it.
+        logging.raiseExceptions = False
         if self.stream.isatty() and os.environ.get("TERM") != "dumb" and not asked.dryrun:
             # Here, as Snakemake imports every plugin whenever it starts, also where nothing is shown.
             from .terminal import Screen
@@ -87,8 +91,10 @@ class LogHandler(LogHandlerBase):
                 self.snakemakes.handle(record)
             else:
                 getattr(self, f"on_{event}", self.on_other)(record)
+        except OSError:
+            pass  # Nobody can be told: what the lines are written to is full or gone.
         except Exception:
-            self.handleError(record)
+            traceback.print_exc()
 
     def close(self) -> None:
         """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""

@@ -20,6 +20,8 @@ REFUSED = re.compile(
     r"OSError: \[Errno \d+\] (?P<why>No space left on device|Read-only file system|.*quota.*)(: '(?P<path>.*)')?"
 )
 FREE = "; free the disk, also of many small files (df -i), or make the folder writable, and type the same again"
+# What the system refused, as Python prints it.
+OF_SYSTEM = re.compile(r"^(?:\w+: )?(\[Errno \d+\] .+)$", re.MULTILINE)
 # A command of the workflow holds a configuration, of some thousand characters.
 COMMAND = re.compile(r"^Command '.*' returned", re.MULTILINE | re.DOTALL)
 
@@ -82,7 +84,7 @@ def sentences(reports: Path) -> Iterator[tuple[str, str]]:
 
 
 def one_line(text: str, exception: str) -> str:
-    """Return an error of Snakemake's without its traceback if it is a user's mistake, else unchanged.
+    """Return an error of Snakemake's without its traceback if it is a user's mistake or the system's, else unchanged.
 
     A mistake is a WorkflowError, which says what is wrong in words, or a file or option that Snakemake itself stumbles
     over before it comes to the workflow.
@@ -92,6 +94,8 @@ def one_line(text: str, exception: str) -> str:
         return f"problem: {refused['path'] or 'a file, perhaps in TMPDIR'}: {refused['why']}{FREE}"
     if exception == "WorkflowError" and len(lines) > 1 and " in rule " not in lines[0]:
         return "problem: " + "\n".join(line for line in lines[1:] if not FRAME.match(line))
+    if refused := OF_SYSTEM.findall(text):
+        return f"problem: {refused[-1]}"
     frames = [match[1] for line in lines if (match := FRAME.match(line))]
     if exception in MISTAKES and frames and all("/snakemake/" in file or file == "<string>" for file in frames):
         return f"problem: {lines[-1].partition(': ')[2]}"

@@ -78,11 +78,17 @@ def cache_folder() -> Path:
 
 
 def finished(recipe: Recipe) -> Piece | None:
-    """Return the piece of `recipe` if it was built to its end and is whole, else None."""
+    """Return the piece of `recipe` if it was built to its end and is whole, else None.
+
+    Raises:
+        Problem: the system refuses to read what says so, which does not mean that it has to be built again.
+    """
     folder, key = recipe.folder, recipe.key
     try:
         marker = read_json(folder / COMPLETE)
-    except Problem:
+    except Problem as problem:
+        if isinstance(problem.__cause__, OSError) and os.path.exists(folder / COMPLETE):
+            raise
         return None
     if marker.get("key") != key or not all((folder / need).exists() for need in recipe.needs):
         return None

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from scripts.lib.processes import die_with_parent
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, why
 
 # Variables that would change a build without being in its hash, or lead it to another HDF5 or clone.
 _UNWANTED = re.compile(
@@ -74,7 +74,7 @@ class Workshop:
                     check=False,
                 ).returncode
             except OSError as error:
-                raise Problem(f"{self.name}: {step}: {words[0]} cannot be started: {error.strerror}") from error
+                raise Problem(f"{self.name}: {step}: {words[0]} cannot be started: {why(error)}") from error
             log.seek(begin)
             return "".join(log.readlines()[-40:]) or f"status {status}" if status else ""
 

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -19,6 +20,7 @@ from scripts.lib import unpacked
 
 _FREE = "; free the disk or make the folder writable"
 _END = "; end what takes processes, memory or open files (ulimit -a) and run again"
+_LOOK = "; look for faults of the disk (dmesg) and run again"
 # What the system refuses without the name of a file, and what to do. A full disk is noticed when an open file is
 # flushed, which no longer knows its name.
 _REFUSED = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what was written", _FREE))
@@ -27,6 +29,10 @@ _REFUSED[errno.EADDRNOTAVAIL] = (
     "127.0.0.1",
     "; bring up the loopback (ip link set lo up, ip address add 127.0.0.1/8 dev lo), or end what takes all ports",
 )
+_REFUSED |= {errno.EIO: ("what was read or written", _LOOK)}
+_REFUSED |= dict.fromkeys((errno.ECONNRESET, errno.ECONNREFUSED), ("a connection", "; run again"))
+# What HDF5 says of the call of the system that failed, among other things.
+_OF_HDF5 = re.compile(r"filename = '([^']+)'.*?errno = (\d+)", re.DOTALL)
 _ROOM = 2**20
 _TRIAL_S = 60
 # What the answer of a program holds that is what its name says: another one may have its name, and end with status 0.
@@ -112,17 +118,32 @@ def run(main: Callable[[], int | None]) -> None:
 
 def _refusal(error: BaseException | None) -> OSError | None:
     """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
-    if isinstance(error, OSError) and error.filename:
-        return error
-    while error and not (isinstance(error, OSError) and error.errno in _REFUSED):
+    while error:
+        own = _of_system(error)
+        if own and (own.filename or own.errno in _REFUSED):
+            return own
         error = error.__cause__
-    return error
+    return None
+
+
+def _of_system(error: BaseException) -> OSError | None:
+    """Return the error of the system that an error of HDF5 has in its text, itself if it is one, None for any other."""
+    if hidden := _OF_HDF5.search(str(error)):
+        path, number = hidden[1], int(hidden[2])
+        return OSError(number, os.strerror(number), path)
+    return error if isinstance(error, OSError) and error.errno else None
 
 
 def refused(error: OSError) -> str:
     """Return what the system refused, why, and what to do where that is known."""
-    what, remedy = _REFUSED.get(error.errno, ("the system", ""))
-    return f"{error.filename or what}: {error.strerror}{remedy}"
+    what = _REFUSED.get(error.errno, ("the system", ""))[0]
+    return f"{error.filename or what}: {why(error)}"
+
+
+def why(error: Exception, remedy: str = "") -> str:
+    """Return why something failed, and what to do: `remedy` where the error of the system does not say it."""
+    of_system = _of_system(error)
+    return f"{of_system.strerror}{_REFUSED.get(of_system.errno, ('', remedy))[1]}" if of_system else f"{error}{remedy}"
 
 
 def tool(*names: str, remedy: str, trial: Sequence[str] = ("--version",), env: dict | None = None) -> str:
@@ -230,9 +251,9 @@ def _part(path: Path) -> Iterator[Path]:
         # What cannot be removed is not the reason, as on a file system that is read-only.
         with contextlib.suppress(OSError):
             part.unlink()
-        if not isinstance(error, OSError):
+        if not _of_system(error):
             raise
-        raise Problem(f"{path} cannot be written: {error.strerror}{_FREE}") from error
+        raise Problem(f"{path} cannot be written: {why(error, _FREE)}") from error
 
 
 def write_json(path: Path | str, value: object) -> None:
@@ -256,7 +277,7 @@ def file_digest(path: Path | str) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+        raise Problem(f"{path} cannot be read: {why(error)}") from error
 
 
 def read_json(path: Path | str) -> dict:
@@ -265,7 +286,7 @@ def read_json(path: Path | str) -> dict:
     try:
         return json_object(Path(path).read_text(encoding="utf-8"), str(path), "; remove it and run again")
     except OSError as error:
-        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+        raise Problem(f"{path} cannot be read: {why(error)}") from error
     except UnicodeDecodeError as error:
         raise Problem(f"{path} is not JSON ({error}); remove it and run again") from error
 

@@ -3,10 +3,16 @@
 import gc
 
 from scripts.lib.program import run
-from scripts.report.notebook import main
+from scripts.report import notebook
 from scripts.report.page import draw_aside
+
+
+def main() -> int:
+    """Write a page, with a process beside this one that draws."""
+    draw_aside()
+    return notebook.main()
+
 
 # A page makes millions of objects that last until it is written; to look for others so often takes a tenth of its time.
 gc.set_threshold(50_000)
-draw_aside()
 run(main)

@@ -127,7 +127,9 @@ class AccessLog(Requests):
                 if match := _LINE.search(line):
                     self._count(*match.groups())
                 else:
-                    print(line, file=log, flush=True)
+                    # Requests are counted though the log lies on a full disk.
+                    with contextlib.suppress(OSError):
+                        print(line, file=log, flush=True)
 
     def _count(self, method: str, target: str, status: str, length: str) -> None:
         if target.startswith("/mark-"):
@@ -271,8 +273,12 @@ class Proxy:
         return json.loads(self._ask("passed"))
 
     def _ask(self, what: str) -> str:
-        with _OPENER.open(f"{self._control}/{what}", timeout=10) as answer:
-            return answer.read().decode()
+        try:
+            with _OPENER.open(f"{self._control}/{what}", timeout=10) as answer:
+                return answer.read().decode()
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            raise Problem(f"the emulated network does not answer: {reason}; run again") from error
 
 
 @dataclass

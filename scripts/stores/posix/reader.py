@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.lib import host
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, why
 from scripts.stores import reading
 from scripts.stores.reading import Changed, Identity
 
@@ -88,7 +88,7 @@ class Reader(reading.Reader):
             yield
         except OSError as error:
             if error.errno != errno.EINVAL or not self.access.direct:
-                raise Problem(f"{path} cannot be {done}: {error.strerror}") from error
+                raise Problem(f"{path} cannot be {done}: {why(error)}") from error
             kind = host.mount(path)["file_system"]
             raise Problem(
                 f"{path}: {kind} has no direct input (O_DIRECT); leave direct out of cache for this store"

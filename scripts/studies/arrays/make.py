@@ -5,7 +5,7 @@ import zlib
 
 import h5py
 
-from scripts.lib.program import Problem, dataset_options, file_digest, run, sync, write_json
+from scripts.lib.program import Problem, dataset_options, file_digest, run, sync, why, write_json
 from scripts.studies.arrays import library, pieces, values
 
 GENERATOR = {"name": "make_arrays", "version": 1}
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         sync(path)
     except (OSError, RuntimeError) as error:
         path.unlink(missing_ok=True)
-        raise Problem(f"{out.parent} cannot be written: {error}; free the disk or make it writable") from error
+        raise Problem(f"{out.parent} cannot be written: {why(error, '; free the disk or make it writable')}") from error
     crc = zlib.crc32(array)
     manifest = {"manifest": 1, "status": "done", "dataset": options.dataset, "settings": settings}
     manifest |= {key: settings[key] for key in ("part_size",) if key in settings}

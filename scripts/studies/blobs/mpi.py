@@ -103,7 +103,8 @@ class Ranks:
         for line in self._process.stderr:
             _repeat(line)
             words = line.strip()
-            if words and not words.startswith(_ABORTED):
+            # A line of signs, as tracebacks have them, says nothing.
+            if re.search(r"\w", words) and not words.startswith(_ABORTED):
                 self._last = words
             if words.startswith(PROBLEM) or _SIGNALLED.match(words):
                 self._words.append(words)

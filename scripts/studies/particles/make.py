@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 
 from scripts.lib.formats import is_named_hdf5
-from scripts.lib.program import Problem, dataset_options, run, sync, write_json
+from scripts.lib.program import Problem, dataset_options, run, sync, why, write_json
 from scripts.studies.particles import snapshots
 
 GENERATOR = {"name": "make_particles", "version": 1}
@@ -78,7 +78,7 @@ def make(settings: dict, out: Path) -> list[Path]:
         for path in paths:
             path.unlink(missing_ok=True)
             path.with_suffix(".part").unlink(missing_ok=True)
-        raise Problem(f"{out.parent} cannot be written: {error}; free the disk or make it writable") from error
+        raise Problem(f"{out.parent} cannot be written: {why(error, '; free the disk or make it writable')}") from error
     return paths
 
 

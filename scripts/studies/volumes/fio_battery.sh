@@ -423,7 +423,10 @@ make_results() {
 }
 
 # Sets now to the hundredths of a second since the battery began, by a clock that nobody sets.
-read_time() { read -r now _ </proc/uptime && now=$((${now%.*} * 100 + 1${now#*.} - 100 - zero)); }
+read_time() {
+    read -r now _ </proc/uptime || refuse "/proc/uptime cannot be read: end what takes open files (ulimit -n)"
+    now=$((${now%.*} * 100 + 1${now#*.} - 100 - zero))
+}
 
 # Prints the time of now by the clock as it was set when the battery began.
 utc() { date -u -d "@$((epoch + now / 100))" +%Y-%m-%dT%H:%M:%SZ; }

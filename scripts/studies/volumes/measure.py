@@ -67,6 +67,9 @@ def measure(step: Step) -> dict:
         memory, host_facts = fio_facts.memory(results["facts"]), {"host": fio_facts.host(results["facts"])}
         if (results["facts"].get("file_system_bytes") or 0) / 2**30 > volume.get("size_gib", math.inf) * _ROUNDING:
             faults.append(f"{place}: its file system is not on a volume of {volume['size_gib']:g} GiB")
+    if "jobs_done" not in results["facts"]:
+        unread = [f"{entry['file']} {entry['reason']}" for entry in results["left_out"]]
+        raise Problem(f"the battery's results are not whole: {'; '.join(unread) or 'battery.txt is cut'}; run again")
     return {
         **host_facts,
         **{key: results[key] for key in ("histograms", "fio", "job_options", "background", "loop")},
