@@ -104,3 +104,16 @@ def test_a_lower_percentile_above_the_limit_decides_where_the_p99_is_refused(tmp
     assert (row["verdict"], np.isnan(row["value_ms"])) == ("misses", True)
     assert row["low_ms"] > 10
     assert "as a lower percentile is that; p99 is refused" in row["reason"]
+
+
+@pytest.mark.rule(18)
+def test_jobs_that_are_like_those_before_them_are_fewer(tmp_path):
+    """The same 24 jobs, once each like the one before it and once in an order without a pattern."""
+    medians = np.exp(0.15 * np.sin(np.arange(24)))
+    mixed = np.random.default_rng(4).permutation(medians)
+    widths = {}
+    for name, own in (("alike", np.sort(medians)), ("mixed", mixed)):
+        found = gather(write_run(tmp_path / name, [battery("disk", own, 1)]), limits=["etcd"])["verdicts"]
+        row = chosen(found, segment="all").iloc[0]
+        widths[name] = np.log(row["high_ms"] / row["low_ms"])
+    assert widths["alike"] > 1.5 * widths["mixed"]

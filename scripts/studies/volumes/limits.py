@@ -20,6 +20,8 @@ _LEAST_SYNC_MS = 0.01
 _WAL = etcd_metrics.METRICS["wal_fsync"]
 # Writes that are so many times as large as an application's are none of it.
 _OTHER_SIZE = 4
+# The autocorrelation of jobs is taken for at most so much: of few jobs it is not known better.
+_MOST_ALIKE = 0.9
 # What a verdict's row has of operations, and of time, at or above the limit.
 SHARES = tuple(f"{name}_over_percent{end}" for name in ("operations", "time") for end in ("", "_low", "_high"))
 
@@ -100,7 +102,25 @@ def _p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
     """Return the p99 of jobs; where it is refused, its lower end is that of the highest percentile that is not."""
     own = percentiles(jobs, (99, 95, 90, 50), seed)
     p99 = own.pop(99, histograms.Percentile(*[math.nan] * 4, "no job has a p99"))
-    return p99._replace(low=next((one.low for one in own.values() if not one.reason), math.nan)) if p99.reason else p99
+    if p99.reason:
+        return p99._replace(low=next((one.low for one in own.values() if not one.reason), math.nan))
+    middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _of_correlation(jobs)
+    return p99._replace(low=middle * (p99.low / middle) ** wider, high=middle * (p99.high / middle) ** wider)
+
+
+def _of_correlation(jobs: pd.DataFrame) -> float:
+    """Return how many times as wide an interval of jobs is, since jobs are like those before them.
+
+    Of n jobs whose p99s (logarithms) have the autocorrelation r at lag 1, n (1 - r) / (1 + r) count where r is above 0
+    (Bayley & Hammersley, The "effective" number of independent observations, 1946).
+    """
+    own = np.log(jobs["p99_ms"].to_numpy(float))
+    own = own - own.mean()
+    squares = float(own @ own)
+    if len(own) < stats.MIN_BLOCKS or not (math.isfinite(squares) and squares > 0):
+        return 1.0
+    r = min(max(0.0, float(own[:-1] @ own[1:]) / squares), _MOST_ALIKE)
+    return math.sqrt((1 + r) / (1 - r))
 
 
 def _shares(jobs: pd.DataFrame, height: float, in_flight: float, seed: int) -> dict[str, float]:
