@@ -1,16 +1,18 @@
 """What the system refuses is named for what it is, whichever call it refuses, and never blamed on something else."""
 
+import contextlib
 import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, artefact, program
 
 from scripts.frame import config as configuration
-from scripts.lib import globs
+from scripts.lib import dask_workers, globs
 from scripts.lib.processes import free_port, owned
 from scripts.lib.program import Problem, file_digest, read_json, why
 from scripts.published import audit
@@ -103,6 +105,18 @@ run(main)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "problem: a connection: Connection reset by peer; run again\n")
+
+
+def test_a_worker_that_ends_as_it_is_started_is_one_line(monkeypatch):
+    def fail(**settings: object) -> None:
+        raise RuntimeError("Nanny failed to start.") from EOFError()
+
+    # Stand-ins for Dask, which only the libraries under test have.
+    settings = SimpleNamespace(set=contextlib.nullcontext)
+    monkeypatch.setitem(sys.modules, "dask", SimpleNamespace(config=settings))
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(LocalCluster=fail, Client=None))
+    with pytest.raises(Problem, match="a Dask worker ended as it was started"), dask_workers.cluster(1):
+        pass
 
 
 def test_an_error_of_the_disk_is_no_lack_of_room():

@@ -14,7 +14,7 @@ from typing import Any
 
 from scripts.lib import cache, host, slurm, software
 from scripts.lib.processes import expect_shared_memory, free_port, owned
-from scripts.lib.program import Problem
+from scripts.lib.program import Problem, refusal_in
 
 _SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
@@ -228,20 +228,24 @@ def _here(count: int, threads: int, processes: bool, memory_bytes: int) -> Itera
     from distributed import Client, LocalCluster
 
     start = time.perf_counter()
-    with (
-        dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _method()}),
-        LocalCluster(
-            n_workers=count,
-            threads_per_worker=threads,
-            processes=processes,
-            # Workers that are threads of this process talk through no socket.
-            host="127.0.0.1" if processes else None,
-            dashboard_address=None,
-            memory_limit=memory_bytes,
-            silence_logs=logging.ERROR,
-        ) as local,
-        Client(local) as client,
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set(_SETTINGS | {"distributed.worker.multiprocessing-method": _method()}))
+        try:
+            local = LocalCluster(
+                n_workers=count,
+                threads_per_worker=threads,
+                processes=processes,
+                # Workers that are threads of this process talk through no socket.
+                host="127.0.0.1" if processes else None,
+                dashboard_address=None,
+                memory_limit=memory_bytes,
+                silence_logs=logging.ERROR,
+            )
+        except RuntimeError as error:
+            if refusal_in(error):
+                raise
+            raise Problem("a Dask worker ended as it was started; its words are in the log") from error
+        client = stack.enter_context(Client(stack.enter_context(local)))
         workers = Workers(client, count)
         yield workers, time.perf_counter() - start
 

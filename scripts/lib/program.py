@@ -109,14 +109,14 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"problem: {problem}", file=sys.stderr)
         status = 2
     except Exception as error:
-        if not (refusal := _refusal(error)):
+        if not (refusal := refusal_in(error)):
             raise
         print(f"problem: {refused(refusal)}", file=sys.stderr)
         status = 2
     sys.exit(status)
 
 
-def _refusal(error: BaseException | None) -> OSError | None:
+def refusal_in(error: BaseException | None) -> OSError | None:
     """Return what the system refused, of an error or of its causes; None where that says nothing to a user."""
     while error:
         own = _of_system(error)

@@ -63,7 +63,7 @@ class Stage:
             copy_without("call", "", self._finished, folder / "counted")
             self._count(folder / "counted", self._table_of_calls)
         self._cache = link_cache(folder)
-        self._lock, self._failed, self._amiss = threading.Lock(), 0, 0
+        self._lock, self._failed, self._amiss, self._poor = threading.Lock(), 0, 0, 0
         print(f"the run that is injected into took {self._seconds()} to measure", flush=True)
 
     def run(self, number: int, seconds: int, chosen: list[points.Point]) -> int:
@@ -85,7 +85,10 @@ class Stage:
             with ThreadPoolExecutor() as pool:
                 for worker in [pool.submit(work) for _ in range(2)]:
                     worker.result()
-        print(f"{self._failed} faults after {self._seconds()}, {self._amiss} calls amiss, seed {self._seed}")
+        print(
+            f"{self._failed} faults after {self._seconds()}: {self._amiss} calls amiss, {self._poor} poor reasons;"
+            f" seed {self._seed}"
+        )
         return 1 if self._amiss else 0
 
     def _sample(self, index: int) -> Call:
@@ -116,10 +119,12 @@ class Stage:
         with self._lock:
             self._failed += len(call.failed)
             self._amiss += bool(call.amiss)
+            self._poor += len(call.poor)
             print(
                 f"call {index}: {len(call.failed)} of {len(call.chosen)} faults in {call.part},"
                 f" {time.monotonic() - began:.0f} s",
                 *(f"  amiss: {line}" for line in call.amiss),
+                *(f"  a poor reason: {line}" for line in call.poor),
                 *(f"  --point '{point}'" for point in call.failed if call.amiss),
                 sep="\n",
                 flush=True,

@@ -30,6 +30,7 @@ class Call:
         failed: those at which it failed.
         amiss: what did not hold, a line each.
         reasons: the lines with which it said why something failed.
+        poor: those that tell a user nothing, which are to be made better.
     """
 
     part: str
@@ -38,6 +39,7 @@ class Call:
     failed: list[Point] = field(default_factory=list)
     amiss: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    poor: list[str] = field(default_factory=list)
 
     def make(self, finished: Path, folder: Path, cache: Path, library: Path) -> None:
         """Make both calls in a folder of their own and note what is amiss."""
@@ -59,7 +61,7 @@ class Call:
         self.reasons = list(dict.fromkeys([*why, *_failures(clone)]))
         self.amiss += ["a traceback was printed"] * ("Traceback" in words)
         self.amiss += [f"status {status} without a reason"] * bool(status and not why)
-        self.amiss += [f"a poor reason: {line}" for line in self.reasons if _POOR.search(line)]
+        self.poor += [line for line in self.reasons if _POOR.search(line)]
         done = {name: data for name, data in after.items() if json.loads(data)["status"] == "done"}
         status, words = self._run(clone, env, folder / "second")
         self.amiss += [f"the next call ended with status {status}"] * bool(status)
