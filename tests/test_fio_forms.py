@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -222,6 +223,20 @@ def test_what_fio_writes_for_people_says_what_its_json_says(both_forms: tuple[st
     for key in ("rw", "bs", "ioengine"):
         assert of_people.options[key] == of_json.options[key]
     assert of_people.options.get("numjobs") == of_json.options.get("numjobs")
+
+
+def test_hosts_of_fios_client_are_told_apart_in_what_it_writes_for_people(both_forms: tuple[str, dict]):
+    shown, _ = both_forms
+    _, report = re.split(r"^(?=.*\(groupid=0)", shown.partition("\nStarting")[2], maxsplit=1, flags=re.MULTILINE)
+    jobs = "".join(f"<{host}> {line}\n" for host in ("n1", "n2") for line in shown.splitlines() if "(g=0)" in line)
+    together = re.sub(r"^\S.*(?=: \(groupid)", "All clients", report, flags=re.MULTILINE)
+    version = "hostname=n1, be=0, 64-bit, os=Linux, arch=x86-64, fio=fio-3.33, flags=1\n"
+    (found,), _ = fio_text.documents(f"{version}{jobs}<n1> \n{report}<n2> \n{report}{together}")
+    (alone,) = fio_output.jobs(fio_text.documents(shown)[0][0])
+    of_hosts = fio_output.jobs(found)
+    assert [(one.host, one.version) for one in of_hosts] == [("n1", "fio-3.33"), ("n2", "fio-3.33")]
+    assert [one.columns for one in of_hosts] == [alone.columns] * 2
+    assert [one.options.get("numjobs") for one in of_hosts] == [alone.options.get("numjobs")] * 2
 
 
 def test_a_run_in_both_forms_is_counted_once(both_forms: tuple[str, dict]):

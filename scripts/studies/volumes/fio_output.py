@@ -86,7 +86,7 @@ def jobs(output: dict) -> list[Job]:
         raise Problem(f"is of {version}; fio 3 and later are read")
     entries = _objects(output.get("jobs"))
     # Of several clients, what they did together is there, too.
-    entries += [entry for entry in _objects(output.get("client_stats")) if entry.get("jobname") != "All clients"]
+    entries += [entry for entry in _objects(output.get("client_stats")) if entry.get("jobname") != fio_text.ALL]
     if not entries:
         raise Problem("has no jobs in it")
     shared = _options(output.get("global options"))

@@ -19,11 +19,13 @@ ROUNDED, SIGNAL, MIXED = "rounded_ns", "ended by", "unlike jobs"
 NOTHING = "holds no results of fio"
 KINDS = ("read", "write", "trim")
 _KEY = re.compile(r'"fio version"\s*:')
-_VERSION = re.compile(r"(fio-\d+\.[\w.-]+)\s*$")
+_VERSION = re.compile(r"(?:hostname=.*, fio=)?(fio-\d+\.[\w.-]+?)(?:, flags=\d+)?\s*$")
 # No prefix is longer, however long a line of blanks is.
 _PREFIXED = re.compile(
-    r'^([^\n"]{0,200}?)[ \t]{0,80}(?:"fio version"\s*:|\bfio-\d+\.[\w.-]+\s*$)|^(<[\w.:-]+>) ', re.MULTILINE
+    r'^([^\n"]{0,200}?)[ \t]{0,80}(?:"fio version"\s*:|(?<!fio=)\bfio-\d+\.[\w.-]+\s*$)', re.MULTILINE
 )
+# What fio's client puts before the words of a host, and before its result; of all hosts together it tells, too.
+_CLIENT, ALL = re.compile(r"<([\w.:-]+)> ?"), "All clients"
 _SIGNALLED = re.compile(r"fio: terminating on (signal \d+)")
 # Some versions print these where a number is undefined; JSON has no such numbers.
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b")
@@ -78,12 +80,12 @@ def documents(text: str) -> tuple[list[dict], str]:
 
 
 def _without_prefix(text: str) -> str:
-    """Return a text without what a container's log, or fio's client, puts before each line of fio's output."""
+    """Return a text without what a container's log puts before each line of fio's output."""
     if text.startswith('{"log":'):
         with suppress(ValueError, KeyError, TypeError):
             text = "".join(json.loads(line)["log"] for line in text.splitlines() if line.strip())
     mark = _PREFIXED.search(text)
-    prefix = (mark[1] or mark[2] or "").rstrip(" \t{[") if mark else ""
+    prefix = mark[1].rstrip(" \t{[") if mark else ""
     if not prefix:
         return text
     # Times and counters in it change from line to line.
@@ -174,15 +176,19 @@ def _of_people(lines: Iterable[str]) -> Iterator[dict]:
     """Yield documents of the output that fio writes for people, one for each run."""
     heads: dict[str, dict[str, str]] = {}
     entries: dict[tuple, dict] = {}
-    document, entry, section = {"fio version": "fio of unknown version"}, None, {}
+    document, entry, section, host = {"fio version": "fio of unknown version"}, None, {}, {}
     for line in lines:
+        if client := _CLIENT.match(line):
+            line, host = line[client.end() :], {"hostname": client[1]}
         if head := _HEAD.match(line):
             if entries:
                 yield _document(document, entries)
                 heads, entries, document = {}, {}, {"fio version": document["fio version"]}
             heads[head["name"]], entry = _head_options(head), None
-        elif job := _JOB.match(line):
-            entry = {"jobname": job["name"], "groupid": int(job["group"]), "error": int(job["error"])}
+        elif (job := _JOB.match(line)) and job["name"] == ALL:
+            entry = None
+        elif job:
+            entry = host | {"jobname": job["name"], "groupid": int(job["group"]), "error": int(job["error"])}
             options = heads.get(job["name"], {})
             entry["job options"] = options | ({"numjobs": job["jobs"]} if job["jobs"] != "1" else {})
             unlike = sorted(name for name, own in heads.items() if own != options)
@@ -190,14 +196,14 @@ def _of_people(lines: Iterable[str]) -> Iterator[dict]:
             entry |= {"ended": _seconds(job["time"])}
             section = {}
             # What tells of itself several times has the same process.
-            entries[job["name"], job["pid"] or len(entries)] = entry
+            entries[job["name"], job["pid"] or len(entries), *host.values()] = entry
         elif version := _VERSION.match(line):
             document["fio version"] = version[1]
         elif signal := _SIGNALLED.search(line):
             document[SIGNAL] = signal[1]
         elif disk := _DISK.match(line):
             counts = {"read_ios": int(disk["reads"]), "write_ios": int(disk["writes"]), "util": float(disk["util"])}
-            document.setdefault("disk_util", []).append({"name": disk["name"], **counts})
+            document.setdefault("disk_util", []).append(host | {"name": disk["name"], **counts})
         elif entry is not None:
             section = _add_line(line, entry, section)
     if entries:
@@ -248,10 +254,9 @@ def _count(section: dict, count: int, options: dict[str, str]) -> None:
 
 def _document(document: dict, entries: dict[tuple, dict]) -> dict:
     ended = [entry.pop("ended") for entry in entries.values()]
-    processes = Counter((entry["jobname"], entry["groupid"]) for entry in entries.values())
-    for entry in entries.values():
-        if (count := processes[entry["jobname"], entry["groupid"]]) > 1:
-            entry["job options"] |= {"numjobs": str(count)}
+    keys = [(entry.get("hostname"), entry["jobname"], entry["groupid"]) for entry in entries.values()]
+    for entry, count in zip(entries.values(), map(Counter(keys).get, keys), strict=True):
+        entry["job options"] |= {"numjobs": str(count)} if count > 1 else {}
     return document | {"timestamp": max(filter(None, ended), default=0), "jobs": list(entries.values())}
 
 
