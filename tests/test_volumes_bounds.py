@@ -117,3 +117,11 @@ def test_jobs_that_are_like_those_before_them_are_fewer(tmp_path):
         row = chosen(found, segment="all").iloc[0]
         widths[name] = np.log(row["high_ms"] / row["low_ms"])
     assert widths["alike"] > 1.5 * widths["mixed"]
+
+
+def test_a_limit_above_the_first_bucket_of_etcds_histogram_is_met(tmp_path):
+    row = sample(latencies(1), 1, sync_lat_p99_ms=None, sync_N=10_000, write_ios=None, started_s=None)
+    histogram = {job_id(1): {"sync": [(0, 1_000_000, 10_000)]}}
+    one = record("etcd", [row], histogram, job_options={"metric": METRICS["wal_fsync"]})
+    found = chosen(gather(write_run(tmp_path, imported=[one]), limits=["etcd"])["verdicts"], segment="all")
+    assert [*found["verdict"]] == ["meets"]

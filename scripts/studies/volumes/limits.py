@@ -105,6 +105,8 @@ def _p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
     if p99.reason:
         return p99._replace(low=next((one.low for one in own.values() if not one.reason), math.nan))
     middle, wider = p99.value if math.isfinite(p99.value) else math.sqrt(p99.low * p99.high), _of_correlation(jobs)
+    if wider == 1 or not middle > 0:
+        return p99
     return p99._replace(low=middle * (p99.low / middle) ** wider, high=middle * (p99.high / middle) ** wider)
 
 
