@@ -15,6 +15,7 @@ from scripts.frame import config as configuration
 from scripts.lib import dask_workers, globs
 from scripts.lib.processes import free_port, owned
 from scripts.lib.program import Problem, file_digest, read_json, why
+from scripts.lib.spool import Spool
 from scripts.published import audit
 from scripts.stores.servers import Proxy
 
@@ -216,3 +217,10 @@ def test_a_pattern_that_means_far_too_many_files_ends_with_a_line(tmp_path: Path
             globs.expand(pattern)
     with pytest.raises(Problem, match="more than 4 files"):
         list(globs.limited(tmp_path.rglob("*"), tmp_path))
+
+
+def test_what_waits_on_a_full_disk_says_which_folder_may_have_room(monkeypatch):
+    with open("/dev/full", "r+b", buffering=0) as full:
+        monkeypatch.setattr("tempfile.TemporaryFile", lambda: full)
+        with pytest.raises(Problem, match=r"a temporary file cannot be written: No space left on .* set TMPDIR to"):
+            Spool().put("value")
