@@ -4,6 +4,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -56,7 +57,7 @@ def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence
         Problem: a file cannot be read, lacks a column, or has a value that is none.
     """
     of_table = [spec for spec in declared if spec["table"] == table]
-    texts = {str(path): _read(path, of_table, PUBLISHED / study / timings.FILE) for path in files}
+    texts = _Printed({str(path): partial(_read, path, of_table, PUBLISHED / study / timings.FILE) for path in files})
     if len({path.stem for path in files}) < len(files):
         raise Problem(f"two of the files are called {files[-1].stem}; rename one, as that is what tells arms apart")
     joined = [" + ".join(texts)] if " + " in table else list(texts)
@@ -70,16 +71,25 @@ def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence
     return lines + [line for name in texts for line in _derived(study, table, name, texts[name])]
 
 
+class _Printed(dict):
+    """Tables by path, each a function that reads it: it is read when it is asked for, and kept by nobody."""
+
+    def __getitem__(self, path: str) -> pd.DataFrame:
+        return super().__getitem__(path)()
+
+
 def _audited_as(named: Sequence[str], path: Path) -> list[str]:
     """Return in lines what the rules say of a file whose columns are named in words."""
     spec = roles.declared(named, _header(path), str(path))
     kinds = {name: _KINDS[kind] for name, kind in spec["kinds"].items()}
-    texts = csv_file.read(path, kinds, "COLUMNS says what each column is", printed=True)[[*kinds]]
+    texts = _Printed(
+        {str(path): lambda: csv_file.read(path, kinds, "COLUMNS says what each column is", printed=True)[[*kinds]]}
+    )
     lines = [f"{path}: columns as named"]
-    for row in rules.judged([spec], {str(path): texts}, {}).itertuples(index=False):
+    for row in rules.judged([spec], texts, {}).itertuples(index=False):
         if not row.data.startswith("not known: ") or row.outcome != ceilings.UNTOLD:
             lines.append(f"{row.outcome:{_INDENT}}{row.rule} (METHOD {row.method}): {row.data}")
-    return lines + roles.wrong_rates(spec, texts)
+    return lines + (roles.wrong_rates(spec, texts[str(path)]) if roles.has_rates(spec) else [])
 
 
 def _wrapped(line: str) -> list[str]:

@@ -69,10 +69,13 @@ def declared(named: Sequence[str], header: Sequence[str], table: str) -> dict:
     return spec
 
 
+def has_rates(spec: dict) -> bool:
+    """Return whether a table prints rates beside what they follow from."""
+    return {"rate", "amount", "time"} <= spec.keys()
+
+
 def wrong_rates(spec: dict, texts: pd.DataFrame) -> list[str]:
     """Return in lines the printed rates that do not follow from amount / time, by the size beside them."""
-    if not {"rate", "amount", "time"} <= spec.keys():
-        return []
     wrong = derived.disagreeing(texts, spec["rate"], f"({spec['amount']}) / ({spec['time']})")
     by = spec.get("over") or spec["arms"][0]
     lines = []

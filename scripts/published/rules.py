@@ -151,9 +151,9 @@ def _growth(data: Timings) -> tuple[str, str]:
 
 
 def _idle(data: Timings) -> tuple[str, str]:
-    items, of = data.by(data.values("items"), data.spec["batches_of"]), data.spec["batches_of"]
-    lists = pd.DataFrame(
-        {"tasks": items.size(), "items": items.sum(), "workers": data.by(data.values("workers"), of).first()}
+    tasks = pd.DataFrame({"items": data.values("items"), "workers": data.values("workers")})
+    lists = data.by(tasks, data.spec["batches_of"]).agg(
+        tasks=("items", "size"), items=("items", "sum"), workers=("workers", "first")
     )
     batches = np.ceil(lists["items"] / np.ceil(lists["items"] / lists["workers"]))
     odd = int((lists["tasks"] != batches).sum())

@@ -57,7 +57,7 @@ class Timings:
         values = self.frame[text] if text in self.frame else self.frame.eval(text, engine="python")
         return values if isinstance(values, pd.Series) else pd.Series(values, self.frame.index)
 
-    def by(self, values: pd.Series, *columns: str, runs: bool = True):
+    def by(self, values: pd.Series | pd.DataFrame, *columns: str, runs: bool = True):
         """Return values grouped by cell, its repeats if these are told apart, and columns, in the order of the rows."""
         repeat = [self.values("repeat").rename("repeat")] if runs and "repeat" in self.spec else []
         return values.groupby(
@@ -83,10 +83,17 @@ def timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping
     texts = _long(texts, wide) if wide else texts
     # Columns that are mostly N/A are numbers too where that is declared.
     amounts = [name for name, kind in kinds.items() if kind != "text"] + list(wide["values"] if wide else [])
-    numbers = {name: derived.numbers(texts[name])[0] for name in amounts if name in texts}
-    frame = typed(texts.drop(columns=[*numbers])).assign(**numbers)[[*texts]]
+    # What is printed is needed by its digits only beside a rate; large tables have no room beside their numbers.
+    of_rate = [spec[role] for role in ("rate", "amount", "time", "readings") if "rate" in spec and role in spec]
+    order, printed = [*texts], [name for name in texts if any(name in str(text) for text in of_rate)]
+    numbers = {}
+    for name in filter(order.__contains__, amounts):
+        numbers[name] = derived.numbers(texts[name])[0]
+        texts = texts if name in printed else texts.drop(columns=name)
+    frame = typed(texts.drop(columns=numbers.keys() & {*texts})).assign(**numbers)[order]
     frame = frame.assign(**{name: frame.eval(text, engine="python") for name, text in spec.get("columns", {}).items()})
     frame = chosen(frame, spec.get("rows", ""))
+    texts = texts[printed]
     return Timings(spec, texts if len(frame) == len(texts) else texts.loc[frame.index], frame, machines)
 
 
