@@ -183,19 +183,19 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
     cells, totals = [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells], cost.total(costs)
     built = _builds(config, [cell for cell, to_do in cells if to_do])
     building = sum(built.values())
+    if slurm.has_nodes_elsewhere() and totals["records"]:
+        jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
+        least, most = (_duration(jobs * each) for each in _JOB_S)
+        say(
+            f"with --workflow-profile profiles/slurm: a job for each of {jobs} blocks costs about {least} to"
+            f" {most} more, and their time in the queue"
+        )
     say(
         f"in all: {len(cells)} cells, {totals['records']} records: "
         f"about {_duration(totals['seconds'] + building)}, "
         + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
         + f"; report: reports/{config['run']}/index.html"
     )
-    if slurm.has_nodes_elsewhere() and totals["records"]:
-        jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
-        least, most = (_duration(jobs * each) for each in _JOB_S)
-        say(
-            f"with --workflow-profile profiles/slurm: {jobs} jobs, one for each block of a study, cost about {least} to"
-            f" {most} more, and their time in the queue"
-        )
     if bill := prices.bill(config, totals, totals["seconds"] + building):
         say(f"cost: {bill.line}")
 

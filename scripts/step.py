@@ -59,11 +59,14 @@ def main(argv: list[str] | None = None) -> int:
     expect_room(arguments.out)
     die_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as if it was interrupted
-    again = arguments.attempt > 1 and arguments.log.exists()
+    # It stays where the step is ended from outside; Snakemake removes logs before a second attempt.
+    begun = arguments.log.with_suffix(".begun")
+    again = arguments.attempt > 1 and begun.exists()
     with contextlib.ExitStack() as stack:
         try:
             arguments.log.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(open(arguments.log, "a" if again else "w", encoding="utf-8"))
+            begun.touch()
             servers_log = stack.enter_context(apart(file, "standard output, and what servers said"))
         except OSError as error:
             _fail(arguments, f"the step was not begun, as its log cannot be written: {refused(error)}")
@@ -72,7 +75,6 @@ def main(argv: list[str] | None = None) -> int:
         try:
             if again:
                 shutil.rmtree(measuring.scratch_of(arguments.out), ignore_errors=True)
-            if again and not arguments.out.exists():
                 raise Problem(_ENDED)
             # A folder of the step's own, since libraries and tools write temporary files under names that others can
             # foresee; in the system's short place, as sockets may lie there, whose names have at most 107 bytes.
@@ -91,6 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("interrupted; nothing was written", file=log)
             return 130
+        begun.unlink(missing_ok=True)
     return 0
 
 

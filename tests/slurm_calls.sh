@@ -33,6 +33,9 @@ is_held() { # stops the program that measures a study in a job that runs; sets j
     # shellcheck disable=SC2086  # the numbers are words
     [ -n "$held" ] && kill -STOP $held
 }
+is_begun() { # sets job: that of a cell of shots in the first block
+    ls results/hpc/logs/shots/*/repeat=1.begun >/dev/null 2>&1 && runs 'rule_measure.*_shots_.*_1$'
+}
 queue_is_empty() { [ -z "$(squeue --noheader)" ]; }
 ended() {
     local status=0
@@ -43,7 +46,7 @@ ended() {
 "${call[@]}" >first.log 2>&1 &
 first=$!
 # Which of the two studies is submitted first differs.
-(until_true $first runs 'rule_measure.*_shots_.*_1$' && scancel "$job") &
+(until_true $first is_begun && scancel "$job") &
 cancelling=$!
 until_true $first is_held blobs 1
 scontrol update JobId="$job" TimeLimit=1

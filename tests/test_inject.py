@@ -54,15 +54,6 @@ def test_calls_are_counted_in_all_processes_and_a_chosen_one_fails(inject, tmp_p
     assert points.read_failed(tmp_path / "table", [second, Point("-", "spawned", "write", 3, "EIO")]) == [second]
 
 
-def test_a_page_that_is_refused_a_process_says_so_in_one_line(inject, tmp_path: Path):
-    # The first is for uname, which Python does without.
-    point = Point("page.html", "scripts.report", "fork", 2, "ENOMEM")
-    done = inject(point, command=["-m", "scripts.report", "--out", "page.html"], cwd=ROOT)
-    assert points.read_failed(tmp_path / "table", [point]) == [point]
-    assert done.stderr.startswith("problem: the machine: Cannot allocate memory; end what takes processes")
-    assert done.stderr.count("\n") == 1
-
-
 def test_points_are_sampled_by_a_seed_and_can_be_named_again(inject, tmp_path: Path):
     inject()
     names = {str(points.sample(random.Random(seed), tmp_path / "table", ["-"])[0]) for seed in "aab"}

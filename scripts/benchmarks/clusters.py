@@ -15,10 +15,11 @@ _NEEDED = ("munged", "slurmctld", "slurmd", "srun", "ip", "unshare")
 # The profile as it is, but for the cores of this machine's only node and a wait that is meant for larger queues.
 _PROFILE = ("--workflow-profile", "profiles/slurm", "--set-threads", f"measure={os.cpu_count()}")
 _PROFILE += ("--slurm-init-seconds-before-status-checks", "5")
-# Cancels the first cell that runs, and leaves the time in a file.
+# Cancels the first cell that was begun, and leaves the time in a file.
 _CANCEL = """
 "$@" & call=$!
-until job=$(squeue -h -t running -o '%i %k' | awk '$2 ~ "rule_measure" {print $1; exit}') && [ -n "$job" ]; do
+until ls results/bench/logs/shots/*/*.begun >/dev/null 2>&1 &&
+    job=$(squeue -h -t running -o '%i %k' | awk '$2 ~ "measure" {print $1; exit}') && [ -n "$job" ]; do
     kill -0 $call || exit 98
     sleep 0.05
 done
