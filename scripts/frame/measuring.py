@@ -199,7 +199,9 @@ def _scratch(stack: contextlib.ExitStack, out: Path) -> Path:
     folder = scratch_of(out)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    # Twice: what the system refuses for a moment would leave the folder behind.
+    for _ in range(2):
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder.absolute()
 
 
