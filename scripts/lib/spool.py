@@ -1,4 +1,4 @@
-"""Values that wait in a temporary file, where together they are more than memory should hold."""
+"""Keeps values in a temporary file, for data that would take too much memory."""
 
 import contextlib
 import io

@@ -72,7 +72,7 @@ def audited(study: str, table: str, declared: Sequence[Mapping], files: Sequence
 
 
 class _Printed(dict):
-    """Tables by path, each a function that reads it: it is read when it is asked for, and kept by nobody."""
+    """Maps paths to functions that read tables. A table is read at each access and never cached, to save memory."""
 
     def __getitem__(self, path: str) -> pd.DataFrame:
         return super().__getitem__(path)()

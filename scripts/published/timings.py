@@ -83,7 +83,7 @@ def timings(spec: Mapping, tables: Mapping[str, pd.DataFrame], machines: Mapping
     texts = _long(texts, wide) if wide else texts
     # Columns that are mostly N/A are numbers too where that is declared.
     amounts = [name for name, kind in kinds.items() if kind != "text"] + list(wide["values"] if wide else [])
-    # What is printed is needed by its digits only beside a rate; large tables have no room beside their numbers.
+    # Only printed rates are checked digit by digit, so the text of other columns is dropped to save memory.
     of_rate = [spec[role] for role in ("rate", "amount", "time", "readings") if "rate" in spec and role in spec]
     order, printed = [*texts], [name for name in texts if any(name in str(text) for text in of_rate)]
     numbers = {}

@@ -83,7 +83,7 @@ def pairs(histograms: dict[str, dict[str, fio_output.Histogram]]) -> dict[str, d
 
 @dataclass
 class _Folder:
-    # What is large is in the spool: of a job `_LARGE`, of facts and logs all, by job.
+    # The spool holds large values: the `_LARGE` fields of each job, and the facts and logs of all jobs.
     jobs: list[Job] = field(default_factory=list)
     facts: dict[str, int] = field(default_factory=dict)
     battery: dict[str, object] = field(default_factory=dict)
