@@ -19,7 +19,8 @@ from scripts.frame import records, software
 from scripts.frame import study as studies
 from scripts.lib.program import Problem, file_digest, json_object, read_json, run, write_json
 from scripts.lib.slowed import SHARES
-from scripts.statistics import JUDGED, sessions, stats, tables
+from scripts.statistics import sessions, stats, tables
+from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 from scripts.statistics.verdicts import CONTROL, verdicts_table
 from scripts.stores import network as networks
 from scripts.stores import store as stores
@@ -292,7 +293,7 @@ def control_counts(verdicts: pd.DataFrame) -> dict[str, list[int]]:
     rows = verdicts[(verdicts["role"] == CONTROL) & (verdicts["metric"] == "total")]
     kinds = rows["control"].where(rows["control"].isin(SHARES), _ALARMS)
     return {
-        kind: [int(judged.isin(("slower",) if kind in SHARES else ("faster", "slower")).sum()), len(judged)]
+        kind: [int(judged.isin((Outcome.SLOWER,) if kind in SHARES else ORDERED).sum()), len(judged)]
         for kind, of_kind in rows["verdict"].groupby(kinds)
         for judged in [of_kind[of_kind.isin(JUDGED)]]
     }

@@ -16,7 +16,7 @@ from scripts import gather
 from scripts.lib import host
 from scripts.lib.program import Problem, write_json
 from scripts.published import compare, sides
-from scripts.statistics import sessions
+from scripts.statistics.outcomes import Outcome
 from tests.records import FEW, synthetic_cells, write_synthetic_run
 
 CELLS = synthetic_cells(**FEW)
@@ -86,7 +86,7 @@ def test_four_sessions_on_each_side_say_which_cells_got_slower(results):
 
 def test_one_session_on_each_side_shows_a_difference_and_decides_nothing_about_time(results):
     _, made = of(["old-1"], ["new-1"])
-    assert set(made["verdicts"]["verdict"]) == {sessions.TOO_FEW}
+    assert set(made["verdicts"]["verdict"]) == {Outcome.TOO_FEW}
     assert newer(made["verdicts"])["ratio"].tolist() == pytest.approx([1.25] * 2, rel=0.05)
     assert made["verdicts"][["ratio_low", "p"]].isna().all(axis=None)
     # Requests repeat exactly: two repeats of each side decide.
@@ -174,7 +174,7 @@ def test_pairs_keep_their_partners_where_a_session_has_no_time(results):
     measured(Path("results"), "new-5", "2026-11-05T02:00:00Z", valid=False, reasons=["lost pages"])
     facts, made = of(names("old", 6), names("new", 6), paired=True)
     assert set(made["verdicts"]["blocks"]) == {4}
-    assert set(made["verdicts"]["verdict"]) == {sessions.TOO_FEW}
+    assert set(made["verdicts"]["verdict"]) == {Outcome.TOO_FEW}
     assert (facts["sessions_of"], facts["sessions_due"]) == ([5, 5], 6)
 
 
@@ -392,7 +392,7 @@ def test_times_that_are_none_are_left_out(results, tmp_path, value):
     records.assign(value=value).to_csv(path, index=False)
     facts, made = of(names("old"), names("new"))
     assert facts["sessions_of"] == [3, 4]
-    assert set(made["verdicts"]["verdict"]) == {sessions.TOO_FEW}
+    assert set(made["verdicts"]["verdict"]) == {Outcome.TOO_FEW}
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import pytest
 from scripts.report import answer, findings, plot_html, rows
 from scripts.report.results import Results
 from scripts.statistics import tables
+from scripts.statistics.outcomes import ORDERED
 from scripts.studies.shots.report import results
 from tests.records import FEW, MIB, gather, synthetic_cells, write_synthetic_run
 
@@ -175,7 +176,7 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
     assert lines
     assert all("not explained by requests or bytes" in line for line in lines), "the sign is wrong"
     whole = replace(run, cells=run.cells.assign(modelled_s=run.cells["total_s"]))
-    texts = [one.text for one in findings.find(whole) if one.verdict in findings.BEYOND]
+    texts = [one.text for one in findings.find(whole) if one.verdict in ORDERED]
     assert texts
     assert all("requests, bytes and CPU time explain it" in text for text in texts)
     assert not any("explain" in one.text for one in decided)

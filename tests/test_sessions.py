@@ -9,6 +9,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from scripts.statistics import sessions
+from scripts.statistics.outcomes import Outcome
 
 FASTER = math.log(0.8)
 # Sessions of a side, and the spread of their ln times.
@@ -87,7 +88,7 @@ def test_the_interval_is_that_of_the_exact_rank_sum_test(m, n):
 def test_four_sessions_on_each_side_decide_and_three_do_not():
     assert [one.verdict for one in sessions.judge(*sides(FASTER))] == ["faster", "same", "same"]
     fewer = sessions.judge(*sides(FASTER, of=(4, 3)))
-    assert {one.verdict for one in fewer} == {sessions.TOO_FEW}
+    assert {one.verdict for one in fewer} == {Outcome.TOO_FEW}
     assert fewer[0].ratio == pytest.approx(0.8, rel=0.05)
     assert all(math.isnan(one.low) and math.isnan(one.p) for one in fewer)
 
@@ -105,7 +106,7 @@ def test_pairs_are_judged_by_their_differences_and_need_six():
     base, other = sides(FASTER, of=(6, 6), noise=0.3)
     other = base + np.where(np.arange(3) == 0, FASTER, 0) + 0.01 * (other - other.mean(axis=0))
     assert [one.verdict for one in sessions.judge(base, other, paired=True)] == ["faster", "same", "same"]
-    assert {one.verdict for one in sessions.judge(base[:5], other[:5], paired=True)} == {sessions.TOO_FEW}
+    assert {one.verdict for one in sessions.judge(base[:5], other[:5], paired=True)} == {Outcome.TOO_FEW}
 
 
 @pytest.mark.rule(17)
@@ -122,7 +123,7 @@ def test_a_cell_that_a_session_lacks_is_judged_by_the_others():
     base, other = sides(FASTER, of=(5, 5), noise=0.005)
     base[0, 1] = other[:2, 2] = math.nan
     judged = sessions.judge(base, other)
-    assert [one.verdict for one in judged] == ["faster", "same", sessions.TOO_FEW]
+    assert [one.verdict for one in judged] == ["faster", "same", Outcome.TOO_FEW]
     assert [one.blocks for one in judged] == [5, 4, 3]
 
 

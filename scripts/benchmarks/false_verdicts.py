@@ -15,6 +15,7 @@ from scripts.benchmarks.common import Row, Say
 from scripts.frame import records
 from scripts.report import findings
 from scripts.statistics import stats, tables
+from scripts.statistics.outcomes import DECIDED, ORDERED, Outcome
 from scripts.studies.shots.report import results
 from scripts.studies.volumes import compare, fio, series
 from scripts.studies.volumes import tables as of_volumes
@@ -38,7 +39,7 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
     }
     for what, judge in simulated.items():
         say(what)
-        wrong = sum(judge(np.random.default_rng(seed)) in findings.BEYOND for seed in range(runs))
+        wrong = sum(judge(np.random.default_rng(seed)) in ORDERED for seed in range(runs))
         yield _row(f"false verdicts where {what}", wrong, runs)
     for effect in (0.05, 0.1):
         say(f"identical volumes whose batteries differ by {100 * effect:.0f} %, from fio's files")
@@ -49,7 +50,7 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         say(f"{repeats} repeats of which a fifth take 3 times as long")
         verdicts = [_judged(folder, arms) for seed in range(runs) if (arms := _slow_at_times(seed, repeats))]
         what = f"called the same of {repeats} repeats with slow ones"
-        yield _row(what, verdicts.count("same"), len(verdicts))
+        yield _row(what, verdicts.count(Outcome.SAME), len(verdicts))
     for repeats in (6, 8):
         say(f"24 comparisons, one of them 10 % slower, {repeats} repeats")
         right = sum(_power(np.random.default_rng(seed), repeats) for seed in range(runs))
@@ -78,7 +79,7 @@ def _later_session(random: np.random.Generator, first: int) -> Arms:
 def _looked_at_twice(folder: Path, random: np.random.Generator) -> str:
     base, other = _times(random, 10)
     first = _judged(folder, ([*base[:6]], ["1"] * 6, [*other[:6]], ["1"] * 6))
-    if first != "no evidence":
+    if first != Outcome.NO_EVIDENCE:
         return first
     sessions = ["1"] * 6 + ["2"] * 4
     return _judged(folder, ([*base], sessions, [*other], sessions))
@@ -120,7 +121,7 @@ def _power(random: np.random.Generator, repeats: int) -> bool:
     """Whether the one of 24 comparisons that is 10 % slower is found."""
     d = random.normal(0, NOISE * np.sqrt(2), (repeats, 24))
     d[:, 0] += np.log(1.1)
-    return stats.judge(d)[0].verdict == "slower"
+    return stats.judge(d)[0].verdict == Outcome.SLOWER
 
 
 def _judged(folder: Path, arms: Arms) -> str:
@@ -134,7 +135,7 @@ def _judged(folder: Path, arms: Arms) -> str:
     run = results.load(folder, folder / "facts.json")
     verdict = made["verdicts"].iloc[0]["verdict"]
     texts = [one.verdict for one in findings.find(run)]
-    return verdict if verdict in texts or verdict not in findings.DECIDED else f"{verdict}, but the page says {texts}"
+    return verdict if verdict in texts or verdict not in DECIDED else f"{verdict}, but the page says {texts}"
 
 
 def _kept(cell: str, seconds: list[float], sessions: list[str]) -> Iterator[records.Kept]:

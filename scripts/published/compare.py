@@ -22,6 +22,7 @@ from scripts.published.sides import Side
 from scripts.report.markup import FOREIGN
 from scripts.report.rebuilding import make_index, make_page
 from scripts.statistics import sessions, stats, tables
+from scripts.statistics.outcomes import Outcome
 
 FAILED = 3
 OUT = "compare"
@@ -153,13 +154,15 @@ def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame)
             continue
         if count:
             share, verdict = counts[f"{count}_other"] / counts[f"{count}_base"], counts[count]
-            decided = verdict.isin(("same", "more", "fewer"))
+            decided = verdict.isin((Outcome.SAME, Outcome.MORE, Outcome.FEWER))
         else:
             share, verdict = verdicts["ratio"], verdicts["verdict"]
             # Without evidence the interval may still leave out what the rule names.
             low, high = verdicts["ratio_low"], verdicts["ratio_high"]
             within = high <= bound if word == "slower" else low >= 1 / bound
-            decided = verdict.isin(("same", "faster", "slower")) | ((verdict == "no evidence") & within)
+            decided = verdict.isin((Outcome.SAME, Outcome.FASTER, Outcome.SLOWER)) | (
+                (verdict == Outcome.NO_EVIDENCE) & within
+            )
         beyond = share > bound if word in ("slower", "more") else share < 1 / bound
         if broken := int(((verdict == word) & beyond).sum()):
             said["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
@@ -238,7 +241,8 @@ def _judged(pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_per
     other[:, apart] = np.nan
     judged = sessions.judge(base, other, bool(units), equivalence_percent, means=means)
     return [
-        one._replace(verdict="not comparable") if is_apart else one for one, is_apart in zip(judged, apart, strict=True)
+        one._replace(verdict=Outcome.NOT_COMPARABLE) if is_apart else one
+        for one, is_apart in zip(judged, apart, strict=True)
     ]
 
 
@@ -264,7 +268,10 @@ def _of_time(study: str, pair: Pair, verdict: stats.Verdict) -> dict:
     row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
     for side, records in zip(("baseline", "contender"), pair, strict=True):
         row |= {f"attempts_{side}": len(records), f"failed_{side}": int((~records["valid"]).sum())}
-    return row | {"detectable_ratio": np.nan, "note": "the data differ" if verdict.verdict == "not comparable" else ""}
+    return row | {
+        "detectable_ratio": np.nan,
+        "note": "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else "",
+    }
 
 
 def _of_counts(pair: Pair) -> dict:

@@ -13,12 +13,13 @@ from scripts.report.markup import bold, bullets, code, heading
 from scripts.report.page import Page, Table
 from scripts.report.results import TEXTS, Results, complete_cells, read_facts, read_table
 from scripts.statistics import sessions
+from scripts.statistics.outcomes import Outcome
 
-_COLOURS = {"slower": "red", "faster": "green", "more": "red", "fewer": "green"}
-_DIFFER = ("more", "fewer", "depends on what is read", "differs between repeats")
+_COLOURS = {Outcome.SLOWER: "red", Outcome.FASTER: "green", Outcome.MORE: "red", Outcome.FEWER: "green"}
+_DIFFER = (Outcome.MORE, Outcome.FEWER, Outcome.DEPENDS, "differs between repeats")
 _MOVED = ("requests", "bytes")
 # Why counts of two sides are not those of the same work.
-_INCOMPARABLE = ("", "other objects were read", "depends on what is read")
+_INCOMPARABLE = ("", "other objects were read", Outcome.DEPENDS)
 _SHOWN = 40
 
 
@@ -94,7 +95,7 @@ def headline(run: Results, primary: list[findings.Finding]) -> str:
     rows = run.comparisons()
     if rows.empty:
         return bold("The two sides have no cell in common.")
-    if not rows["verdict"].eq(sessions.TOO_FEW).all():
+    if not rows["verdict"].eq(Outcome.TOO_FEW).all():
         return answer.headline(run, primary, [])
     base, other = run.facts["sides"]
     ratios = prose.span(rows["ratio"].dropna(), prose.ratio) if rows["ratio"].notna().any() else "unknown"
@@ -141,7 +142,7 @@ def limits(run: Results) -> list[str]:
         "Sessions are what is repeated: who repeats a run within one day compares that day, and not what was changed.",
         "Machine, configuration, libraries and code may differ beside what is meant: below stands all that does.",
     ]
-    if apart := int((run.comparisons()["verdict"] == "not comparable").sum()):
+    if apart := int((run.comparisons()["verdict"] == Outcome.NOT_COMPARABLE).sum()):
         lines.append(f"In {prose.count(apart, 'cell')} both sides read other data, so no times are compared.")
     return lines
 

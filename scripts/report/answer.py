@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose
-from scripts.report.findings import BEYOND, Finding, detectable, modelled, sides
+from scripts.report.findings import Finding, detectable, modelled, sides
 from scripts.report.judgement import equivalence
 from scripts.report.markup import bold, code
 from scripts.report.page import Table
 from scripts.report.results import ABSENT, Results
 from scripts.statistics import MIN_BLOCKS, tables
+from scripts.statistics.outcomes import ORDERED, Outcome
 
 MIB = 2**20
 # The difference that an undecided comparison should be able to tell, and the most repeats that are proposed for it.
@@ -30,7 +31,7 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     own = [finding for finding in findings if finding.factor == factor]
     if not own:
         return bold("Nothing was compared by what the question asks about.")
-    decided = [finding for finding in own if finding.verdict in BEYOND]
+    decided = [finding for finding in own if finding.verdict in ORDERED]
     if not decided:
         return bold(_undecided_headline(own, results))
     counts = pd.Series([len(one.rows) for one in decided]).groupby([one.where for one in decided], sort=False).sum()
@@ -41,7 +42,7 @@ def headline(results: Results, findings: list[Finding], secondary: list[Finding]
     text = prose.capital(_clause(where, here, results))
     # What was done elsewhere, such as reading beside writing, is as much of the answer as the parts of a run.
     also = [place for place, rest in places.items() if _done(rest, results) not in ("", _done(here, results))]
-    beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != "same"]
+    beyond = [one for one in secondary if one.factor == factor and one.where == where and one.verdict != Outcome.SAME]
     if also:
         # Of each pair what was largest; the findings have the rest.
         largest = {sides(one.rows.iloc[0], results): one for one in reversed(places[also[0]])}
@@ -107,10 +108,10 @@ def _nothing_measured(cells: pd.DataFrame) -> str:
 def _undecided_headline(own: list[Finding], results: Results) -> str:
     new, old = sides(own[0].rows.iloc[0], results)
     rows = pd.concat([finding.rows for finding in own])
-    if (rows["verdict"] == "too few repeats").all():
+    if (rows["verdict"] == Outcome.TOO_FEW).all():
         most = prose.count(int(rows["blocks"].max()), "complete repeat")
         return f"No verdict: {most} of the {MIN_BLOCKS} that it needs."
-    if same := int((rows["verdict"] == "same").sum()):
+    if same := int((rows["verdict"] == Outcome.SAME).sum()):
         many = prose.count(same, "comparison")
         return f"{new} and {old} were the same within ±{equivalence(results.facts):g} % in {many} of {len(rows)}."
     return f"{': '.join(filter(None, [f'Nothing was decided between {new} and {old}', detectable(rows)]))}."
@@ -123,7 +124,7 @@ def reasons(results: Results, findings: list[Finding]) -> list[str]:
         return []
     moved = cells.get("bytes_delivered", cells["requests"] * np.nan).fillna(cells.get("bytes_offered", np.nan))
     cells = cells.reindex(columns=["requests", "opens", "connections"]).assign(moved=moved / MIB)
-    largest = sorted((one for one in findings if one.verdict in BEYOND), key=lambda finding: -finding.size)
+    largest = sorted((one for one in findings if one.verdict in ORDERED), key=lambda finding: -finding.size)
     factor = _headline_factor(results, findings)
     lines = [(one, text) for one in largest if (text := _moved(one, cells, results))]
     # What the headline says has its reason first.
@@ -264,11 +265,11 @@ def _choice(factor: str, rows: pd.DataFrame, results: Results) -> list[str]:
     texts = []
     pairs = rows.groupby(["baseline", "contender"], sort=False)
     for (baseline, contender), pair in pairs:
-        decided = pair[pair["verdict"].isin(BEYOND)]
+        decided = pair[pair["verdict"].isin(ORDERED)]
         if decided["verdict"].nunique() > 1:
             texts.append(f"the best {results.report.factor(factor).title} depends on the case")
         elif len(decided):
-            faster = decided["verdict"].iloc[0] == "faster"
+            faster = decided["verdict"].iloc[0] == Outcome.FASTER
             gain = prose.span(1 / decided["ratio"] if faster else decided["ratio"], names.times).replace(" to ", "–")
             some = f" in {len(decided)} of {len(pair)} comparisons" if len(decided) < len(pair) else ""
             best_first = (contender, baseline) if faster else (baseline, contender)
@@ -298,7 +299,7 @@ def more_repeats(results: Results) -> list[str]:
 def _to_judge(results: Results) -> list[str]:
     """What gives comparisons of measured cells the blocks that they lack: the next call appends those of `repeats`."""
     rows = results.comparisons()
-    few = rows[rows["verdict"] == "too few repeats"]
+    few = rows[rows["verdict"] == Outcome.TOO_FEW]
     # Reads that failed at a fault are a result: no block is appended for them.
     gave_in = [row["cell"] for row in results.facts.get("injected") or [] if row["failed"]]
     for side in ("baseline_cell", "contender_cell") if len(few) else ():
@@ -316,7 +317,7 @@ def _to_detect(results: Results) -> list[str]:
     """How many more repeats would tell a difference that is worth knowing, and how long they take."""
     rows = results.comparisons()
     detectable_ratios = rows.get("detectable_ratio", pd.Series(dtype=float)).astype(float)
-    doubtful = rows[(rows["verdict"] == "no evidence") & np.isfinite(detectable_ratios)]
+    doubtful = rows[(rows["verdict"] == Outcome.NO_EVIDENCE) & np.isfinite(detectable_ratios)]
     if doubtful.empty:
         return []
     log = np.log(detectable_ratios[doubtful.index]) / math.log(WORTHWHILE)

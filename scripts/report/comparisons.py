@@ -6,18 +6,18 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import judgement, labels, prose
-from scripts.report.findings import DECIDED
 from scripts.report.names import ratio_with_interval
 from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
+from scripts.statistics.outcomes import DECIDED, Outcome
 
 LOOKS = {
-    "faster": Look("#009E73", "circle"),
-    "slower": Look("#D55E00", "square"),
-    "same": Look("#5f6f81", "diamond"),
-    "no evidence": Look(GREY, "triangle", filled=False),
-    "too few repeats": Look(GREY, "hex", filled=False),
-    "not comparable": Look(GREY, "x"),
+    Outcome.FASTER: Look("#009E73", "circle"),
+    Outcome.SLOWER: Look("#D55E00", "square"),
+    Outcome.SAME: Look("#5f6f81", "diamond"),
+    Outcome.NO_EVIDENCE: Look(GREY, "triangle", filled=False),
+    Outcome.TOO_FEW: Look(GREY, "hex", filled=False),
+    Outcome.NOT_COMPARABLE: Look(GREY, "x"),
 }
 JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio", "note"]
 PANELS = 12  # pairs and places that have panels of their own
@@ -56,7 +56,8 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     """Return the picture of what decided an answer, the largest effects first, and one of what is left."""
     rows = results.comparisons()
     decided = rows["verdict"].isin(DECIDED)
-    effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0).where(rows["verdict"] != "same", 0)
+    effect = np.abs(np.log(rows.get("ratio", decided).astype(float))).fillna(0)
+    effect = effect.where(rows["verdict"] != Outcome.SAME, 0)
     rows = rows.assign(decided=decided, own=rows["factor"] == results.report.headline, effect=effect)
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
     # The factor that the question is about has half of the rows, if it needs them.

@@ -17,9 +17,8 @@ from scripts.report.declaration import Metric
 from scripts.report.markup import bold
 from scripts.report.results import Results
 from scripts.statistics import stats, tables, verdicts
+from scripts.statistics.outcomes import DECIDED, ORDERED, Outcome
 
-BEYOND = ("faster", "slower")
-DECIDED = (*BEYOND, "same", "meets", "misses", "modelled")
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5
 MOST_PARTS = 4
@@ -57,7 +56,7 @@ class Finding:
     @property
     def size(self) -> float:
         """How large its largest decided effect is: |log ratio|."""
-        rows = self.rows[self.rows["verdict"].isin(BEYOND)]
+        rows = self.rows[self.rows["verdict"].isin(ORDERED)]
         return float(np.abs(np.log(rows["ratio"])).max()) if len(rows) else 0.0
 
     @property
@@ -193,7 +192,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
         levels = [level for level, _ in alike]
         part = rows[rows[along].isin(levels)].assign(verdict=verdict)
         texts.append(f"{stretch(levels, [level for level, _ in steps], results)} {outcome(part, results)}")
-    decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in BEYOND]
+    decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
     turns = [f"between {a} and {b}" for (a, before), (b, after) in itertools.pairwise(decided) if before != after]
     turn = f" {bold(f'The order turns {prose.listing(turns)}.')}" if turns else ""
     in_time = _in_time(report.metric(rows["metric"].iloc[0]))
@@ -209,20 +208,20 @@ def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") 
     in_time = _in_time(metric) if new else ""
     against = f"{new} against {old}: " if new else ""
     match rows["verdict"].iloc[0]:
-        case "faster" | "slower":
+        case Outcome.FASTER | Outcome.SLOWER:
             effect = names.effect(rows["ratio"], low, high, factor.plural, metric.is_time)
             text = f"{strong(effect.text)} {effect.interval}"
             spent = f" to {metric.spent_to}" if metric.spent_to else ""
             return f"{new} {text}{spent} {effect.than} {old}" if new else text
-        case "same":
+        case Outcome.SAME:
             same = strong(f"the same within ±{judgement.equivalence(results.facts):g} %")
             ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
             return f"{f'{new} and {old} were ' if new else ''}{same}{in_time}, ratio {ratio}"
-        case "no evidence" if new:
+        case Outcome.NO_EVIDENCE if new:
             return f"{strong('no evidence')} that {new} and {old} differ{in_time}: {_doubt(rows)}"
-        case "no evidence":
+        case Outcome.NO_EVIDENCE:
             return f"{bold('no evidence')} of a difference ({_doubt(rows)})"
-        case "too few repeats":
+        case Outcome.TOO_FEW:
             ratios = f", ratio {prose.span(rows['ratio'])}" if rows["ratio"].notna().any() else ""
             return f"{against}{strong('too few repeats')}{ratios}"
         case _:
@@ -274,7 +273,7 @@ def modelled(rows: pd.DataFrame, results: Results) -> pd.Series:
 
 def _reason(rows: pd.DataFrame, results: Results) -> str:
     """Whether requests and bytes explain what was decided about the time of everything; "" where it is not known."""
-    decided = rows[rows["verdict"].isin(BEYOND) & (rows["metric"] == results.report.metrics[0].name)]
+    decided = rows[rows["verdict"].isin(ORDERED) & (rows["metric"] == results.report.metrics[0].name)]
     ratios = modelled(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
     if ratios.empty or ratios.isna().any():
         return ""

@@ -8,18 +8,19 @@ from scripts.lib.slowed import SHARES
 from scripts.report import listings, prose, references
 from scripts.report.markup import bold, code, paragraph
 from scripts.report.results import Results, is_true
-from scripts.statistics import HARNESS, JUDGED, MIN_BLOCKS, stats
+from scripts.statistics import HARNESS, MIN_BLOCKS, stats
+from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
 VERDICTS = {
-    "same": "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %",
+    Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %",
     "faster, slower": "p ≤ 0.05, divided by how often the results were looked at and corrected for all comparisons of "
     "that factor, and the 95 % CI excludes 1",
-    "no evidence": "none of these, which does not mean that there is no difference; the report gives the smallest one "
-    "that this run could have detected",
-    "not comparable": "the two sides differ in measuring code, data or software, were never measured in one session on "
-    f"one machine, or the harness takes more than {HARNESS} % of the time of one",
-    "too few repeats": f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
+    Outcome.NO_EVIDENCE: "none of these, which does not mean that there is no difference; the report gives the "
+    "smallest one that this run could have detected",
+    Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in one "
+    f"session on one machine, or the harness takes more than {HARNESS} % of the time of one",
+    Outcome.TOO_FEW: f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
 }
 
 TROUBLES = {
@@ -43,7 +44,7 @@ def control(verdicts: pd.DataFrame) -> str:
     for chosen, name in ((rows[total], "on the total runtime"), (rows[~total], "on its parts")):
         judged = chosen["verdict"][chosen["verdict"].isin(JUDGED)]
         if len(judged):
-            alarms = prose.count(int(judged.isin(("faster", "slower")).sum()), "false alarm")
+            alarms = prose.count(int(judged.isin(ORDERED).sum()), "false alarm")
             parts.append(f"{alarms} out of {len(judged)} {name}")
     outcome = prose.listing(parts) if parts else "too few complete blocks to judge any"
     pairs = prose.count(rows["contender"].nunique(), "cell")
@@ -77,7 +78,7 @@ def unfound(verdicts: pd.DataFrame) -> str:
         return ""
     level = max(SHARES, key=SHARES.get)
     rows = verdicts[(verdicts["role"] == "control") & (verdicts["control"] == level) & (verdicts["metric"] == "total")]
-    missed = rows["verdict"][~rows["verdict"].isin(("slower", "too few repeats"))]
+    missed = rows["verdict"][~rows["verdict"].isin((Outcome.SLOWER, Outcome.TOO_FEW))]
     if missed.empty:
         return ""
     return paragraph(

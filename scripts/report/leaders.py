@@ -14,7 +14,7 @@ from scripts.report import names, prose
 from scripts.report.findings import stretch
 from scripts.report.markup import bold
 from scripts.report.results import ABSENT, Results
-from scripts.statistics import JUDGED
+from scripts.statistics.outcomes import JUDGED, Outcome
 
 NAMED = 3  # leaders that a sentence names
 ADVICE = 4  # sentences that a page opens with
@@ -169,12 +169,13 @@ def _lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -
     judged = {frozenset(pair): verdict for pair, verdict in between.items() if verdict in JUDGED}
     contest = [cell for cell in arms if any(cell in pair for pair in judged)]
     if not contest:
-        alike = {cell for pair, verdict in between.items() if verdict != "not comparable" for cell in pair} or arms
+        comparable = [pair for pair, verdict in between.items() if verdict != Outcome.NOT_COMPARABLE]
+        alike = set(itertools.chain(*comparable)) or arms
         most = cells.loc[cells.loc[cells["cell"].isin(alike), value].fillna(-np.inf).idxmax()]
-        kind = "unjudged" if not between else "apart" if set(between.values()) == {"not comparable"} else "few"
+        kind = "few" if comparable else "apart" if between else "unjudged"
         return Lead((tuple(most[list(arm)]),), kind)
-    beaten = {pair for pair, verdict in between.items() if verdict == "faster"}
-    beaten |= {pair[::-1] for pair, verdict in between.items() if verdict == "slower"}
+    beaten = {pair for pair, verdict in between.items() if verdict == Outcome.FASTER}
+    beaten |= {pair[::-1] for pair, verdict in between.items() if verdict == Outcome.SLOWER}
     losers = {loser for loser, _ in beaten}
     leading = [cell for cell in contest if cell not in losers] or contest
     if len(leading) == 1:

@@ -11,10 +11,11 @@ from scripts.report.declaration import Column, Value
 from scripts.report.page import Table
 from scripts.report.results import Results, is_true
 from scripts.statistics import HARNESS
+from scripts.statistics.outcomes import Outcome
 from scripts.statistics.tables import factors, without_doubles
 
 MIB = 2**20
-COLOURED = ("faster", "slower", "same")
+COLOURED = (Outcome.FASTER, Outcome.SLOWER, Outcome.SAME)
 # More bytes than twice the data asked for are called high; nothing says that less is good.
 HIGH_AMPLIFICATION = 2.0
 WHOLE = "{:.0f}".format

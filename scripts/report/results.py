@@ -21,6 +21,7 @@ from scripts.report.declaration import Report
 from scripts.report.markup import FOREIGN
 from scripts.report.names import Names
 from scripts.statistics import stats
+from scripts.statistics.outcomes import Outcome
 from scripts.statistics.verdicts import CONTEST, NOT_USED, OTHER_CODE
 
 TEXTS = (
@@ -351,7 +352,7 @@ class Results:
         """
         notes = rows["note"].fillna("")
         lacking = notes.str.contains(NOT_USED)
-        unmade = notes.str.startswith(OTHER_CODE) | (lacking & (rows["verdict"] == "not comparable"))
+        unmade = notes.str.startswith(OTHER_CODE) | (lacking & (rows["verdict"] == Outcome.NOT_COMPARABLE))
         return unmade, lacking & ~unmade
 
     def _unequal(self, rows: pd.DataFrame) -> pd.Series:

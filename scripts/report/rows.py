@@ -10,9 +10,9 @@ from matplotlib.cbook import boxplot_stats
 from scripts.report import labels, prose, references
 from scripts.report.curves import INTERVAL, INVALID, in_series, numbers
 from scripts.report.declaration import Value
-from scripts.report.findings import BEYOND
 from scripts.report.plot import Bars, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
+from scripts.statistics.outcomes import ORDERED
 
 MIB = 2**20
 PARTS = (("#D55E00", "//"), ("#E69F00", "xx"), ("#56B4E9", ""), ("#CC79A7", ".."))
@@ -196,7 +196,7 @@ def waterfall(run: Results, pair: Mapping | None = None) -> Figure:
         return Figure(name, title, "not recorded." if counted else "", (), pd.DataFrame())
     # Decided first, of the factor that the question is about first, the largest effect first.
     ranks = rows.assign(
-        decided=rows["verdict"].isin(BEYOND),
+        decided=rows["verdict"].isin(ORDERED),
         own=rows["factor"] == run.report.headline,
         effect=np.abs(np.log(rows["ratio"].astype(float))),
     )

@@ -4,5 +4,3 @@
 MIN_BLOCKS = 6
 # Percent of a cell's time that the harness may take, for a verdict (METHOD 13).
 HARNESS = 10
-# The verdicts of comparisons that could be judged.
-JUDGED = ("faster", "slower", "same", "no evidence")

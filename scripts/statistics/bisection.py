@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from scripts.building.releases import Unusable
 from scripts.frame import records
-from scripts.statistics import JUDGED, tables
+from scripts.statistics import tables
+from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 from scripts.statistics.verdicts import verdicts_table
 
 FIRST, LAST, NEITHER, UNDECIDED = "like FROM", "like TO", "like neither", "undecided"
 Say = Callable[[str], object]
-_CHANGED = ("faster", "slower")
 # By whether a time differs from FROM's, and from TO's.
 _LIKE = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}
 
@@ -99,7 +99,7 @@ def verdicts(folder: Path, run: str, study: str, libraries: Sequence[str]) -> di
 
 def of_ends(verdict: dict) -> str:
     """Return what TO is like by its verdict against FROM."""
-    return LAST if verdict["verdict"] in _CHANGED else FIRST if verdict["verdict"] == "same" else UNDECIDED
+    return LAST if verdict["verdict"] in ORDERED else FIRST if verdict["verdict"] == Outcome.SAME else UNDECIDED
 
 
 def likeness(before: dict, after: dict) -> str:
@@ -107,7 +107,7 @@ def likeness(before: dict, after: dict) -> str:
 
     Where it is not shown to differ from one of them, and is from the other, it is like the former.
     """
-    return _LIKE[before["verdict"] in _CHANGED, after["verdict"] in _CHANGED]
+    return _LIKE[before["verdict"] in ORDERED, after["verdict"] in ORDERED]
 
 
 def ratio(verdict: dict) -> str:

@@ -16,11 +16,11 @@ import scipy.stats
 
 from scripts.frame import matrix as matrices
 from scripts.statistics import stats, tables
+from scripts.statistics.outcomes import Outcome
 from scripts.statistics.stats import Verdict
 
 # Sessions of each side that an exact test needs: of 4 and 4 there are 70 splits, of 6 pairs 64 flips.
 LEAST, LEAST_PAIRS = 4, stats.MIN_BLOCKS
-TOO_FEW = "too few repeats"
 # From this ratio of standard deviations on, sides are not taken for equally spread.
 UNEQUAL = 2
 # Beyond so many splits of the sessions into two sides, so many seeded ones.
@@ -80,7 +80,7 @@ def judge(
     sides for equally spread, so Welch's test (Biometrika 34, 1947) has to agree: for all comparisons together
     (Bonferroni) where one side has more sessions, or its sessions scatter `UNEQUAL` times as much as the other's; in
     the latter case the interval holds its own, too. Below `LEAST` sessions on a side, or `LEAST_PAIRS` pairs, the
-    verdict is `TOO_FEW`, with a ratio and without an interval.
+    verdict is `too few repeats`, with a ratio and without an interval.
     """
     bound = math.log1p(equivalence_percent / 100)
     if paired:
@@ -91,7 +91,7 @@ def judge(
         shifts = [_shift(*columns) for columns in zip(*(side.T for side in means), strict=True)] if means else []
         apart = _beyond(*np.array(shifts).T[1:], bound) if shifts else [False] * len(judged)
     return [
-        one._replace(verdict="no evidence") if parts and one.verdict == "same" else one
+        one._replace(verdict=Outcome.NO_EVIDENCE) if parts and one.verdict == Outcome.SAME else one
         for one, parts in zip(judged, apart, strict=True)
     ]
 
@@ -107,7 +107,7 @@ def _of_splits(base: np.ndarray, other: np.ndarray, bound: float, seed: int) -> 
     for column, (is_enough, n) in enumerate(zip(enough, counts, strict=True)):
         centre, low, high = _shift(base[:, column], other[:, column])
         low, high = np.fmin(low, ends[0, column]), np.fmax(high, ends[1, column])
-        verdict = stats.decide(low, high, p[column], stats.LEVEL, bound) if is_enough else TOO_FEW
+        verdict = stats.decide(low, high, p[column], stats.LEVEL, bound) if is_enough else Outcome.TOO_FEW
         numbers = (*np.exp([centre, low, high]).tolist(), float(p[column]), math.nan)
         verdicts.append(Verdict(verdict, int(n), *numbers))
     return verdicts
@@ -136,7 +136,8 @@ def exactly(base: pd.DataFrame, other: pd.DataFrame, name: str) -> str:
     if min(both["size_base"].sum(), both["size"].sum()) < 2:
         return "one repeat"
     signs = set(np.sign(both["first"] - both["first_base"]))
-    return {0.0: "same", 1.0: "more", -1.0: "fewer"}[signs.pop()] if len(signs) == 1 else "depends on what is read"
+    of_sign = {0.0: Outcome.SAME, 1.0: Outcome.MORE, -1.0: Outcome.FEWER}
+    return of_sign[signs.pop()] if len(signs) == 1 else Outcome.DEPENDS
 
 
 def _max_t(base: np.ndarray, other: np.ndarray, seed: int) -> np.ndarray:

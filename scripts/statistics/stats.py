@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from scripts.statistics import MIN_BLOCKS
+from scripts.statistics.outcomes import Outcome
 
 CONFIDENCE = 0.95
 LEVEL = 0.05  # of the family
@@ -250,8 +251,11 @@ def judge(
     decided = [decide(*limits, bound) for limits in zip(low, high, p, level, strict=True)]
     if means is not None:
         apart = [not (math.exp(-bound) <= mean.low and mean.high <= math.exp(bound)) for mean in means]
-        decided = ["no evidence" if one == "same" and parts else one for one, parts in zip(decided, apart, strict=True)]
-    verdicts = [verdict if enough else "too few repeats" for verdict, enough in zip(decided, family, strict=True)]
+        decided = [
+            Outcome.NO_EVIDENCE if one == Outcome.SAME and parts else one
+            for one, parts in zip(decided, apart, strict=True)
+        ]
+    verdicts = [verdict if enough else Outcome.TOO_FEW for verdict, enough in zip(decided, family, strict=True)]
     numbers = (n, np.exp(centre), np.exp(low), np.exp(high), p, detectable)
     return [Verdict(*values) for values in zip(verdicts, *(column.tolist() for column in numbers), strict=True)]
 
@@ -259,12 +263,12 @@ def judge(
 def decide(low: float, high: float, p: float, level: float, bound: float) -> str:
     """Return the verdict of METHOD 17 on ln ratios; `bound` is that of what counts as the same."""
     if -bound <= low and high <= bound:
-        return "same"
+        return Outcome.SAME
     if p <= level and high < 0:
-        return "faster"
+        return Outcome.FASTER
     if p <= level and low > 0:
-        return "slower"
-    return "no evidence"
+        return Outcome.SLOWER
+    return Outcome.NO_EVIDENCE
 
 
 def _detectable(critical: np.ndarray, reach: np.ndarray, error: np.ndarray, n: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from scripts.frame import software
 from scripts.frame.blocks import compared
 from scripts.lib.slowed import SHARES
 from scripts.statistics import HARNESS, stats
+from scripts.statistics.outcomes import Outcome
 from scripts.statistics.tables import PLACES, factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
@@ -223,7 +224,7 @@ class _Family:
             by_chance = never and (self._apart["node"] | self._apart["time"])[split, number].all()
             why = "" if never else _note(verdict, looks[number], means[number], self._percent)
             notes = [differing[number] or why, *self._gone(number, complete[:, number], used[:, number])]
-            said = "not comparable" if differing[number] or never > by_chance else verdict.verdict
+            said = Outcome.NOT_COMPARABLE if differing[number] or never > by_chance else verdict.verdict
             values = (
                 *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
@@ -354,9 +355,9 @@ def _true(values: np.ndarray) -> np.ndarray:
 
 
 def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_percent: float) -> str:
-    if verdict.verdict == "too few repeats":
+    if verdict.verdict == Outcome.TOO_FEW:
         return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
-    if verdict.verdict != "no evidence":
+    if verdict.verdict != Outcome.NO_EVIDENCE:
         return ""
     bound, level = 1 + equivalence_percent / 100, stats.LEVEL / looks
     if 1 / bound <= verdict.low and verdict.high <= bound:

@@ -18,12 +18,12 @@ import pandas as pd
 from scripts.frame import software
 from scripts.lib.program import Problem
 from scripts.statistics import histograms, stats
+from scripts.statistics.outcomes import Outcome
 from scripts.statistics.verdicts import OTHER_CODE
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import ALL_HOSTS, FACTORS, Levels, Series, histograms_of
 
-TOO_FEW = "too few repeats"
 METRICS = ("p50", "p99", "p99.9", "mean", "iops")
 COLUMNS = (
     *("factor", "baseline", "contender", *FACTORS, "operation", "metric", "phase", "ratio"),
@@ -35,8 +35,6 @@ _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
-# Of IOPS more are better.
-_OF_RATES = {"faster": "slower", "slower": "faster"}
 Arms = tuple[list[Series], list[Series]]
 
 
@@ -97,7 +95,7 @@ def comparisons(
                         continue
                     if unlike:
                         rows[-1] |= dict.fromkeys(("ratio", "ratio_low", "ratio_high"), math.nan)
-                        rows[-1] |= {"verdict": "not comparable", "method": f"{unlike}, between the arms"}
+                        rows[-1] |= {"verdict": Outcome.NOT_COMPARABLE, "method": f"{unlike}, between the arms"}
                     else:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
                         looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
@@ -106,8 +104,9 @@ def comparisons(
         judged = stats.judge(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
         for row, verdict in zip(d, judged, strict=True):
             rows[row] |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high}
-            called = _OF_RATES.get(verdict.verdict) if rows[row]["metric"] == "iops" else None
-            rows[row] |= {"verdict": called or verdict.verdict, "method": _BLOCKS}
+            # Of IOPS more are better.
+            called = verdict.verdict.mirrored if rows[row]["metric"] == "iops" else verdict.verdict
+            rows[row] |= {"verdict": called, "method": _BLOCKS}
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
@@ -197,7 +196,7 @@ def _printed(baseline: "_Figure", contender: "_Figure", metric: str) -> dict:
     return {
         **{"ratio": contender.value / baseline.value, "ratio_low": low / widened, "ratio_high": high * widened},
         **{"baseline_value": baseline.value, "contender_value": contender.value},
-        **{"n_baseline": baseline.jobs, "n_contender": contender.jobs, "verdict": TOO_FEW},
+        **{"n_baseline": baseline.jobs, "n_contender": contender.jobs, "verdict": Outcome.TOO_FEW},
     }
 
 

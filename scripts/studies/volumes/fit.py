@@ -22,6 +22,7 @@ from scripts.lib import host, provenance
 from scripts.lib.program import Problem, expect_room, run, tool, write_json
 from scripts.report import prose
 from scripts.statistics import MIN_BLOCKS, histograms
+from scripts.statistics.outcomes import Outcome
 from scripts.studies.volumes import fio, fio_options, import_fio, limits, measure, series, study, tables
 from scripts.studies.volumes.report import phrases
 
@@ -40,11 +41,11 @@ _TIME_LIMIT_S = 36_000
 _NAME = 60  # characters of the volume's name
 _NEXT = {
     "below": "this is no proof: caches and burst credits last longer than {seconds} s; call without QUICK=1 to decide",
-    "meets": "it holds for this load at this hour; burst credits last longer: measure a volume that has them for hours "
-    "(docs/volumes.md)",
-    "misses": "put {limit}'s data on a faster volume, or move other load off this one, and call again",
-    "undecided": "call again at another hour or with a longer PAUSE; jobs that differ widely mean that something else "
-    "uses the volume",
+    Outcome.MEETS: "it holds for this load at this hour; burst credits last longer: measure a volume that has them for "
+    "hours (docs/volumes.md)",
+    Outcome.MISSES: "put {limit}'s data on a faster volume, or move other load off this one, and call again",
+    Outcome.UNDECIDED: "call again at another hour or with a longer PAUSE; jobs that differ widely mean that something "
+    "else uses the volume",
 }
 Say = Callable[[str], None]
 
@@ -127,7 +128,7 @@ class Course:
     @property
     def is_missed(self) -> bool:
         """Whether no further battery could change that the limit is missed."""
-        missing = [row for row in self.rows[1:] if row["verdict"] == "misses"]
+        missing = [row for row in self.rows[1:] if row["verdict"] == Outcome.MISSES]
         sure = (
             row["low_ms"] >= (_SURE if row["jobs"] >= MIN_BLOCKS else _SURE_FEW) * self.limit["p99_ms"]
             for row in missing
@@ -137,8 +138,9 @@ class Course:
     def word(self) -> str:
         """Return the verdict on the volume."""
         if self.is_missed:
-            return "misses"
-        return "undecided" if self.rows[0]["verdict"] == "misses" or self.unseen else self.rows[0]["verdict"]
+            return Outcome.MISSES
+        verdict = self.rows[0]["verdict"]
+        return Outcome.UNDECIDED if verdict == Outcome.MISSES or self.unseen else verdict
 
     @property
     def unseen(self) -> bool:
@@ -162,9 +164,9 @@ class Course:
             figures = f"{phrases.latency(row)}: {row['verdict']} ({row['reason']})"
             lines.append(f"  battery {row['repeat']}{jobs}: {figures}")
             lines += [f"    at or above the limit: {over}"] if (over := phrases.over(row)) else []
-        if self.rows[0]["verdict"] == "misses" and not self.is_missed:
+        if self.rows[0]["verdict"] == Outcome.MISSES and not self.is_missed:
             lines.append("  one battery of several misses it by little: a busier hour is as likely as a slow volume")
-        if self.unseen and self.rows[0]["verdict"] == "meets":
+        if self.unseen and self.rows[0]["verdict"] == Outcome.MEETS:
             lines.append("  the kernel counts no writes of this volume, so nothing shows that they reached a disk")
         return "\n".join([*lines, *self._consequences()])
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from scripts.lib.program import Problem
 from scripts.statistics import histograms, stats
+from scripts.statistics.outcomes import Outcome
 from scripts.studies.volumes import etcd_metrics, fio_facts, fio_options, study
 from scripts.studies.volumes.changes import Segment
 from scripts.studies.volumes.series import Series, histograms_of, percentiles, ranges_of
@@ -92,10 +93,10 @@ def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dic
         own = fio_options.block_bytes(options)
     except (Problem, ValueError):
         return {}
-    says_nothing = {"misses": own >= _OTHER_SIZE * theirs, "meets": own * _OTHER_SIZE <= theirs}
+    says_nothing = {Outcome.MISSES: own >= _OTHER_SIZE * theirs, Outcome.MEETS: own * _OTHER_SIZE <= theirs}
     if not says_nothing.get(verdict):
         return {}
-    return {"verdict": "undecided", "reason": f"writes of {own:,} bytes are not {limit['name']}'s, of {theirs:,}"}
+    return {"verdict": Outcome.UNDECIDED, "reason": f"writes of {own:,} bytes are not {limit['name']}'s, of {theirs:,}"}
 
 
 def _p99(jobs: pd.DataFrame, seed: int) -> histograms.Percentile:
@@ -170,16 +171,16 @@ def _short(jobs: pd.DataFrame) -> dict[int, str]:
 
 
 def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, short: str) -> dict:
-    verdict, reason = "undecided", f"{height:g} ms lies in the interval"
+    verdict, reason = Outcome.UNDECIDED, f"{height:g} ms lies in the interval"
     # A percentile of bins is the middle of one, in which the limit may lie.
     half = 0 if ranges_of(jobs) and not histograms_of(jobs) else histograms.RESOLUTION / 2
     low, high = estimate.low * (1 - half), estimate.high * (1 + half)
     if memory or (short and high < height):
         return {"verdict": verdict, "reason": estimate.reason or memory or short}
     if high < height:
-        verdict, reason = "meets", f"at most {estimate.high:.3g} ms"
+        verdict, reason = Outcome.MEETS, f"at most {estimate.high:.3g} ms"
     elif low >= height:
-        verdict, reason = "misses", f"at least {estimate.low:.3g} ms"
+        verdict, reason = Outcome.MISSES, f"at least {estimate.low:.3g} ms"
         if estimate.reason:
             return {"verdict": verdict, "reason": f"{reason}, as a lower percentile is that; {estimate.reason}"}
     few = f"; {len(jobs)} job{'s are' if len(jobs) > 1 else ' is'} too few to resample"
@@ -194,11 +195,12 @@ def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, 
 def _whole(jobs: pd.DataFrame, parts: Sequence[pd.DataFrame], verdicts: Sequence[str]) -> dict:
     """The verdict on a whole series by those on its segments, how long the limit was kept, and the reason."""
     if not parts:
-        return {"verdict": "undecided", "reason": "no valid battery"}
-    if set(verdicts) == {"meets"}:
-        return {"verdict": "meets", "reason": "every segment meets it"}
-    whole = "misses" if "misses" in verdicts else "undecided"
-    kept = [float(part["start_s"].iloc[0]) for part, verdict in zip(parts, verdicts, strict=True) if verdict != "meets"]
+        return {"verdict": Outcome.UNDECIDED, "reason": "no valid battery"}
+    if set(verdicts) == {Outcome.MEETS}:
+        return {"verdict": Outcome.MEETS, "reason": "every segment meets it"}
+    whole = Outcome.MISSES if Outcome.MISSES in verdicts else Outcome.UNDECIDED
+    judged = zip(parts, verdicts, strict=True)
+    kept = [float(part["start_s"].iloc[0]) for part, verdict in judged if verdict != Outcome.MEETS]
     where = [
         f"segment {number} (jobs {part['number'].iloc[0]} to {part['number'].iloc[-1]})"
         for number, (part, verdict) in enumerate(zip(parts, verdicts, strict=True), 1)

@@ -11,6 +11,7 @@ from scripts.report.declaration import Column
 from scripts.report.markup import bold, bullets, code, verbatim
 from scripts.report.page import Page, Table
 from scripts.report.results import Results
+from scripts.statistics.outcomes import Outcome
 from scripts.studies.particles.methods import METHODS, script
 from scripts.studies.particles.report import OPERATIONS, counted
 from scripts.studies.particles.snapshots import FIELD, TYPE
@@ -34,7 +35,7 @@ def why(run: Results) -> list[str]:
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
     tasks = prose.listing(f"{prose.number(cost)} ms with {method}" for method, cost in costs.items())
     rows = run.comparisons()
-    won = rows.loc[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK), "verdict"] == "faster"
+    won = rows.loc[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK), "verdict"] == Outcome.FASTER
     never = ["No Dask method was shown to be faster than the serial loop at any size."]
     reason = f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}."
     return [*(never if len(won) and not won.any() else []), reason]
@@ -63,10 +64,10 @@ def converting(run: Results) -> Iterator[str]:
         making, reading = cells["prepare_s"][row["contender_cell"]], cells["iteration_s"][row["baseline_cell"]]
         ratio = names.ratio_with_interval(*_ratios(row))
         pays = "whether converting pays is not decided"
-        if row["verdict"] == "faster":
+        if row["verdict"] == Outcome.FASTER:
             reads, most, fewest = (math.ceil(making / (reading * (1 - ratio))) for ratio in _ratios(row)[[0, 2, 1]])
             pays = f"from {reads:,} [{fewest:,}, {most:,}] reads on, converting pays"
-        elif row["verdict"] in ("same", "slower"):
+        elif row["verdict"] in (Outcome.SAME, Outcome.SLOWER):
             pays = "converting was not shown to pay, however often it is read"
         yield (
             f"{_what(row)}, {row['method']}: a copy takes {prose.number(making)} s to make and {copy} instead of "

@@ -12,7 +12,7 @@ from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
-from scripts.statistics import JUDGED
+from scripts.statistics.outcomes import JUDGED
 from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.probe import is_miss, mean
 from scripts.studies.shots.report import opening

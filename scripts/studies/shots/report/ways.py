@@ -8,7 +8,7 @@ import pandas as pd
 
 from scripts.report import names
 from scripts.report.results import Results
-from scripts.statistics import JUDGED
+from scripts.statistics.outcomes import JUDGED, Outcome
 from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.probe import mean
 from scripts.studies.shots.trial import ORIGINAL, WORTH
@@ -74,7 +74,7 @@ class Advice:
     @property
     def detectable(self) -> float:
         """The smallest gain that an undecided comparison could have detected; 1 if none is undecided."""
-        rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == "no evidence"]
+        rows = [row for way in self.ways for row in way.rows.values() if row["verdict"] == Outcome.NO_EVIDENCE]
         return min((max(row["detectable_ratio"], 1 / row["detectable_ratio"]) for row in rows), default=1.0)
 
     @property
@@ -121,8 +121,8 @@ class Advice:
 
     def _is_faster(self, way: Way) -> bool:
         """Return whether a way is faster for an access, and over all even at the upper ends of the intervals."""
-        verdicts = {row["verdict"] for row in way.rows.values()}
-        return way.rows.keys() == self.shares.keys() and "faster" in verdicts and self.ratio(way, "ratio_high") < 1
+        is_faster_once = any(row["verdict"] == Outcome.FASTER for row in way.rows.values())
+        return way.rows.keys() == self.shares.keys() and is_faster_once and self.ratio(way, "ratio_high") < 1
 
 
 def read_advice(run: Results) -> Advice | None:
@@ -163,5 +163,5 @@ def _compare(table: Mapping[tuple[str, str], dict], way: Way, base: Way) -> Way:
 
 def _turned(row: dict) -> dict:
     ratios = {"ratio": 1 / row["ratio"], "ratio_low": 1 / row["ratio_high"], "ratio_high": 1 / row["ratio_low"]}
-    verdict = {"faster": "slower", "slower": "faster"}.get(row["verdict"], row["verdict"])
+    verdict = Outcome(row["verdict"]).mirrored
     return row | ratios | {"verdict": verdict}

@@ -14,7 +14,7 @@ from scripts.report import answer, names, pages, prose
 from scripts.report.findings import Finding
 from scripts.report.markup import bold, code
 from scripts.statistics import MIN_BLOCKS
-from scripts.studies.volumes.compare import TOO_FEW
+from scripts.statistics.outcomes import Outcome
 from scripts.studies.volumes.report import REPORT, phrases
 from scripts.studies.volumes.report.batteries import Results, of
 from scripts.studies.volumes.series import FACTORS
@@ -24,10 +24,10 @@ Stretch = tuple[dict, ...]
 FEW = 8
 REASONS = 3
 SAID = {
-    "meets": "stayed below",
-    "misses": "did not stay below",
-    "undecided": "may or may not be below",
-    "not judged": "cannot be judged against",
+    Outcome.MEETS: "stayed below",
+    Outcome.MISSES: "did not stay below",
+    Outcome.UNDECIDED: "may or may not be below",
+    Outcome.NOT_JUDGED: "cannot be judged against",
 }
 CREDITS = "burst credits"
 
@@ -54,13 +54,13 @@ class Course:
     def outcome(self) -> str:
         """The verdict; `not judged` where it is open for another reason than that the limit lies in the interval."""
         within = self.deciding["low_ms"] < self.whole["limit_ms"] <= self.deciding["high_ms"]
-        return "not judged" if self.verdict == "undecided" and not within else self.verdict
+        return Outcome.NOT_JUDGED if self.verdict == Outcome.UNDECIDED and not within else self.verdict
 
     @property
     def kept_jobs(self) -> int:
         """How many jobs met the limit before one segment did not."""
         first = self.stretches[0]
-        return sum(row["jobs"] for row in first) if first[0]["verdict"] == "meets" else 0
+        return sum(row["jobs"] for row in first) if first[0]["verdict"] == Outcome.MEETS else 0
 
 
 def courses(run: Results) -> list[Course]:
@@ -93,7 +93,7 @@ def sentence(group: Sequence[Course], run: Results) -> str:
     what = f"{REPORT.metric(whole['metric']).title} of {phrases.operation(wholes, run)}"
     first, *later = zip(*(course.stretches for course in group), strict=True)
     verb = bold(first[0][0]["verdict"])
-    if first[0][0]["verdict"] == "undecided":
+    if first[0][0]["verdict"] == Outcome.UNDECIDED:
         text = f"it is {verb} whether {what} meets {phrases.limit(whole)}"
     else:
         text = f"{what} {verb} {phrases.limit(whole)}"
@@ -104,7 +104,7 @@ def sentence(group: Sequence[Course], run: Results) -> str:
     if any(over) and not later:
         clauses.append(f"{_counted(over)} over it by {'itself' if max(over) == 1 else 'themselves'}")
     rows = [row for course in group for stretch in course.stretches for row in stretch]
-    reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == "undecided" and row["reason"])
+    reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == Outcome.UNDECIDED and row["reason"])
     return f"{'; '.join([*clauses, *(reasons if whole['verdict'] == 'undecided' else ())])}."
 
 
@@ -128,7 +128,7 @@ def _extent(group: Sequence[Course], first: bool, run: Results) -> str:
 def _change(heads: Sequence[dict]) -> str:
     """How a later stretch begins: "then misses it from job 33 (g3) on: p99 was 7.7× as high [7.5, 7.9], 18.5 ms"."""
     verdict = heads[0]["verdict"]
-    again = {"meets": " it again", "misses": " it"}
+    again = {Outcome.MEETS: " it again", Outcome.MISSES: " it"}
     verb = f"{'' if verdict in again else 'is '}{bold(verdict)}{again.get(verdict, '')}"
     jobs = list(dict.fromkeys(filter(None, (phrases.job(row["first_number"], row["first_job"]) for row in heads))))
     at = f" from {' or '.join(jobs if len(jobs) < 3 else [jobs[0], f'as late as {jobs[-1]}'])} on" if jobs else ""
@@ -157,8 +157,8 @@ def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
     """Return what was decided, missed limits first, what of the other metrics was, and what was not decided."""
     primary, secondary = pages.of_run(run)
     # That a comparison has too few batteries is said once, as what to do next.
-    compared = [one for one in primary if one.verdict != TOO_FEW]
-    limits = sorted(_limits(run), key=lambda finding: finding.verdict == "meets")
+    compared = [one for one in primary if one.verdict != Outcome.TOO_FEW]
+    limits = sorted(_limits(run), key=lambda finding: finding.verdict == Outcome.MEETS)
     findings = [*limits, *_credits(run), *compared]
     return [one for one in findings if one.decided], secondary, [one for one in findings if not one.decided]
 
@@ -185,12 +185,12 @@ def headline(run: Results) -> str:
 def _counts(courses: Sequence[Course], run: Results) -> str:
     """Return how many series keep a limit, and which of those that do not is the slowest."""
     counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in SAID}
-    slowest = max(counts["misses"], key=lambda course: np.nan_to_num(course.deciding["value_ms"]), default=None)
+    slowest = max(counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding["value_ms"]), default=None)
     whole, parts = courses[0].whole, [f"{len(counts['meets'])} of {len(courses)} series stayed below"]
     parts[0] += f" {phrases.limit(whole)} ({whole['metric']})"
     parts += [f"{len(counts['misses'])} did not, the slowest {_kept(slowest, run)}"] if slowest else []
-    parts += [f"{len(counts['undecided'])} may or may not"] if counts["undecided"] else []
-    parts += [f"{len(counts['not judged'])} cannot be judged"] if counts["not judged"] else []
+    parts += [f"{len(counts['undecided'])} may or may not"] if counts[Outcome.UNDECIDED] else []
+    parts += [f"{len(counts['not judged'])} cannot be judged"] if counts[Outcome.NOT_JUDGED] else []
     return f"{'; '.join(parts)}."
 
 
@@ -216,7 +216,7 @@ def reasons(run: Results) -> list[str]:
 def advice(run: Results) -> list[str]:
     """Return which volume to take, what a volume that ran out of credits lacks, and what would decide the rest."""
     first, lines = _first_limit(run), []
-    kept = [course for course in first if course.verdict == "meets"]
+    kept = [course for course in first if course.verdict == Outcome.MEETS]
     # One chooses a volume, not what runs beside the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
         best = min(kept, key=lambda course: course.deciding["value_ms"])
@@ -225,12 +225,12 @@ def advice(run: Results) -> list[str]:
         lines.append(f"{what}, {of} that stayed below {phrases.limit(best.whole)}.")
     lines += _larger(run)
     here = any(battery.get("position") is not None for battery in run.facts.get("batteries") or [])
-    if between := [phrases.label(course.whole, run) for course in first if course.outcome == "undecided"]:
+    if between := [phrases.label(course.whole, run) for course in first if course.outcome == Outcome.UNDECIDED]:
         more = f"Raise {code('jobs')} and run again" if here else f"Import more jobs, with fio's {code('json+')},"
         lines.append(f"{more} to decide on {phrases.some(between)}: more jobs narrow the interval.")
     again: dict[str, list[str]] = {}
     for course in first:
-        if course.outcome == "not judged":
+        if course.outcome == Outcome.NOT_JUDGED:
             reason = course.deciding["reason"]
             # How long each was is in the table.
             kind = "too short a battery to meet a limit" if "too short a battery" in reason else reason
@@ -238,7 +238,7 @@ def advice(run: Results) -> list[str]:
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
         lines.append(f"Measure {phrases.some([name for name, _ in alike])} again: {why}.")
-    if len(run.verdicts) and (run.verdicts["verdict"] == TOO_FEW).any():
+    if len(run.verdicts) and (run.verdicts["verdict"] == Outcome.TOO_FEW).any():
         lines.append(
             f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "
             "from a busier hour."
@@ -289,7 +289,7 @@ def _kept(course: Course, run: Results) -> str:
     """A series, with the value that decided, and how long it kept a limit that it missed later."""
     name, value = phrases.label(course.whole, run), course.deciding["value_ms"]
     time = phrases.duration(course.whole["kept_s"]) or prose.count(course.kept_jobs, "job")
-    later = f" after {time}" if course.verdict == "misses" and course.kept_jobs else ""
+    later = f" after {time}" if course.verdict == Outcome.MISSES and course.kept_jobs else ""
     return f"{name}{later}{f' ({prose.number(value)} ms)' if pd.notna(value) else ''}"
 
 
@@ -303,9 +303,9 @@ def _limits(run: Results) -> Iterator[Finding]:
 def _credits(run: Results) -> Iterator[Finding]:
     """Yield what the credit model says, against what was seen; series of which it says the same stand together."""
     for text, own in run.collapses.groupby("text", sort=False) if len(run.collapses) else ():
-        rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict="modelled")
+        rows = own[[*FACTORS]].assign(factor=CREDITS, metric="p99", verdict=Outcome.MODELLED)
         where = phrases.where(rows.to_dict("records"), run)
-        yield Finding(where, f"{text.rstrip('.')}.", CREDITS, "p99", "modelled", {}, rows)
+        yield Finding(where, f"{text.rstrip('.')}.", CREDITS, "p99", Outcome.MODELLED, {}, rows)
 
 
 def _larger(run: Results) -> Iterator[str]:

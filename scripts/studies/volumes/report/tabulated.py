@@ -9,6 +9,7 @@ from scripts.report import listings, names, prose
 from scripts.report.listings import fact, without_empty
 from scripts.report.markup import code, paragraph, verbatim
 from scripts.report.page import Table
+from scripts.statistics.outcomes import Outcome
 from scripts.studies.volumes.report import phrases
 from scripts.studies.volumes.report.batteries import Results
 from scripts.studies.volumes.report.conclusions import FEW, Course, courses
@@ -224,8 +225,8 @@ def job_files(run: Results) -> list[str]:
 def _glanced(course: Course) -> tuple[str, ...]:
     """The colour and the words of a verdict, how long the limit was kept, and the shares at or above it."""
     verdict, jobs = course.whole["verdict"], course.kept_jobs
-    kept = "all jobs" if verdict == "meets" else "not at all" if verdict == "misses" else ""
-    if jobs and verdict != "meets":
+    kept = "all jobs" if verdict == Outcome.MEETS else "not at all" if verdict == Outcome.MISSES else ""
+    if jobs and verdict != Outcome.MEETS:
         kept = ", ".join(filter(None, [phrases.duration(course.whole["kept_s"]), prose.count(jobs, "job")]))
     words = f"{verdict} {phrases.latency(course.deciding)}".strip()
     return "unknown" if verdict == "undecided" else verdict, words, kept, phrases.over(course.whole)
