@@ -72,19 +72,36 @@ def test_what_is_of_single_tasks_is_compared_where_there_are_as_many(tmp_path):
 
 
 @pytest.mark.rule(13)
-def test_a_cell_of_which_the_harness_takes_a_tenth_has_no_verdict_on_its_total(tmp_path):
+def test_the_harness_is_a_bound_and_an_order_that_no_share_of_it_can_turn_is_decided(tmp_path):
+    """The contender takes twice as long; of 9.9 % nothing is taken off, of 12 % all, and 60 % may be all there is."""
+    shares = {"0": 0.099, "64MiB": 0.12, "256MiB": 0.6}
+
     def change(record):
-        share = 0.099 if record["cell"]["page_buffer"] == "0" else 0.12
         if record["cell"]["library"] == "hdf5-2.0.0":
-            record["seconds"]["null"] = share * record["seconds"]["total"]
+            record["seconds"]["null"] = shares[record["cell"]["page_buffer"]] * record["seconds"]["total"]
         return record
 
-    cells = synthetic_cells(twins=0, **FEW)
+    cells = synthetic_cells(twins=0, **{**FEW, "page_buffer": tuple(shares)})
     judged = gather(write_synthetic_run(tmp_path, cells, ratio=newer_is(2), change=change))[2]
     rows = chosen(judged, factor="library", metric="total").set_index("page_buffer")
-    assert rows["verdict"].to_dict() == {"0": "slower", "64MiB": "not comparable"}
-    assert rows.loc["64MiB", "note"] == "the harness takes 12 % of an arm's time"
+    assert rows["verdict"].to_dict() == {"0": "slower", "64MiB": "slower", "256MiB": "not comparable"}
+    whole = rows["contender_s"] / rows["baseline_s"]
+    assert rows["ratio"]["0"] == pytest.approx(whole["0"], rel=0.1)
+    assert rows["ratio"]["64MiB"] == pytest.approx(0.88 * whole["64MiB"], rel=0.1)
+    assert rows["harness_percent"].to_dict() == {"0": "", "64MiB": "12", "256MiB": "60"}
+    assert rows.loc["256MiB", "note"] == "the harness takes 60 % of an arm's time"
+    assert rows.loc["256MiB", ["ratio", "ratio_low", "ratio_high", "p"]].isna().all()
     assert set(chosen(judged, factor="library", metric="rest")["verdict"]) == {"slower"}
+
+
+@pytest.mark.rule(17)
+def test_a_verdict_names_the_blocks_that_it_used(tmp_path):
+    def change(record):
+        is_broken = record["cell"]["library"] == "hdf5-2.0.0" and record["repeat"] in (2, 5)
+        return failed(record, "no server") if is_broken else record
+
+    judged = gather(write_synthetic_run(tmp_path, synthetic_cells(twins=0, **FEW), 8, change=change))[2]
+    assert set(chosen(judged, factor="library")["used_blocks"]) == {"1 3 4 6 7 8"}
 
 
 @pytest.mark.rule(15)

@@ -37,9 +37,11 @@ def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     Returns:
         cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing where nothing was measured; bytes as
         they were delivered, or offered where that is not known; `read` and what follows are short hashes of what was
-        read, of the code, the data and the packages.
+        read, of the code, the data and the packages; `null_s` is the harness's own time, then `<metric>_s` of the
+        metrics that do not decide.
     """
-    own = ["seconds total", "bytes_delivered", "bytes_offered", *COLUMNS]
+    own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *COLUMNS]
+    others = {f"seconds {name}": f"{name}_s" for name in tables.metrics(runs) if name != "total"}
     rows = matrix[["cell", *tables.factors(matrix)]].merge(runs, on="cell")
     rows = rows.reindex(columns=list(dict.fromkeys([*rows, *own])))
     rows = rows.assign(valid=rows["ok"].astype(bool), figure="total", value=rows["seconds total"], unit="s")
@@ -47,7 +49,8 @@ def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     rows["read"] = rows["read"].map(matrices.digest, na_action="ignore")
     for name in HASHES:
         rows[name] = rows[name].astype("string").str[:_DIGITS]
-    return rows[["cell", *tables.factors(matrix), *COLUMNS]]
+    rows = rows.assign(null_s=rows["seconds null"]).rename(columns=others)
+    return rows[["cell", *tables.factors(matrix), *COLUMNS, "null_s", *others.values()]]
 
 
 def code_of(record: dict) -> str:

@@ -13,7 +13,7 @@ from scripts.frame import software
 from scripts.frame.blocks import compared
 from scripts.lib.slowed import SHARES
 from scripts.statistics import HARNESS, stats
-from scripts.statistics.outcomes import Outcome
+from scripts.statistics.outcomes import ORDERED, Outcome
 from scripts.statistics.tables import PLACES, factors, levels_of, metrics
 
 # Families whose baseline and contender are cells, not levels of a factor.
@@ -50,7 +50,8 @@ _ORDINALS = {2: "2nd", 3: "3rd"}
 _JUDGEMENT = (
     *("blocks", "baseline_s", "contender_s", "ratio", "ratio_low", "ratio_high", "p", "looks", "verdict"),
     *("detectable_ratio", "mean_ratio", "mean_low", "mean_high", "slow_baseline", "slow_contender", "slow_ratio"),
-    *("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "note"),
+    *("attempts_baseline", "failed_baseline", "attempts_contender", "failed_contender", "note", "used_blocks"),
+    "harness_percent",
 )
 Pair = tuple[dict, dict]
 
@@ -74,11 +75,15 @@ def verdicts_table(
     `control`; controls enter no other comparison. A/A twins are a family. A slowed control is judged on `total` alone,
     as one more member of the largest other family, so that it is as hard to detect as any difference of its size.
 
+    Where the harness takes more than 10 % of the `total` of an arm, that share is a bound: it may belong to one arm
+    alone, so the ratio is the one closest to 1 that is left, and `harness_percent` is the share. Where that decides no
+    order, the comparison is `not comparable` and has no ratio.
+
     A block counts where both arms have a valid record of one session on one machine, and, where they read from one
     store, from one device and mount. A record that was ended by its time limit counts with that, which is the least
     that it would have taken. Arms that differ in such a block in measuring code, data or amount of data, that have
-    valid records but no such block, or of whose `total` the harness takes more than 10 %, are `not comparable`, have no
-    ratio and enter no family; so are those that differ in software, apart from what their libraries vary on purpose.
+    valid records but no such block are `not comparable`, have no ratio and enter no family; so are those that differ in
+    software, apart from what their libraries vary on purpose.
 
     `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
     `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
@@ -209,27 +214,33 @@ class _Family:
         complete &= ~np.logical_and(*map(_true, self._arms("timed_out")))
         used = complete & ~self._split
         base, other = (np.where(used, table, math.nan) for table in (base, other))
-        differing = self._differing if name != "total" else list(map("; ".join, self._with_harness()))
-        d = np.where([not text for text in differing], np.log(other) - np.log(base), math.nan)
+        harness = self._harness if name == "total" else np.zeros(len(self._pairs))
+        d = np.where(harness > HARNESS, self._beyond_harness(base, other), np.log(other) - np.log(base))
+        d = np.where([not text for text in self._differing], d, math.nan)
         self.differences[name] = d
         means = [stats.total_over_total(*arms, self._seed) for arms in zip(other.T, base.T, strict=True)]
         sessions = self._arms("session")[0]
         looks = [stats.looks(of_arm[rows]) for of_arm, rows in zip(sessions.T, used.T, strict=True)]
         judged = stats.judge(d, self._percent, self._seed, looks, means, beside)
         judgements = []
-        for number, verdict in enumerate(judged):
+        for number, (verdict, share) in enumerate(zip(judged, harness, strict=True)):
+            differing, is_bound = self._differing[number], share > HARNESS
+            if is_bound and not differing and verdict.verdict not in ORDERED:
+                differing = f"the harness takes {share:.0f} % of an arm's time"
+                verdict = stats.Verdict(Outcome.NOT_COMPARABLE, verdict.blocks, *[math.nan] * 5)
             split = self._split[:, number]
             never = not used[:, number].any() and split.any()
             # Jobs of a cluster get the nodes that are free: further blocks may have both arms on one.
             by_chance = never and (self._apart["node"] | self._apart["time"])[split, number].all()
             why = "" if never else _note(verdict, looks[number], means[number], self._percent)
-            notes = [differing[number] or why, *self._gone(number, complete[:, number], used[:, number])]
-            said = Outcome.NOT_COMPARABLE if differing[number] or never > by_chance else verdict.verdict
+            notes = [differing or why, *self._gone(number, complete[:, number], used[:, number])]
+            said = Outcome.NOT_COMPARABLE if differing or never > by_chance else verdict.verdict
             values = (
                 *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
                 *(said, verdict.detectable_ratio),
                 *(*means[number][:3], *_slow(d[:, number]), *self._attempts(number), "; ".join(filter(None, notes))),
+                *(" ".join(map(str, self._blocks[used[:, number]])), share if is_bound else math.nan),
             )
             judgements.append(dict(zip(_JUDGEMENT, values, strict=True)))
         return judgements
@@ -256,17 +267,27 @@ class _Family:
         status = [of_arm[pd.notna(of_arm)] for of_arm in status]
         return tuple(int(count) for of_arm in status for count in (len(of_arm), (of_arm != "done").sum()))
 
-    def _with_harness(self) -> Iterator[list[str]]:
-        """What differs between the arms, and where the harness takes too much of the time that decides."""
-        nulls, totals = self._arms("seconds null"), self._arms("seconds total")
-        for number, differing in enumerate(self._differing):
-            shares = [
-                stats.median(null[:, number]).value / stats.median(total[:, number]).value
-                for null, total in zip(nulls, totals, strict=True)
+    @cached_property
+    def _harness(self) -> np.ndarray:
+        """The larger share of the harness in the total of an arm, in percent, by comparison; 0 where it is unknown."""
+        arms = zip(self._arms("seconds null"), self._arms("seconds total"), strict=True)
+        shares = [
+            [
+                stats.median(of_arm).value / stats.median(total).value
+                for of_arm, total in zip(null.T, totals.T, strict=True)
             ]
-            most = max(100 * share for share in shares) if np.isfinite(shares).all() else 0
-            harness = f"the harness takes {most:.0f} % of an arm's time"
-            yield [*([differing] if differing else []), *([harness] if most > HARNESS else [])]
+            for null, totals in arms
+        ]
+        largest = 100 * np.max(shares, axis=0)
+        return np.where(np.isfinite(largest), largest, 0.0)
+
+    def _beyond_harness(self, base: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """ln(contender / baseline) with all of the harness in the arm that took longer; NaN where no order is left."""
+        null_base, null_other = (null.astype(float) for null in self._arms("seconds null"))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lowest, highest = np.log(other - null_other) - np.log(base), np.log(other) - np.log(base - null_base)
+        d = np.where(_medians(np.log(other) - np.log(base)) < 0, highest, lowest)
+        return np.where(_medians(d) * _medians(np.log(other) - np.log(base)) > 0, d, math.nan)
 
     def _arms(self, column: str) -> tuple[np.ndarray, np.ndarray]:
         """A column of the runs for all baselines and for all contenders, each by block and comparison, made once."""
@@ -347,6 +368,11 @@ class _Family:
         by_words.pop("", None)
         for words, blocks in by_words.items():
             yield f"{OTHER_SOFTWARE} between the arms in {_blocks(blocks)}: {words}"
+
+
+def _medians(d: np.ndarray) -> np.ndarray:
+    """The median of each column over its blocks, NaN of none."""
+    return np.array([stats.median(column).value for column in d.T])
 
 
 def _true(values: np.ndarray) -> np.ndarray:
