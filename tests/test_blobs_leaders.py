@@ -170,7 +170,8 @@ def test_a_run_without_comparisons_still_says_how_it_was_measured_and_who_leads(
     assert any("A comparison takes the ratio" in line for line in judgement.method(run, report.METHOD))
     (tmp_path / "few").mkdir()
     run = load(build(tmp_path / "few", cells(store=("disk", "s3"), size=("64MiB",)), compare=(), repeats=3))
-    assert "too few repeats" in leaders.headline(leaders.find(run), run)
+    [(text, _)] = leaders.write_headline(leaders.find(run), run)
+    assert "too few repeats" in text
     assert leaders.find(run)[0].kind == "few"
 
 

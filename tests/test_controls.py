@@ -105,19 +105,22 @@ def test_the_page_says_what_the_run_tells_apart_and_warns_where_a_tenth_is_misse
     folder = build(tmp_path / "tables")
 
     def missed(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.assign(verdict=rows["verdict"].mask(rows["control"] == "slow10", "no evidence"))
+        is_slowed = rows["control"] == "slow10"
+        rows["detectable_ratio"] = rows["detectable_ratio"].mask(is_slowed, "1.3")
+        return rows.assign(verdict=rows["verdict"].mask(is_slowed, "no evidence"))
 
     page = write_words("shots", folder, tmp_path / "found.html").with_suffix(".md").read_text()
     assert "This run tells 10 % apart: 3 of 3; 5 %: 1 of 3; false alarms 0 of 6 (at most 39 %)." in page
     assert "2 cells measured twice" in page
-    assert "Caution" not in page
+    assert "cannot be seen in this run" not in page
     few = {"runs": 1, "slow10": [0, 0], "slow5": [0, 0], "alarms": [0, 0], "reached": {}}
     assert judgement.slowed({"controls": few}).endswith("by 10 % and 5 %: too few complete blocks to judge any.")
     changed(tmp_path, folder, "verdicts.csv", missed)
     page = write_words("shots", tmp_path / "changed", tmp_path / "missed.html").with_suffix(".md").read_text()
-    caution = page.index("a cell slowed on purpose by 10 % was not found to be slower (no evidence)")
-    assert page.index("> Does HDF5") < caution < page.index("![")
-    assert "Caution" in json.loads((tmp_path / "missed_answers.json").read_text())["caution"]
+    answers = json.loads((tmp_path / "missed_answers.json").read_text())
+    caution = "Differences below about 30 % cannot be seen in this run; "
+    assert answers["caution"].startswith(caution)
+    assert page.index(answers["headline"].strip("\x01\x02")) < page.index(caution) < page.index("![")
 
 
 def test_a_run_of_before_says_nothing_of_slowed_controls(tmp_path: Path):
@@ -130,7 +133,7 @@ def test_a_run_of_before_says_nothing_of_slowed_controls(tmp_path: Path):
     del facts["controls"]
     (folder / "facts.json").write_text(json.dumps(facts))
     loaded: Results = results.load(folder, folder / "facts.json")
-    assert judgement.slowed(loaded.facts) == judgement.unfound(loaded.verdicts) == ""
+    assert judgement.slowed(loaded.facts) == judgement.find_insensitivity(loaded) == ""
     assert "2 cells measured twice" in judgement.control(loaded.verdicts)
     assert gather.control_counts(loaded.verdicts) == {"alarms": [0, 2]}
 

@@ -167,7 +167,12 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
 
     def with_model(of: Callable[[pd.Series], pd.Series]) -> list[str]:
         """Let the model give `of` of what was measured."""
-        return answer.reasons(replace(run, cells=run.cells.assign(modelled_s=of(run.cells["total_s"]))), decided)
+        return [
+            text
+            for text, _ in answer.reasons(
+                replace(run, cells=run.cells.assign(modelled_s=of(run.cells["total_s"]))), decided
+            )
+        ]
 
     lines = with_model(lambda total: total)
     assert lines
@@ -180,7 +185,7 @@ def test_a_verdict_on_time_has_its_reason_or_says_that_it_has_none(run: Results)
     assert texts
     assert all("requests, bytes and CPU time explain it" in text for text in texts)
     assert not any("explain" in one.text for one in decided)
-    assert not any("these give" in line for line in answer.reasons(run, decided)), "no model, no word of it"
+    assert not any("these give" in line for line, _ in answer.reasons(run, decided)), "no model, no word of it"
 
 
 @pytest.mark.rule(11)

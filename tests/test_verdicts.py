@@ -90,7 +90,8 @@ def test_the_harness_is_a_bound_and_an_order_that_no_share_of_it_can_turn_is_dec
     assert rows["ratio"]["64MiB"] == pytest.approx(0.88 * whole["64MiB"], rel=0.1)
     assert rows["harness_percent"].to_dict() == {"0": "", "64MiB": "12", "256MiB": "60"}
     assert rows.loc["256MiB", "note"] == "the harness takes 60 % of an arm's time"
-    assert rows.loc["256MiB", ["ratio", "ratio_low", "ratio_high", "p"]].isna().all()
+    assert not any(rows.loc["256MiB", ["ratio_low", "ratio_high"]])
+    assert rows.loc["256MiB", ["ratio", "p"]].isna().all()
     assert set(chosen(judged, factor="library", metric="rest")["verdict"]) == {"slower"}
 
 

@@ -321,7 +321,7 @@ def _facts(study: str, names: Sequence[str], base: Side, other: Side) -> dict:
         **{"run": f"{names[1]} against {names[0]}", "study": study, "sides": names, **merged},
         "question": f"Does {names[1]} differ from {names[0]}?",
         "equivalence_percent": max(one.get("equivalence_percent", EQUIVALENCE_PERCENT) for one in parts),
-        "settings": newest.get("settings") or {},
+        "settings": (newest.get("settings") or {}) | {"compare": []},
         "machine": next(iter(newest.get("machines") or []), {}),
         "sessions": sorted({session for one in parts for session in one.get("sessions") or []}),
         "name": permanent_name(study, sorted(one["name"] for one in parts if "name" in one)),

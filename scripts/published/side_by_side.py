@@ -8,6 +8,7 @@ import pandas as pd
 
 from scripts.lib import sizes
 from scripts.report import answer, comparisons, findings, names, pages, prose
+from scripts.report import headline as headlines
 from scripts.report.declaration import Factor, Report, Value
 from scripts.report.markup import bold, bullets, code, heading
 from scripts.report.page import Page, Table
@@ -43,7 +44,7 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     run, counts = load(tables, facts)
     primary = findings.find(run)
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
-    why = [*answer.reasons(run, primary), *of_counts(counts)]
+    why = [*run.select(answer.reasons(run, primary)), *of_counts(counts)]
     beside = {"Why": why, "What to do next": _next(run)}
     page.text(heading(1, run.report.title))
     sentence = f"{counted(counts, run.facts['sides'])}{ruled(run.facts)}{headline(run, primary)}"
@@ -96,7 +97,7 @@ def headline(run: Results, primary: list[findings.Finding]) -> str:
     if rows.empty:
         return bold("The two sides have no cell in common.")
     if not rows["verdict"].eq(Outcome.TOO_FEW).all():
-        return answer.headline(run, primary, [])
+        return bold(headlines.write_headline(run)[0])
     base, other = run.facts["sides"]
     ratios = prose.span(rows["ratio"].dropna(), prose.ratio) if rows["ratio"].notna().any() else "unknown"
     of = dict.fromkeys(run.facts["sessions_of"])

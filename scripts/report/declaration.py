@@ -170,6 +170,12 @@ class Report:
         """The factors that say where bytes came from."""
         return tuple(factor.name for factor in self.factors if factor.place)
 
+    @property
+    def time(self) -> str:
+        """The column of a cell's time as people read it: that of one iteration, where a record has several."""
+        times = [value.column for value in self.values if value.unit == "s" and value.column.endswith("_s")]
+        return times[0] if times else "total_s"
+
     def factor(self, name: str) -> Factor:
         """Return a factor by its name; one that is not declared is called as it is."""
         return next((factor for factor in self.factors if factor.name == name), Factor(name, name + " {}"))

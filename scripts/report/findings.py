@@ -16,12 +16,14 @@ from scripts.report import judgement, names, prose
 from scripts.report.declaration import Metric
 from scripts.report.markup import bold
 from scripts.report.results import Results
+from scripts.report.statements import Comparison, Outcomes
 from scripts.statistics import stats, tables, verdicts
 from scripts.statistics.outcomes import DECIDED, ORDERED, Outcome
 
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5
 MOST_PARTS = 4
+_ENDS = {"ratio": "ratio", "low": "ratio_low", "high": "ratio_high"}
 Conditions = dict[str, list[str]]
 Steps = tuple[tuple[str, str], ...]
 
@@ -42,6 +44,7 @@ class Finding:
     conditions: Conditions
     rows: pd.DataFrame
     under: str = ""
+    statement: Outcomes | None = None
 
     @property
     def effect(self) -> names.Effect:
@@ -65,6 +68,24 @@ class Finding:
         levels = self.rows.drop(columns=["verdict", "note"], errors="ignore").select_dtypes(exclude=["number", "bool"])
         digest = hashlib.sha256(levels.to_csv(index=False).encode()).hexdigest()[:6]
         return f"{self.factor}-{self.metric}-{digest}".replace("_", "-").replace(" ", "-")
+
+
+def to_comparisons(rows: pd.DataFrame, results: Results) -> tuple[Comparison, ...]:
+    """Return comparisons (rows as `Results.comparisons` has them) as statements have them."""
+    decides, percent = results.report.metrics[0].name, judgement.equivalence(results.facts)
+    return tuple(
+        Comparison(
+            baseline=row["baseline_cell"],
+            contender=row["contender_cell"],
+            column="value" if row["metric"] == decides else f"{row['metric']}_s",
+            outcome=row["verdict"],
+            blocks=tuple(int(block) for block in str(row.get("used_blocks") or "").split()),
+            **{key: float(row[name]) for key, name in _ENDS.items()},
+            same_within=percent / 100,
+            is_bound=pd.notna(row.get("harness_percent")),
+        )
+        for row in rows.to_dict("records")
+    )
 
 
 def find(results: Results, metric: str = "") -> list[Finding]:
@@ -171,6 +192,7 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
         conditions=conditions or {},
         rows=rows,
         under=under,
+        statement=Outcomes(to_comparisons(rows, results)),
     )
 
 
@@ -277,10 +299,13 @@ def _reason(rows: pd.DataFrame, results: Results) -> str:
     ratios = modelled(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
     if ratios.empty or ratios.isna().any():
         return ""
-    explains = tables.explains(ratios, decided["ratio"].astype(float))
-    if explains.all():
+    measured = decided["ratio"].astype(float)
+    if tables.explains(ratios, measured).all():
         return "; requests, bytes and CPU time explain it"
-    some = f" in {(~explains).sum()} of {len(decided)}" if explains.any() else ""
+    same_way = tables.has_direction(ratios, measured)
+    if same_way.all():
+        return "; requests and bytes point the same way"
+    some = f" in {(~same_way).sum()} of {len(decided)}" if same_way.any() else ""
     return f"; not explained by requests or bytes{some}"
 
 

@@ -1,12 +1,14 @@
 """How a run was measured and judged, how the rule did on itself, and what the data cannot say: from its records."""
 
+import math
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 
 from scripts.lib.slowed import SHARES
-from scripts.report import listings, prose, references
-from scripts.report.markup import bold, code, paragraph
+from scripts.report import listings, prose, references, words
+from scripts.report.markup import code
 from scripts.report.results import Results, is_true
 from scripts.statistics import HARNESS, MIN_BLOCKS, stats
 from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
@@ -19,10 +21,12 @@ VERDICTS = {
     Outcome.NO_EVIDENCE: "none of these, which does not mean that there is no difference; the report gives the "
     "smallest one that this run could have detected",
     Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in one "
-    f"session on one machine, or the harness takes more than {HARNESS} % of the time of one",
+    f"session on one machine, or the harness takes more than {HARNESS} % of the time of one and may turn the order",
     Outcome.TOO_FEW: f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
 }
 
+# A run that detects nothing smaller is too noisy to tell.
+TOO_NOISY = 2
 TROUBLES = {
     "invalid": "broke a rule of measuring and {be} in no verdict",
     "edited": "{been} edited after it was written and {be} in no verdict",
@@ -72,19 +76,33 @@ def slowed(facts: dict) -> str:
     )
 
 
-def unfound(verdicts: pd.DataFrame) -> str:
-    """Return that the control which differs most was judged and not found to be slower; "" where it was found."""
+def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
+    """Return the comparison of the control that is slowed most, where it was judged and not found to be slower."""
     if verdicts.empty or "control" not in verdicts:
-        return ""
+        return None
     level = max(SHARES, key=SHARES.get)
     rows = verdicts[(verdicts["role"] == "control") & (verdicts["control"] == level) & (verdicts["metric"] == "total")]
-    missed = rows["verdict"][~rows["verdict"].isin((Outcome.SLOWER, Outcome.TOO_FEW))]
-    if missed.empty:
+    missed = rows[~rows["verdict"].isin((Outcome.SLOWER, Outcome.TOO_FEW))].to_dict("records")
+    return missed[0] if missed else None
+
+
+def find_insensitivity(run: Results) -> str:
+    """Return which differences the run cannot see, where an effect that it shows or leaves open is as small; else "".
+
+    That is known where the control slowed on purpose was missed: its detectable ratio says what was possible.
+    """
+    control = find_missed_control(run.verdicts)
+    if not control or not math.isfinite(control.get("detectable_ratio", math.nan)):
         return ""
-    return paragraph(
-        f"{bold('Caution')}: a cell slowed on purpose by {_percent(SHARES[level])} was not found to be slower "
-        f"({missed.iloc[0]}), so this run may miss differences of that size. Raise {code('repeats')} and run again."
-    )
+    rows, limit = run.comparisons(), math.log(control["detectable_ratio"])
+    shown = rows[rows["verdict"].isin(ORDERED)]
+    small = int((np.log(shown["ratio"].astype(float)).abs() < limit).sum())
+    if not small and not (rows["verdict"] == Outcome.NO_EVIDENCE).any():
+        return ""
+    others = words.fill("in range", many=prose.count(small, "effect above lies")) if small else words.fill("larger")
+    if control["detectable_ratio"] > TOO_NOISY:
+        return words.fill("too noisy", times=prose.number(control["detectable_ratio"]), others=others)
+    return words.fill("insensitive", percent=_percent(control["detectable_ratio"] - 1), others=others)
 
 
 def _slowed(verdicts: pd.DataFrame) -> pd.Series:
@@ -210,4 +228,8 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         if many
     ]
     lines += references.limits(run)
+    if run.withheld:
+        lines.append(words.fill("withheld", many=prose.count(len(run.withheld), "statement")))
+    if len(run.verdicts) and not run.is_checked and run.report.unit == "block" and "sides" not in run.facts:
+        lines.append(words.fill("unchecked"))
     return [*lines, *own, *of_trouble(run.cells, run.report.unit == "block"), *run.absent]

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose
-from scripts.report.findings import stretch
+from scripts.report.findings import stretch, to_comparisons
+from scripts.report.headline import Said
 from scripts.report.markup import bold
 from scripts.report.results import ABSENT, Results
+from scripts.report.statements import Leader
 from scripts.statistics.outcomes import JUDGED, Outcome
 
 NAMED = 3  # leaders that a sentence names
@@ -23,7 +25,9 @@ UNJUDGED = {
     "unjudged": "without repeats nothing is judged",
     "apart": "the arms are not comparable",
     "few": "too few repeats for a verdict",
+    "ahead": "it has no verdict, so nothing is decided",
 }
+DECIDED_KINDS = ("one", "same")
 Arm = tuple[str, ...]
 Context = tuple[str, ...]
 Edges = dict[tuple[str, str], str]
@@ -34,8 +38,9 @@ class Lead:
     """The arms that no other was shown to beat, at levels beside each other, in all contexts that came out alike.
 
     `kind` is `one`, `same` (each as fast as the others), `open` (not told apart) or one of `UNJUDGED`, where `arms` is
-    the one with the highest value. `outside` are arms that were judged against no other, though others were. A context
-    has the levels of the factors of `context_of`; `levels` are among those `of` the group's cells.
+    the one with the highest value: also where others were judged, but not that one (`ahead`). `outside` are arms that
+    were judged against no other, though others were. A context has the levels of the factors of `context_of`; `levels`
+    are among those `of` the group's cells.
     """
 
     arms: tuple[Arm, ...]
@@ -120,28 +125,52 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     return where, f"{at}, {prose.listing(texts)} {report.contest.fastest}{among}{same}{rest}"
 
 
-def advice(leads: list[Lead], results: Results) -> list[str]:
+def write_others(leads: list[Lead], results: Results) -> list[Said]:
     """Return who leads in the other contexts and along the sizes, a sentence each."""
     first = _first(leads) or leads[:1]
-    sentences = [in_words(lead, results) for lead in leads if lead not in first]
-    return [f"{prose.capital(where)}: {text}" for where, text in sentences[:ADVICE]]
+    return [
+        (f"{prose.capital(where)}: {text}", (to_statement(lead, results),) if lead.kind in DECIDED_KINDS else ())
+        for lead in [lead for lead in leads if lead not in first][:ADVICE]
+        for where, text in [in_words(lead, results)]
+    ]
 
 
-def headline(leads: list[Lead], results: Results) -> str:
-    """Return who leads along all levels in a bold sentence for each group of arms."""
-    places: dict[str, list[str]] = {}
-    for where, text in (in_words(lead, results, str, brief=True) for lead in _first(leads)):
-        places.setdefault(where, []).append(text.rstrip("."))
+def write_headline(leads: list[Lead], results: Results) -> list[Said]:
+    """Return who leads along all levels, in a sentence for each group of arms, with its statements."""
+    places: dict[str, list[tuple[str, Leader]]] = {}
+    for lead in _first(leads):
+        where, text = in_words(lead, results, str, brief=True)
+        places.setdefault(where, []).append((text.rstrip("."), to_statement(lead, results)))
     if places:
-        return bold(" ".join(f"{prose.capital(where)}, {'; '.join(texts)}." for where, texts in places.items()))
-    where, text = in_words(leads[0], results)
+        return [
+            (f"{prose.capital(where)}, {'; '.join(text for text, _ in said)}.", tuple(one for _, one in said))
+            for where, said in places.items()
+        ]
+    where, text = in_words(leads[0], results, str)
     nothing = ABSENT["verdicts"] if results.verdicts.empty else "No arm was shown to be the fastest."
-    return f"{bold(nothing)} {prose.capital(where)}, {text}"
+    return [(f"{nothing} {prose.capital(where)}, {text}", ())]
+
+
+def to_statement(lead: Lead, results: Results) -> Leader:
+    """Return a lead as the statement that it makes: its cells, those that it was judged against, and the verdicts."""
+    cells = cells_of(lead, results)
+    cells = cells[~cells["arm"].isin(lead.outside)]
+    keys = [results.report.along, *context_of(results)]
+    groups = [group for _, group in cells.groupby(keys, sort=False)]
+    leading, others = (
+        tuple(tuple(group["cell"][group["arm"].isin(lead.arms) == is_leading]) for group in groups)
+        for is_leading in (True, False)
+    )
+    rows = _rows(results)
+    rows = rows[rows["verdict"].isin(JUDGED)]
+    within = [rows["baseline_cell"].isin(one["cell"]) & rows["contender_cell"].isin(one["cell"]) for one in groups]
+    chosen = rows[np.logical_or.reduce(within)] if within else rows[:0]
+    return Leader(leading, others, to_comparisons(chosen, results), lead.kind == "one")
 
 
 def _first(leads: list[Lead]) -> list[Lead]:
     """The leads that the headline tells: of each group the first that was decided, and those in the same contexts."""
-    decided = [lead for lead in leads if lead.kind in ("one", "same")]
+    decided = [lead for lead in leads if lead.kind in DECIDED_KINDS]
     contexts = {lead.group: lead.contexts for lead in reversed(decided)}
     return [lead for lead in decided if lead.contexts == contexts[lead.group]]
 
@@ -184,14 +213,22 @@ def _lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -
         pairs = map(frozenset, itertools.combinations(leading, 2))
         kind = "same" if all(judged.get(pair) == "same" for pair in pairs) else "open"
     outside = tuple(arm for cell, arm in arms.items() if cell not in contest)
+    values = cells.set_index("cell")[value]
+    ahead = values.reindex([cell for cell in arms if cell not in contest]).max()
+    if ahead > values.reindex(leading).max():
+        return Lead((arms[values[values == ahead].index[0]],), "ahead")
     return Lead(tuple(arms[cell] for cell in leading), kind, outside)
 
 
 def _edges(results: Results) -> Edges:
     """Return the verdicts between arms of the contests: (baseline's cell, contender's cell) -> verdict."""
+    return {(row.baseline_cell, row.contender_cell): row.verdict for row in _rows(results).itertuples()}
+
+
+def _rows(results: Results) -> pd.DataFrame:
+    """The comparisons of arms of the contests."""
     compared = results.comparisons()
-    rows = pd.concat([results.contest, compared[compared["factor"].isin(results.report.contest.arm)]])
-    return {(row.baseline_cell, row.contender_cell): row.verdict for row in rows.itertuples()}
+    return pd.concat([results.contest, compared[compared["factor"].isin(results.report.contest.arm)]])
 
 
 def cells_of(lead: Lead, results: Results) -> pd.DataFrame:
@@ -199,6 +236,7 @@ def cells_of(lead: Lead, results: Results) -> pd.DataFrame:
     cells, along = results.measured, results.report.along
     cells = cells[cells[along].isin(lead.levels)]
     cells = cells[[tuple(context) in lead.contexts for context in cells[context_of(results)].to_numpy()]]
+    cells = cells[[results.report.contest.group(cell) == lead.group for cell in cells.to_dict("records")]]
     cells = cells.sort_values(along, key=lambda levels: levels.map(names.amount), kind="stable")
     return cells.assign(arm=list(cells[list(results.report.contest.arm)].itertuples(index=False, name=None)))
 

@@ -1,5 +1,6 @@
 """What people read instead of levels, stores, sizes, ratios and verdicts: each has one name on all pages."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ _STATES = {
 _ORDER = {state: place for place, state in enumerate(("cold", "warm", "direct", "any", "elsewhere", "unverified"))}
 
 
+_PREFIXES = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
+
+
 class Effect(NamedTuple):
     """A ratio of times in words with its interval, "took 24 % longer", "[21, 29]", and what precedes the baseline."""
 
@@ -34,7 +38,9 @@ class Effect(NamedTuple):
     than: str
 
 
-def effect(ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True) -> Effect:
+def effect(
+    ratios: Iterable[float], low: float, high: float, plural: bool = False, is_time: bool = True, is_bound: bool = False
+) -> Effect:
     """Return how much longer or shorter contenders took than their baselines, or how much higher or lower they were.
 
     Args:
@@ -43,8 +49,9 @@ def effect(ratios: Iterable[float], low: float, high: float, plural: bool = Fals
         high: upper end.
         plural: whether several did it, as "chunks of 4 MiB".
         is_time: whether these are times that were taken.
+        is_bound: whether the effect is at least so large.
     """
-    ratios = list(ratios)
+    ratios, at_least = list(ratios), "at least " * is_bound
     least, most = min(ratios), max(ratios)
     longer = least >= 1
     values, ends = ((least, most), (low, high)) if longer else ((most, least), (high, low))
@@ -54,14 +61,15 @@ def effect(ratios: Iterable[float], low: float, high: float, plural: bool = Fals
             values, ends = ([1 / value for value in pair] for pair in (values, ends))
         fast = f"{'were' if plural else 'was'} {{}}× as fast"
         high_or_long = "took {}× as long" if is_time else "was {}× as high"
-        return Effect((high_or_long if longer else fast).format(_range(*values, times)), _interval(*ends, times), "as")
+        text = (high_or_long if longer else fast).format(at_least + _range(*values, times))
+        return Effect(text, _interval(*ends, times), "as")
     # The end that lies beyond 1 is on the other side.
     values, ends = ([100 * (value - 1) * (1 if longer else -1) for value in pair] for pair in (values, ends))
     if is_time:
         text = "took {} % longer" if longer else "took {} % less time"
     else:
         text = "was {} % higher" if longer else "was {} % lower"
-    return Effect(text.format(_range(*values, whole)), _interval(*ends, whole), "than")
+    return Effect(text.format(at_least + _range(*values, whole)), _interval(*ends, whole), "than")
 
 
 def ratio_with_interval(value: float, low: float, high: float) -> str:
@@ -79,9 +87,29 @@ def with_interval(value: float, low: float, high: float, text: Callable[[float],
     return text(value) + (f" {_interval(low, high, text)}" if pd.notna(low) and pd.notna(high) else "")
 
 
+def seconds(value: float) -> str:
+    """Return a time with three digits and a prefix instead of zeros: "45.1 µs", "1.02 s"; "unknown" of none."""
+    if not math.isfinite(value):
+        return "unknown"
+    unit, factor = next(((unit, factor) for unit, factor in _PREFIXES if value < 0.9995 / factor * 1000), ("s", 1.0))
+    return f"{prose.number(value * factor)} {unit}"
+
+
+def span_of_seconds(values: Iterable[float]) -> str:
+    """Return "1.02 s", or "1.02 s to 2.40 s" where times do not read the same."""
+    values = list(values)
+    least, most = seconds(min(values)), seconds(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
 def times(value: float) -> str:
     """Return a multiple with two digits: "2.3", "13"."""
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
+def gain(value: float) -> str:
+    """Return how many times as fast, with as many digits as tell it from 1: "1.07", "2.3", "13"."""
+    return f"{value:.2f}" if value < 1.2 else times(value)
 
 
 def whole(value: float) -> str:

@@ -9,7 +9,8 @@ import pandas as pd
 
 from scripts.frame.matrix import permanent_name
 from scripts.lib.program import Problem, read_json, write_json
-from scripts.report import answer, comparisons, findings, judgement, leaders, listings, names, prose
+from scripts.report import answer, comparisons, findings, judgement, leaders, listings, names, prose, recommendation
+from scripts.report import headline as headlines
 from scripts.report.findings import Finding
 from scripts.report.markup import bold, bullets, code, heading, link, paragraph, quotation
 from scripts.report.page import Page, Table
@@ -35,14 +36,16 @@ def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | Non
 
     `why` are the study's own sentences about the reason, `headline` is its own sentence, and `own` all of its answer.
     """
-    primary, secondary = of_run(run)
-    reasons = [*answer.reasons(run, primary), *why]
+    primary, _ = of_run(run)
+    reasons = [*run.select(answer.reasons(run, primary)), *why]
     if own:
         first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
         return
     leads = leaders.find(run) if run.report.contest else []
-    headline = headline or (leaders.headline(leads, run) if leads else answer.headline(run, primary, secondary))
-    advice = leaders.advice(leads, run) + answer.advice(run) + answer.more_repeats(run)
+    said = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
+    headline = headline or bold(" ".join(run.select(said)))
+    advice = run.select([*leaders.write_others(leads, run), *recommendation.recommend(run)])
+    advice += recommendation.more_repeats(run)
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     first_screen(page, run, headline, picture, {"Why": reasons, "What to do next": advice}, few)
     if rest.panels:
@@ -64,18 +67,17 @@ def first_screen(
 
     Where there is a `summary`, the index has that in Markdown in place of pictures and links.
     """
-    facts, report = run.facts, run.report
+    facts, report, question = run.facts, run.report, headlines.write_question(run)
     not_provided = [paragraph(f"{bold('Not measured')}: {line}.") for line in facts.get("not_provided") or []]
-    question, source = facts.get("question", ""), source_line(facts)
-    caution = judgement.unfound(run.verdicts)
+    source, caution = source_line(facts), judgement.find_insensitivity(run)
     audit = [link("What its data say of what it claims", f"{report.study}-audit.html")] if "published" in facts else []
     page.text(
         *not_provided,
         paragraph(" · ".join([source, *_name(facts)])),
         *audit,
         quotation(question),
-        caution,
         paragraph(headline),
+        *filter(None, [caution, "" if run.report.contest else headlines.write_tally(run)]),
     )
     page.lead(picture, beside)
     answers = {
@@ -105,7 +107,13 @@ def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     bound = 1 + judgement.equivalence(run.facts) / 100
     others = [one for metric in run.report.metrics[1:] for one in findings.find(run, metric.name) if one.decided]
     beyond = [(one.rows["ratio_low"] > bound) | (one.rows["ratio_high"] < 1 / bound) for one in others]
-    return findings.find(run), [one for one, is_beyond in zip(others, beyond, strict=True) if is_beyond.all()]
+    beyond = [one for one, is_beyond in zip(others, beyond, strict=True) if is_beyond.all()]
+    return _select(findings.find(run), run), _select(beyond, run)
+
+
+def _select(group: list[Finding], run: Results) -> list[Finding]:
+    """The findings whose statements hold."""
+    return [one for one in group if run.select([(one.text, (one.statement,) if one.statement else ())])]
 
 
 def further(page: Page, run: Results, limits: list[str]) -> None:
@@ -239,7 +247,7 @@ def index(page: Page, paths: list[str], extra: Sequence[str] = ()) -> None:
         page.text(f"To cite: {code(permanent_name(run, names))}")
     for path, study in zip(paths, studies, strict=True):
         name, title, picture = study["page"], study["title"], study["picture"]
-        page.text(heading(2, title), study.get("caution", ""), study["headline"])
+        page.text(heading(2, title), study["headline"], study.get("caution", ""))
         if picture:
             page.image(Path(path).parent / picture, picture, title, in_markdown=not alone)
         if summary := study.get("summary"):

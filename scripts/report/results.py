@@ -20,13 +20,14 @@ from scripts.lib.program import Problem, shown
 from scripts.report.declaration import Report
 from scripts.report.markup import FOREIGN
 from scripts.report.names import Names
+from scripts.report.statements import Records, Statement
 from scripts.statistics import stats
 from scripts.statistics.outcomes import Outcome
 from scripts.statistics.verdicts import CONTEST, NOT_USED, OTHER_CODE
 
 TEXTS = (
     *("control", "cell", "factor", "baseline", "contender", "omitted", "twin_of", "reasons", "note", "verdict"),
-    *("metric", "role", "status", "cache_state", "hdf5"),
+    *("metric", "role", "status", "cache_state", "hdf5", "used_blocks"),
 )
 ABSENT = {
     "samples": "There is no table of samples: what lies within a repeat is not known.",
@@ -107,6 +108,7 @@ def read_tables(folder: Path, report: Report, texts: Iterable[str], needed: Iter
     for column in (*report.names, "note"):
         if len(verdicts) and column not in verdicts:
             verdicts[column] = ""
+    tables["raw"] = read_table(folder / "records.csv", ("cell", "session"))
     tables["requests"] = read_table(folder / "requests.csv", ("cell", "method", "object", "status"))
     return tables | {"absent": tuple(sentence for name, sentence in ABSENT.items() if tables[name].empty)}
 
@@ -199,6 +201,7 @@ class Results:
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
+    `raw` is records.csv, by which statements are checked; `withheld` are the sentences whose statements do not hold.
     `requests` are those of `tables.exchanges`; `references` are published data that figures draw beside (`references`).
     """
 
@@ -211,6 +214,9 @@ class Results:
     report: Report | None = None
     records: pd.DataFrame = field(default_factory=pd.DataFrame)
     requests: pd.DataFrame = field(default_factory=pd.DataFrame)
+    raw: pd.DataFrame = field(default_factory=pd.DataFrame)
+    withheld: list[str] = field(default_factory=list, init=False)
+    _compared: dict[str, pd.DataFrame] = field(default_factory=dict, init=False)
     references: tuple["Results", ...] = ()
 
     @cached_property
@@ -246,6 +252,27 @@ class Results:
         """The cells without a valid repeat that broke a rule of measuring: drawn, in no summary."""
         cells = self.cells
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
+
+    def select(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
+        """Return the sentences whose statements hold, and note the others as withheld.
+
+        Tables of before verdicts named their blocks cannot be checked (`is_checked`).
+        """
+        told = []
+        for text, statements in said:
+            is_true = not self.is_checked or all(one.holds(self.checks) for one in statements)
+            (told if is_true else self.withheld).append(text)
+        return told
+
+    @cached_property
+    def checks(self) -> Records:
+        """The raw records that statements are checked against."""
+        return Records(self.raw)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the tables have what statements are checked by."""
+        return bool(self.checks) and "used_blocks" in self.verdicts
 
     def drawn(self, column: str) -> pd.DataFrame:
         """Return the records whose `column` figures draw, with a `note`: valid ones, of `invalid` cells all."""
@@ -308,10 +335,12 @@ class Results:
         the state of the page cache that both were measured in. Arms that deliver different amounts are left out, as
         are those of which one was never tried.
         """
-        rows = self._pairs
-        chosen = rows["tried"] & (rows["metric"] == (metric or self.report.metrics[0].name))
-        chosen &= rows["factor"] != CONTEST
-        return rows[chosen & ~self._unequal(rows)].reset_index(drop=True)
+        metric = metric or self.report.metrics[0].name
+        if metric not in self._compared:
+            rows = self._pairs[self._pairs["tried"] & (self._pairs["metric"] == metric)]
+            rows = rows[rows["factor"] != CONTEST]
+            self._compared[metric] = rows[~self._unequal(rows)].reset_index(drop=True)
+        return self._compared[metric]
 
     @property
     def contest(self) -> pd.DataFrame:

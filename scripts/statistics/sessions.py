@@ -43,7 +43,7 @@ def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *COLUMNS]
     others = {f"seconds {name}": f"{name}_s" for name in tables.metrics(runs) if name != "total"}
     rows = matrix[["cell", *tables.factors(matrix)]].merge(runs, on="cell")
-    rows = rows.reindex(columns=list(dict.fromkeys([*rows, *own])))
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows, *own, *others])))
     rows = rows.assign(valid=rows["ok"].astype(bool), figure="total", value=rows["seconds total"], unit="s")
     rows["bytes"] = rows["bytes_delivered"].fillna(rows["bytes_offered"])
     rows["read"] = rows["read"].map(matrices.digest, na_action="ignore")

@@ -213,6 +213,11 @@ def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
     return sign & ((modelled_ratio / ratio - 1).abs() <= EXPLAINED_PERCENT / 100)
 
 
+def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
+    """Return of which comparisons the model is off by less than half of the effect, so points the way of the time."""
+    return np.log(modelled_ratio / ratio).abs() <= np.log(ratio).abs() / 2
+
+
 def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:
     """Write a table as CSV, whole or not at all.
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.report import answer, names, pages, prose
+from scripts.report import headline as headlines
+from scripts.report import names, pages, prose
 from scripts.report.findings import Finding
 from scripts.report.markup import bold, code
 from scripts.statistics import MIN_BLOCKS
@@ -167,7 +168,7 @@ def headline(run: Results) -> str:
     """Return which volumes keep the first limit, or what they reached where none is for them, in a bold sentence."""
     first = _first_limit(run)
     if run.measured.empty or not (first or "iops" in run.measured):
-        return answer.headline(run, [], [])
+        return bold(headlines.write_headline(run)[0])
     if not first:
         return bold(_reached(run))
     whole, parts = first[0].whole, []

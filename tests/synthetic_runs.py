@@ -1,0 +1,215 @@
+"""Synthetic runs at the level of statements: effects, interactions, ties and gaps are drawn, everything else is real.
+
+A run goes from its records through `runs_and_samples`, `verdicts_table` and `cells_table`, as a measured one does.
+"""
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from scripts.frame.records import Kept
+from scripts.lib.slowed import SHARES
+from scripts.report.declaration import Report
+from scripts.report.results import TEXTS, Results, complete_cells
+from scripts.statistics import sessions, tables
+from scripts.statistics.verdicts import verdicts_table
+from scripts.studies.arrays.report import REPORT as ARRAYS
+from scripts.studies.blobs.report import REPORT as BLOBS
+from scripts.studies.particles.report import REPORT as PARTICLES
+from scripts.studies.shots.report import REPORT as SHOTS
+
+REPORTS = {report.study: report for report in (SHOTS, BLOBS, PARTICLES, ARRAYS)}
+# Levels of the factors that are drawn; the first is the level of those that are not.
+LEVELS = {
+    "shots": {
+        "library": ["hdf5-1.14.6", "hdf5-2.0.0"],
+        "store": ["s3", "disk"],
+        "driver": ["ros3", "s3fs", "pyfive", "h5coro", "kerchunk"],
+        "layout": ["shot-major", "signal-major", "single-shot"],
+        "access": ["shots", "signals"],
+        "page_buffer": ["0", "64MiB", "256MiB"],
+        "workers": ["1", "2"],
+        "cache": ["cold"],
+    },
+    "blobs": {
+        "store": ["s3", "disk", "azurite"],
+        "pattern": ["single-file", "multiple-files", "broadcast", "sections"],
+        "size": ["1MiB", "16MiB", "256KiB"],
+        "chunk_size": ["4MiB", "16MiB"],
+        "processes": ["2"],
+        "objects": ["shared"],
+        "cache": ["warm"],
+    },
+    "particles": {
+        "library": ["hdf5-2.0.0"],
+        "store": ["disk"],
+        "driver": ["sec2"],
+        "particles": ["1938784", "6378496"],
+        "operation": ["load", "sum"],
+        "method": ["serial", "futures", "delayed"],
+        "workers": ["2"],
+        "cache": ["warm"],
+    },
+    "arrays": {
+        "store": ["disk"],
+        "backend": ["library", "hsds", "zarr"],
+        "operation": ["write", "read"],
+        "compression": ["none", "gzip"],
+        "clients": ["1"],
+        "cache": ["cold"],
+    },
+}
+STORES = {
+    "s3": {"kind": "s3", "server": "embedded", "network": {"latency_ms": 20, "bandwidth_mib_s": 50}},
+    "disk": {"kind": "posix"},
+    "azurite": {"kind": "azure-blob", "server": "embedded"},
+}
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """A drawn run: what pages read, and the records as they were drawn.
+
+    `times` has a row per valid record: cell, repeat, total.
+    """
+
+    run: Results
+    times: pd.DataFrame
+    asked: str
+
+
+def draw(study: str, seed: int) -> Synthetic:
+    """Return a run of a study in which everything but the format is drawn: see `_totals` and `_records`."""
+    random, report = np.random.default_rng([seed, len(study)]), REPORTS[study]
+    cells = _cells(study, random)
+    factors = [name for name in report.names if name in LEVELS[study]]
+    compare = _compare(cells, factors, report, random)
+    originals = [cell for cell in cells if not cell["twin_of"]]
+    cells += _controls(originals, random)
+    matrix = pd.DataFrame(cells)[["cell", *factors, "control", "twin_of"]]
+    kept = list(_records(matrix, factors, study, random))
+    runs, _ = tables.runs_and_samples(matrix, kept)
+    contest = report.contest
+
+    def in_contest(cell: dict) -> tuple | None:
+        return contest and (contest.group(cell), *(cell[name] for name in factors if name not in contest.arm))
+
+    verdicts = verdicts_table(matrix, runs, compare, 5, 1, in_contest)
+    facts = {
+        **{"run": "synthetic", "study": study, "stores": STORES, "repeats": 6, "equivalence_percent": 5},
+        "settings": {"compare": compare, "matrix": [{name: LEVELS[study][name] for name in factors}]},
+    }
+    return Synthetic(_results(matrix, runs, verdicts, facts, report), _times(kept), compare[0]["factor"])
+
+
+def _cells(study: str, random: np.random.Generator) -> list[dict]:
+    """The cells of a drawn matrix: one to three levels of each factor, at most 12 cells, some left out."""
+    levels = {}
+    for name, of in LEVELS[study].items():
+        many = int(random.integers(1, len(of) + 1)) if random.random() < 0.7 else 1
+        levels[name] = of[:many]
+    while np.prod([len(of) for of in levels.values()]) > 12:
+        longest = max(levels, key=lambda name: len(levels[name]))
+        levels[longest] = levels[longest][:-1]
+    made = [dict(zip(levels, some, strict=True)) for some in itertools.product(*levels.values())]
+    made = [cell for cell in made if random.random() < 0.95 or len(made) < 4]
+    return [{"cell": f"cell{number}", **cell, "control": "", "twin_of": ""} for number, cell in enumerate(made)]
+
+
+def _compare(cells: list[dict], factors: list[str], report: Report, random: np.random.Generator) -> list[dict]:
+    varied = [name for name in factors if len({cell[name] for cell in cells}) > 1]
+    choosable = [name for name in varied if not report.factor(name).given and name != report.along]
+    chosen = list(random.permutation(choosable))[: int(random.integers(1, 4))] or [report.headline]
+    return [{"factor": str(name), "baseline": cells[0][str(name)]} for name in chosen]
+
+
+def _controls(originals: list[dict], random: np.random.Generator) -> list[dict]:
+    if not originals or random.random() < 0.3:
+        return []
+    of = originals[int(random.integers(len(originals)))]
+    return [
+        {**of, "cell": f"{of['cell']}-{kind}", "control": kind, "twin_of": of["cell"]} for kind in ("twin", *SHARES)
+    ]
+
+
+def _totals(matrix: pd.DataFrame, factors: list[str], random: np.random.Generator) -> dict[str, float]:
+    """Ln of each cell's time: effects of levels (none in a third of runs), interactions of two factors, and ties."""
+    size = 0.0 if random.random() < 0.33 else float(random.choice([0.02, 0.2, 1.0]))
+    effects = {(name, level): random.normal(0, size) for name in factors for level in matrix[name].unique()}
+    both: dict[tuple, float] = {}
+    logs = {}
+    for cell in matrix.to_dict("records"):
+        log = sum(effects[name, cell[name]] for name in factors)
+        for one, other in itertools.combinations(factors, 2):
+            key = (one, cell[one], other, cell[other])
+            log += both.setdefault(key, random.normal(0, size) if random.random() < 0.3 else 0.0)
+        logs[cell["cell"]] = log + np.log1p(SHARES.get(cell["control"], 0))
+    for cell in matrix.to_dict("records"):
+        if cell["twin_of"]:
+            logs[cell["cell"]] = logs[cell["twin_of"]] + np.log1p(SHARES.get(cell["control"], 0))
+    return logs
+
+
+def _records(matrix: pd.DataFrame, factors: list[str], study: str, random: np.random.Generator):
+    """Yield the records: 3 to 10 blocks, some records failed, some cells never, some mostly harness, all drawn."""
+    blocks, noise = int(random.choice([3, 6, 8, 10])), float(random.choice([0.005, 0.02, 0.15]))
+    logs = _totals(matrix, factors, random)
+    failing = {cell for cell in matrix["cell"] if random.random() < 0.05}
+    mostly_harness = {cell: float(random.uniform(0.12, 0.5)) for cell in matrix["cell"] if random.random() < 0.15}
+    requests = {cell: int(random.integers(1, 200)) for cell in matrix["cell"]}
+    drift = random.normal(0, 0.05, blocks)
+    for cell in matrix.to_dict("records"):
+        name, levels = cell["cell"], {key: cell[key] for key in (*factors, "control")}
+        for block in range(1, blocks + 1):
+            total = float(np.exp(logs[name] + drift[block - 1] + random.normal(0, noise)))
+            record = {
+                **{"record": 1, "status": "done", "run": "synthetic", "study": study, "name": name, "cell": levels},
+                **{"repeat": block, "valid": True, "reasons": [], "session": "1", "host": {"node": "a"}},
+                "seconds": {"total": total, "first": total * 0.3, "null": total * mostly_harness.get(name, 0.01)},
+                "work": {"logical_bytes": 2**20, "waited_s": 0.1},
+                "requests": {"GET": {"count": requests[name], "bytes_offered": 2**20, "bytes_delivered": 2**20}},
+                **{"samples": [], "provenance": {}},
+            }
+            if name in failing or random.random() < 0.03:
+                record |= {"status": "failed", "valid": False, "reasons": ["drawn"]}
+            yield Kept(name, levels, block, Path(name), record)
+
+
+def _times(kept: list[Kept]) -> pd.DataFrame:
+    rows = [
+        {"cell": one.cell, "repeat": one.repeat, "total": one.record["seconds"]["total"]}
+        for one in kept
+        if one.record["status"] == "done"
+    ]
+    return pd.DataFrame(rows, columns=["cell", "repeat", "total"])
+
+
+def _results(matrix: pd.DataFrame, runs: pd.DataFrame, verdicts: pd.DataFrame, facts: dict, report: Report) -> Results:
+    """The tables as a page reads them: absent factors and empty texts are ""."""
+    cells, raw = tables.cells_table(matrix, runs), sessions.records_table(matrix, runs)
+    value = report.values[0].column
+    if value != "total_s":
+        cells[value] = 1 / cells["total_s"].astype(float)
+        cells[f"{value}_low"] = cells[f"{value}_high"] = np.nan
+    missing = {name: "" for name in report.names if name not in matrix}
+    texts = [name for name in (*TEXTS, *report.names)]
+    frames = []
+    for table in (cells, verdicts, raw, matrix.assign(omitted="")):
+        table = table.assign(**{name: level for name, level in missing.items() if name not in table})
+        own = [name for name in texts if name in table]
+        frames.append(table.assign(**{name: table[name].fillna("").astype(str) for name in own}))
+    cells, verdicts, raw, matrix = frames
+    records = pd.DataFrame(columns=["cell", "repeat", "valid", "control", *report.names, "total_s"])
+    return Results(
+        samples=pd.DataFrame(),
+        cells=complete_cells(cells, records.astype({"valid": bool}), report),
+        verdicts=verdicts,
+        matrix=matrix,
+        facts=facts,
+        report=report,
+        records=records,
+        raw=raw,
+    )
