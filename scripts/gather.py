@@ -96,7 +96,7 @@ def facts(config: dict, study: str, results: Path, kept: Sequence[records.Kept],
     return {
         "run": config["run"],
         "study": study,
-        "question": config["studies"][study]["question"],
+        "question": config["studies"][study].get("question", ""),
         "repeats": studies.of(study).repeats(config),
         "equivalence_percent": config["equivalence_percent"],
         "machine": next(iter(machines), {}),

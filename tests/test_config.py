@@ -410,5 +410,9 @@ def test_defaults_of_the_schema_complete_a_configuration():
     assert resolved["repeats"] == 10
     assert resolved["studies"]["shots"]["rdcc_nbytes"] == 8388608
     assert resolved["studies"]["shots"]["question"].startswith("Does HDF5 2.0's ROS3 driver read shot files faster")
+    assert (
+        "question"
+        not in configuration.resolve(changed(lambda c: c["studies"]["shots"].pop("question")), [])["studies"]["shots"]
+    )
     assert resolved["stores"]["s3"]["region"] == "us-east-1"
     assert "region" not in resolved["stores"]["disk"]

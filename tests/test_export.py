@@ -197,7 +197,7 @@ def test_the_notebook_to_start_with_finds_the_clone_from_where_jupyter_opens_it(
 
 def test_the_notebook_to_start_with_is_markdown_with_its_code_and_pictures(start):
     text = start.with_suffix(".md").read_text(encoding="utf-8")
-    assert "def read(path, **chosen):" in text
+    assert "def read(path, leave_out=" in text
     pictures = re.findall(r"!\[[\w -]+\]\((start_files/\w+\.svg)\)", text)
     assert pictures == [f"start_files/{name}.svg" for name in ("runtime", "speedup", "boxes")]
     assert all(parse(start.parent / one).getroot().tag.endswith("svg") for one in pictures)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.report import judgement, names, prose
+from scripts.report import judgement, names, prose, words
 from scripts.report.declaration import Metric
 from scripts.report.markup import bold
 from scripts.report.results import Results
@@ -260,16 +260,14 @@ def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     slow = rows[sum(counts.values()) > 0]
     if slow.empty:
         return ""
-    times, blocks = (
-        prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×"),
-        f"{rows['blocks'].sum():.0f}",
-    )
+    times = prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×")
+    blocks = f"{slow['blocks'].sum():.0f}"
     if all(count.sum() for count in counts.values()):
         # Their ratio is that of both sides together.
         either = sum(count.sum() for count in counts.values())
-        return f"; in {either:.0f} of {blocks} blocks one or the other took {times} as long as in the median block"
+        return words.fill("slow blocks of both", slow=f"{either:.0f}", blocks=blocks, times=times)
     who = next(who for who, count in counts.items() if count.sum())
-    return f"; {who} took {times} as long in {counts[who].sum():.0f} of {blocks} blocks"
+    return words.fill("slow blocks", who=who, slow=f"{counts[who].sum():.0f}", blocks=blocks, times=times)
 
 
 def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
@@ -328,11 +326,11 @@ def _doubt(rows: pd.DataFrame) -> str:
 def detectable(rows: pd.DataFrame) -> str:
     """Return which differences a run could have detected, "" where that is not known."""
     ratios = rows["detectable_ratio"][np.isfinite(rows["detectable_ratio"])]
-    return (
-        f"this run could have detected {prose.span(ratios, lambda ratio: f'{prose.ratio(ratio)}×')}"
-        if len(ratios)
-        else ""
-    )
+    if ratios.empty:
+        return ""
+    if ratios.min() > judgement.TOO_NOISY:
+        return words.fill("noisy")
+    return words.fill("detectable", times=prose.span(ratios, lambda ratio: f"{prose.ratio(ratio)}×"))
 
 
 def sides(row: pd.Series, results: Results) -> tuple[str, str]:

@@ -27,6 +27,11 @@ TEMPLATES = {
     "too noisy": "This run is too noisy to tell differences below {times}×; {others}.",
     "larger": "the effects above are larger",
     "in range": "{many} in that range",
+    # Findings.
+    "slow blocks": "; in {slow} of {blocks} blocks {who} took {times} its usual time against the other",
+    "slow blocks of both": "; in {slow} of {blocks} blocks the ratio was {times} off its usual value, either way",
+    "detectable": "a difference of {times} would have been detected",
+    "noisy": "the run is too noisy to tell",
     # What these data cannot say.
     "withheld": "{many} withheld: the raw records do not bear them out.",
     "unchecked": "Statements are not checked against raw records: these tables are of an earlier version.",

@@ -40,7 +40,7 @@ def _pays(cell: dict, others: pd.DataFrame, alike: list[str], run: Results) -> s
     saved = best["total_s"] - cell["total_s"]
     than = f"{run.names.level('driver', best['driver'])}, the fastest without one"
     if not saved > 0:
-        return f"; its reads are no faster than those with {than}, so it never pays"
+        return f"; its reads took no less time than those with {than}, in medians that were not compared"
     reads = math.ceil(cell["index_s"] / saved)
     gain = f"{prose.number(saved)} s saved per read"
-    return f"; from {prose.count(reads, 'read')} on it pays, against {than} ({gain})"
+    return f"; by the medians it pays from {prose.count(reads, 'read')} on, against {than} ({gain})"
