@@ -40,8 +40,8 @@ import: DEFAULT = config/import.yaml
 import: setup ## report fio's results from elsewhere: FROM='tarballs, folders or JSON files'
 	@$(LAUNCH) --imports="$$FROM"
 
-published: setup ## regenerate and audit the published studies: reports/published/index.html, RAW=<folder of their data>
-	@.venv/bin/snakemake published --cores "$${CORES:-all}" $${RAW:+--config published_data="$$RAW"}
+published: setup ## regenerate and audit the published studies: reports/published/index.html, RAW=<folder of their data>; PARTIAL=1 of what is here
+	@.venv/bin/snakemake published --cores "$${CORES:-all}" --config published_partial=$$([ "$$PARTIAL" ] && echo True || echo False) $${RAW:+published_data="$$RAW"}
 
 audit: setup ## test the rules of docs/method.md on CSVs with the columns of a published study, or named ones: FILES='a.csv b.csv' COLUMNS='Latency=time_s store=arm'
 	@.venv/bin/python -sE -m scripts.published.audit --study="$$STUDY" --columns="$$COLUMNS" "$$FILES"

@@ -115,6 +115,8 @@ STEP_MINUTES = 10
 EXTRA = sorted(path.stem for path in Path("notebooks/extra").glob("[!.]*.ipynb"))
 # What is known of the published studies, whichever this run measures.
 PUBLISHED = sorted(path.parent.name for path in Path("results/published").glob("*/audit/"))
+# Pages of a part of the published data never take the place of those of all.
+PAGES = "reports/published-partial" if CONFIG.get("published_partial") else "reports/published"
 
 
 wildcard_constraints:

@@ -1,7 +1,8 @@
 """Published studies: their data -> tables -> the study's own notebook, and an audit of what they claim.
 
 Reads:  config/published.yaml, results/published/{study}/*.csv, audit/; raw files from a folder (`published_data`) or the network
-Writes: results/published/{study}/tables/; reports/published/{study}.html and {study}-audit.html, .md, _files/, index.html
+Writes: results/published/{study}/tables/; reports/published/ (of a part of the data: published-partial/) {study}.html and
+        {study}-audit.html, .md, _files/, index.html
 """
 
 
@@ -26,15 +27,34 @@ rule published_tables:
         " --printed results/published/{wildcards.published} --out results/published/{wildcards.published}/tables 2> {log}"
 
 
+rule published_complete:
+    """Stop before the first page where raw data are not here, unless pages of what is here are asked for."""
+    input:
+        facts=expand("results/published/{published}/tables/facts.json", published=PUBLISHED),
+    output:
+        absent="results/published/absent.json",
+    log:
+        "results/published/absent.log",
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        partial="--partial" if CONFIG.get("published_partial") else "",
+    message:
+        "look for the raw data of the published studies"
+    shell:
+        "program published.complete --facts {input.facts} {params.partial} --out {output.absent} 2> {log}"
+
+
 rule published_report:
     """Execute a study's notebook on what was published: the same page as of a run of one's own."""
     input:
+        absent=rules.published_complete.output.absent,
         facts=rules.published_tables.output.facts,
         notebook="notebooks/{published}.ipynb",
     output:
-        html="reports/published/{published}.html",
-        markdown="reports/published/{published}.md",
-        figures=directory("reports/published/{published}_files"),
+        html=f"{PAGES}/{{published}}.html",
+        markdown=f"{PAGES}/{{published}}.md",
+        figures=directory(f"{PAGES}/{{published}}_files"),
     log:
         "results/published/{published}/tables/report.log",
     conda:
@@ -49,13 +69,14 @@ rule published_report:
 use rule published_report as published_audit with:
     """Say which claims of a study its data bear out."""
     input:
+        absent=rules.published_complete.output.absent,
         facts=rules.published_tables.output.facts,
         notebook="notebooks/audit.ipynb",
     output:
-        html="reports/published/{published}-audit.html",
-        markdown="reports/published/{published}-audit.md",
-        answers="reports/published/{published}-audit_answers.json",
-        figures=directory("reports/published/{published}-audit_files"),
+        html=f"{PAGES}/{{published}}-audit.html",
+        markdown=f"{PAGES}/{{published}}-audit.md",
+        answers=f"{PAGES}/{{published}}-audit_answers.json",
+        figures=directory(f"{PAGES}/{{published}}-audit_files"),
     log:
         "results/published/{published}/tables/audit.log",
     message:
@@ -66,12 +87,12 @@ rule published_index:
     """Write the first page of the published studies: what their audits say."""
     input:
         notebook="notebooks/index.ipynb",
-        answers=expand("reports/published/{published}-audit_answers.json", published=PUBLISHED),
-        audits=expand("reports/published/{published}-audit.html", published=PUBLISHED),
-        pages=expand("reports/published/{published}.html", published=PUBLISHED),
+        answers=expand(f"{PAGES}/{{published}}-audit_answers.json", published=PUBLISHED),
+        audits=expand(f"{PAGES}/{{published}}-audit.html", published=PUBLISHED),
+        pages=expand(f"{PAGES}/{{published}}.html", published=PUBLISHED),
     output:
-        html="reports/published/index.html",
-        markdown="reports/published/index.md",
+        html=f"{PAGES}/index.html",
+        markdown=f"{PAGES}/index.md",
     log:
         "results/published/index.log",
     conda:

@@ -44,10 +44,22 @@ def offline(once: Callable) -> Path:
 
     def build(folder: Path) -> None:
         clone = copy_project(folder / "clone", published=True)
-        result = snakemake(clone, "published", env=os.environ | OFFLINE)
+        stopped = snakemake(clone, "published", env=os.environ | OFFLINE)
+        (folder / "stopped.txt").write_text(f"{stopped.returncode}\n{stopped.stdout}{stopped.stderr}")
+        partial = ["--config", "published_partial=True"]
+        result = snakemake(clone, "published", *partial, env=os.environ | OFFLINE)
         assert result.returncode == 0, result.stdout + result.stderr
 
-    return once("published", build) / "clone/reports/published"
+    return once("published", build) / "clone/reports/published-partial"
+
+
+def test_a_call_without_the_raw_data_stops_before_the_first_page_and_writes_over_none(offline: Path):
+    status, _, text = (offline.parents[2] / "stopped.txt").read_text().partition("\n")
+    assert status == "1"
+    assert "raw file ec2-" in text
+    assert "name a folder of the raw data (RAW=), or make pages of what is here" in text
+    for page in (ROOT / "reports/published").glob("*.md"):
+        assert (offline.parent / "published" / page.name).read_bytes() == page.read_bytes()
 
 
 def test_all_pages_are_made_of_what_is_committed_without_a_network(offline: Path):

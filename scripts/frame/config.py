@@ -111,7 +111,7 @@ def added(study: str) -> dict[str, str]:
 
 def of_study(config: dict, study: str) -> dict:
     """Return what the plan, tables and facts of a study depend on: not which part of it is asked for now."""
-    apart = ("only", "again", "ask_above", "machine", "published_data", "comparison", "studies")
+    apart = ("only", "again", "ask_above", "machine", "published_data", "published_partial", "comparison", "studies")
     kept = {key: value for key, value in config.items() if key not in apart}
     return {**kept, "only": {}, "again": [], "studies": {study: config["studies"][study]}}
 

@@ -109,6 +109,7 @@ def _facts(study: str, spec: dict, settings: dict, absent: list[str]) -> dict:
         "stores": spec.get("stores") or {},
         "settings": settings | {"matrix": {"library": levels["libraries"], "store": levels["stores"]}},
         "limits": [*(spec.get("limits") or []), *absent],
+        "absent": absent,
     }
 
 

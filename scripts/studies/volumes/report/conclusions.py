@@ -12,10 +12,10 @@ import pandas as pd
 
 from scripts.report import headline as headlines
 from scripts.report import names, pages, prose
-from scripts.report.findings import Finding
+from scripts.report.findings import Finding, sides
 from scripts.report.markup import bold, code
 from scripts.statistics import MIN_BLOCKS
-from scripts.statistics.outcomes import Outcome
+from scripts.statistics.outcomes import ORDERED, Outcome
 from scripts.studies.volumes.report import REPORT, phrases
 from scripts.studies.volumes.report.batteries import Results, of
 from scripts.studies.volumes.series import FACTORS
@@ -100,6 +100,8 @@ def sentence(group: Sequence[Course], run: Results) -> str:
         text = f"{what} {verb} {phrases.limit(whole)}"
     text += _extent(group, bool(later), run)
     value = _values([_slowest(stretch) for stretch in first])
+    parts = max(map(len, first))
+    value += f" in the slowest of {parts} segments" if value and parts > 1 else ""
     clauses = [text + (f": {value}" if value else ""), *(_change([one[0] for one in stretches]) for stretches in later)]
     over = [sum(row["jobs_over"] for row in stretch) for stretch in first]
     if any(over) and not later:
@@ -131,8 +133,11 @@ def _change(heads: Sequence[dict]) -> str:
     verdict = heads[0]["verdict"]
     again = {Outcome.MEETS: " it again", Outcome.MISSES: " it"}
     verb = f"{'' if verdict in again else 'is '}{bold(verdict)}{again.get(verdict, '')}"
-    jobs = list(dict.fromkeys(filter(None, (phrases.job(row["first_number"], row["first_job"]) for row in heads))))
-    at = f" from {' or '.join(jobs if len(jobs) < 3 else [jobs[0], f'as late as {jobs[-1]}'])} on" if jobs else ""
+    # The first job of a further battery is number 1 again.
+    named = [phrases.job(row["first_number"], row["first_job"]) for row in heads if row["first_number"] != 1]
+    jobs = list(dict.fromkeys(filter(None, named)))
+    at = " in a later battery" if not jobs and any(row["first_number"] == 1 for row in heads) else ""
+    at = at or f" from {' or '.join(jobs if len(jobs) < 3 else [jobs[0], f'as late as {jobs[-1]}'])} on" if jobs else ""
     jumps = [row["jump"] for row in heads if pd.notna(row["jump"])]
     said = []
     if jumps and (min(jumps) > 1) == (max(jumps) > 1):
@@ -180,7 +185,18 @@ def headline(run: Results) -> str:
         if series:
             limit = "it" if parts else phrases.limit(whole)
             parts.append(f"{text} {limit} on {phrases.some(series)}")
-    return bold(f"{what} {'; '.join(parts)}.")
+    return bold(f"{what} {'; '.join([*parts, *_compared(run)])}.")
+
+
+def _compared(run: Results) -> list[str]:
+    """Return the largest effect of the comparison that the configuration asks for, in a clause, if any was decided."""
+    rows = run.comparisons()
+    rows = rows[(rows["factor"] == headlines.asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
+    if rows.empty:
+        return []
+    largest = rows.loc[[np.log(rows["ratio"].astype(float)).abs().idxmax()]]
+    effect, (new, old) = headlines.get_effect(largest, run), sides(largest.iloc[0], run)
+    return [f"{new} {effect.text} {effect.than} {old}"]
 
 
 def _counts(courses: Sequence[Course], run: Results) -> str:
@@ -220,10 +236,7 @@ def advice(run: Results) -> list[str]:
     kept = [course for course in first if course.verdict == Outcome.MEETS]
     # One chooses a volume, not what runs beside the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
-        best = min(kept, key=lambda course: course.deciding["value_ms"])
-        of = f"the lowest of the {len(kept)}" if len(kept) > 1 else "the only one"
-        what = f"Use {bold(phrases.label(best.whole, run))}: {best.whole['metric']} {phrases.latency(best.deciding)}"
-        lines.append(f"{what}, {of} that stayed below {phrases.limit(best.whole)}.")
+        lines.append(_choose(kept, run))
     lines += _larger(run)
     here = any(battery.get("position") is not None for battery in run.facts.get("batteries") or [])
     if between := [phrases.label(course.whole, run) for course in first if course.outcome == Outcome.UNDECIDED]:
@@ -239,12 +252,31 @@ def advice(run: Results) -> list[str]:
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
         lines.append(f"Measure {phrases.some([name for name, _ in alike])} again: {why}.")
-    if len(run.verdicts) and (run.verdicts["verdict"] == Outcome.TOO_FEW).any():
+    # What is compared is asked of the metric that decides: others may lack percentiles.
+    if (run.comparisons()["verdict"] == Outcome.TOO_FEW).any():
         lines.append(
             f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "
             "from a busier hour."
         )
     return lines
+
+
+def _choose(kept: Sequence[Course], run: Results) -> str:
+    """Return which volume to use of those that keep a limit: one that was shown to be lower than all others, or any."""
+    best = min(kept, key=lambda course: course.deciding["value_ms"])
+    own, rows = best.whole["store"], run.comparisons()
+    rows = rows[rows["factor"] == "store"]
+    as_contender = rows[(rows["contender"] == own) & (rows["verdict"] == Outcome.FASTER)]
+    as_baseline = rows[(rows["baseline"] == own) & (rows["verdict"] == Outcome.SLOWER)]
+    beaten = {*as_contender["baseline"], *as_baseline["contender"]}
+    stores = {course.whole["store"] for course in kept} - {own}
+    limit, value = phrases.limit(best.whole), f"{best.whole['metric']} {phrases.latency(best.deciding)}"
+    if len(kept) == 1:
+        return f"Use {bold(phrases.label(best.whole, run))}: {value}, the only one that stayed below {limit}."
+    if stores and stores <= beaten:
+        return f"Use {bold(phrases.label(best.whole, run))}: {value}, shown to be lower than the others below {limit}."
+    named = phrases.some([phrases.label(course.whole, run) for course in kept])
+    return f"Use any of {named}: all stayed below {limit}, and none was shown to be lower than the others."
 
 
 def limitations(run: Results) -> list[str]:

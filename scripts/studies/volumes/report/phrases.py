@@ -56,7 +56,8 @@ def where(rows: Sequence[Mapping[str, str]], run: Results) -> str:
     head, stores = rows[0], list(dict.fromkeys(row["store"] for row in rows))
     shown = [name for name in telling(head, run) if len({row[name] for row in rows}) == 1]
     named = volume(stores[0], run) if len(stores) == 1 else some(stores)
-    hosts = f"on each of {len(rows)} hosts" if len(rows) > len(stores) == 1 else ""
+    on = len({row["host"] for row in rows})
+    hosts = f"on each of {on} hosts" if on > len(stores) == 1 else ""
     conditions = [run.names.within(name, [head[name]]) for name in shown if head[name]]
     return ", ".join(filter(None, [f"on {named}", *conditions, hosts]))
 
