@@ -106,12 +106,12 @@ def draw(study: str, seed: int) -> Synthetic:
 
 
 def _cells(study: str, random: np.random.Generator) -> list[dict]:
-    """The cells of a drawn matrix: one to three levels of each factor, at most 12 cells, some left out."""
+    """The cells of a drawn matrix: one to three levels of each factor, at most 8 cells, some left out."""
     levels = {}
     for name, of in LEVELS[study].items():
         many = int(random.integers(1, len(of) + 1)) if random.random() < 0.7 else 1
         levels[name] = of[:many]
-    while np.prod([len(of) for of in levels.values()]) > 12:
+    while np.prod([len(of) for of in levels.values()]) > 8:
         longest = max(levels, key=lambda name: len(levels[name]))
         levels[longest] = levels[longest][:-1]
     made = [dict(zip(levels, some, strict=True)) for some in itertools.product(*levels.values())]
@@ -161,6 +161,11 @@ def _records(matrix: pd.DataFrame, factors: list[str], study: str, random: np.ra
     mostly_harness = {cell: float(random.uniform(0.12, 0.5)) for cell in matrix["cell"] if random.random() < 0.15}
     requests = {cell: int(random.integers(1, 200)) for cell in matrix["cell"]}
     drift = random.normal(0, 0.05, blocks)
+    has_parts = random.random() < 0.25
+
+    def parts(total: float) -> dict[str, float]:
+        return {"first": 0.3 * total} if has_parts else {}
+
     for cell in matrix.to_dict("records"):
         name, levels = cell["cell"], {key: cell[key] for key in (*factors, "control")}
         for block in range(1, blocks + 1):
@@ -168,7 +173,7 @@ def _records(matrix: pd.DataFrame, factors: list[str], study: str, random: np.ra
             record = {
                 **{"record": 1, "status": "done", "run": "synthetic", "study": study, "name": name, "cell": levels},
                 **{"repeat": block, "valid": True, "reasons": [], "session": "1", "host": {"node": "a"}},
-                "seconds": {"total": total, "first": total * 0.3, "null": total * mostly_harness.get(name, 0.01)},
+                "seconds": {"total": total, "null": total * mostly_harness.get(name, 0.01), **parts(total)},
                 "work": {"logical_bytes": 2**20, "waited_s": 0.1},
                 "requests": {"GET": {"count": requests[name], "bytes_offered": 2**20, "bytes_delivered": 2**20}},
                 **{"samples": [], "provenance": {}},

@@ -274,9 +274,9 @@ def test_what_failed_now_and_then_is_best_only_where_all_did(run: Results, table
 @pytest.mark.rule(8)
 def test_words_for_the_cache_come_from_its_state_and_not_from_the_level(tables: Path, tmp_path: Path):
     run = changed(tmp_path, tables, "cells.csv", lambda cells: cells.assign(cache_state="unverified"))
-    assert {one.where.split(", ")[-1] for one in findings.find(run)} == {"cache state unverified"}
+    assert all("cache state unverified" in one.where for one in findings.find(run))
     warm = changed(tmp_path / "warm", tables, "cells.csv", lambda cells: cells.assign(cache_state="warm"))
-    assert "from memory (page cache of disk)" in {one.where for one in findings.find(warm)}
+    assert any(one.where.startswith("from memory (page cache of disk)") for one in findings.find(warm))
 
 
 @pytest.mark.parametrize("drivers, place", [(["ros3", "s3fs"], "by ros3, cold cache"), (["ros3"], "cold cache")])

@@ -33,6 +33,7 @@ def state(run: Results) -> list[Said]:
     return [*said, *((finding.text, (finding.statement,)) for finding in (*primary, *secondary))]
 
 
+@pytest.mark.thorough
 @pytest.mark.rule(22)
 @pytest.mark.parametrize("study", REPORTS)
 def test_every_statement_of_300_synthetic_runs_is_borne_out_by_their_records(study):

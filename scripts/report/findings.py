@@ -70,6 +70,19 @@ class Finding:
         return f"{self.factor}-{self.metric}-{digest}".replace("_", "-").replace(" ", "-")
 
 
+def describe_place(rows: pd.DataFrame, results: Results) -> str:
+    """Return where the bytes of some comparisons came from, with what was done where that was something else elsewhere.
+
+    `rows` are all comparisons of one pair of levels in one place: "on disk, writing".
+    """
+    done = [
+        results.names.within(factor.name, rows[factor.name].unique())
+        for factor in results.report.factors
+        if factor.given and rows[factor.name].nunique() == 1 < results.measured[factor.name].nunique()
+    ]
+    return ", ".join(filter(None, [results.names.place(rows.iloc[0]), *done[:1]]))
+
+
 def to_comparisons(rows: pd.DataFrame, results: Results) -> tuple[Comparison, ...]:
     """Return comparisons (rows as `Results.comparisons` has them) as statements have them."""
     decides, percent = results.report.metrics[0].name, judgement.equivalence(results.facts)
@@ -97,13 +110,12 @@ def find(results: Results, metric: str = "") -> list[Finding]:
 
 
 def _of_pair(group: pd.DataFrame, results: Results) -> Iterator[Finding]:
-    among, courses = _courses(group, results)
+    among, courses, where = *_courses(group, results), describe_place(group, results)
     decided_first = sorted(among["steps"].unique(), key=lambda steps: not any(step[1] in DECIDED for step in steps))
     for steps in decided_first:
         for part, conditions in parts(among[among["steps"] == steps], among, results):
-            yield _finding(
-                pd.concat([courses[number] for number in part.index]), steps, conditions, len(among), results
-            )
+            rows = pd.concat([courses[number] for number in part.index])
+            yield _finding(where, rows, steps, conditions, len(among), results)
 
 
 def _courses(group: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
@@ -176,7 +188,9 @@ def _spread(rows: pd.DataFrame) -> float:
     return float(np.log(rows["ratio"].max() / rows["ratio"].min())) if rows["ratio"].count() > 1 else 0.0
 
 
-def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of: int, results: Results) -> Finding:
+def _finding(
+    where: str, rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of: int, results: Results
+) -> Finding:
     head, verdicts = rows.iloc[0], {verdict for _, verdict in steps}
     if conditions and len(steps) > 1:
         # The sentence names the levels along which it goes.
@@ -184,7 +198,7 @@ def _finding(rows: pd.DataFrame, steps: Steps, conditions: Conditions | None, of
     under = ", ".join(results.names.within(factor, levels) for factor, levels in (conditions or {}).items())
     some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)" if conditions is None else ""
     return Finding(
-        where=results.names.place(head),
+        where=where,
         text=sentence(rows, steps, under or some, results),
         factor=head["factor"],
         metric=head["metric"],

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose, words
-from scripts.report.findings import sides, to_comparisons
+from scripts.report.findings import describe_place, sides, to_comparisons
 from scripts.report.judgement import equivalence
 from scripts.report.results import ABSENT, Results
 from scripts.report.statements import Outcomes, Recommendation, Statement
@@ -76,25 +76,15 @@ def write_headline(results: Results) -> Said:
     clauses: list[str] = []
     statements: list[Statement] = []
     places = sorted(rows.groupby("place", sort=False), key=lambda one: -one[1]["verdict"].isin(ORDERED).sum())
-    for place, group in places:
+    for _, group in places:
         ordered = group[group["verdict"].isin(ORDERED)]
-        text = ", ".join(filter(None, [_place(place, group, results), _write_pairs(group, results, not clauses)]))
+        text = ", ".join(filter(None, [describe_place(group, results), _write_pairs(group, results, not clauses)]))
         if len(ordered) and (not clauses or len(" ".join([*clauses, text]).split()) <= LONGEST):
             clauses.append(text)
             statements.append(Outcomes(to_comparisons(ordered, results)))
     if not clauses:
         return _write_undecided(rows, results)
     return f"{prose.capital('; '.join(clauses))}.", tuple(statements)
-
-
-def _place(place: str, rows: pd.DataFrame, results: Results) -> str:
-    """Where the bytes came from, and what was done where that is one thing there and another elsewhere."""
-    done = [
-        results.names.within(factor.name, rows[factor.name].unique())
-        for factor in results.report.factors
-        if factor.given and rows[factor.name].nunique() == 1 < results.measured[factor.name].nunique()
-    ]
-    return ", ".join(filter(None, [place, *done[:1]]))
 
 
 def _write_pairs(rows: pd.DataFrame, results: Results, is_first: bool) -> str:
