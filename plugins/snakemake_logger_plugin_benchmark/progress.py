@@ -72,14 +72,14 @@ def plain(name: str) -> str:
 
 
 def sentences(reports: Path) -> Iterator[tuple[str, str]]:
-    """Yield the sentence that opens each study's page in a folder, after title and caution, and the page's path.
+    """Yield the sentence that opens each study's page in a folder, with its title and caution, and the page's path.
 
     A page leaves them beside it; what cannot be read is left out.
     """
     for path in sorted(reports.glob("*_answers.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
             study = json.loads(path.read_bytes())
-            words = " ".join(filter(None, [study.get("caution"), study["headline"]]))
+            words = " ".join(filter(None, [study["headline"], study.get("caution")]))
             yield f"{study['title']}: {words}", str(path).replace("_answers.json", ".html")
 
 
