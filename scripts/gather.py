@@ -26,6 +26,8 @@ from scripts.stores import network as networks
 from scripts.stores import store as stores
 
 _ALARMS = "alarms"
+# What starts are known to; those of older records to the second.
+_MS = 0.001
 # What is the same machine on another day.
 _MACHINE = ("node", "cpu", "ram_bytes")
 
@@ -160,15 +162,23 @@ def order(measured: Sequence[dict]) -> dict:
 
 
 def _overlapping(measured: Sequence[dict]) -> int | None:
-    """How many records began before another one on the same machine had ended; starts are known to the second."""
+    """How many records began before another one on the same machine had ended.
+
+    Of those that began in the same second, as older records say it, the first is the one with the lower position.
+    """
     if not all(record.get("started_utc") and record.get("step_seconds") for record in measured):
         return None
-    starts = pd.Series([datetime.fromisoformat(record["started_utc"]).timestamp() for record in measured])
-    ends = starts + [record["step_seconds"] for record in measured]
-    nodes = [record["host"].get("node", "") for record in measured]
-    steps = pd.DataFrame({"node": nodes, "start": starts, "end": ends}).sort_values("start", kind="stable")
+    steps = pd.DataFrame([_step(record) for record in measured]).sort_values(["start", "position"])
     last_end = steps.groupby("node")["end"].transform(lambda ends: ends.cummax().shift())
-    return int((steps["start"] + 1 < last_end).sum())
+    return int((steps["latest"] < last_end).sum())
+
+
+def _step(record: dict) -> dict:
+    """When a record's step began, at the earliest and at the latest, and ended, in seconds since 1970, and where."""
+    start = datetime.fromisoformat(record["started_utc"]).timestamp()
+    latest = start + (_MS if "." in record["started_utc"] else 1)
+    place = {"node": record["host"].get("node", ""), "position": record["position"]}
+    return {**place, "start": start, "latest": latest, "end": start + record["step_seconds"]}
 
 
 def failed_attempts(results: Path) -> list[dict]:

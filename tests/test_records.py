@@ -306,3 +306,27 @@ def test_whichever_part_of_a_record_is_odd_the_page_is_made(tmp_path, request, c
     (run / "facts.json").write_text(json.dumps(facts))
     page = write_words(study, run, tmp_path / f"{study}.html").with_suffix(".md").read_text()
     assert "failed" in page
+
+
+@pytest.mark.rule(4)
+@pytest.mark.parametrize(
+    "starts, overlapping",
+    [
+        (["08:00:00.100Z", "08:00:00.700Z", "08:00:02.200Z"], 0),
+        (["08:00:00.100Z", "08:00:00.500Z", "08:00:02.200Z"], 1),
+        (["08:00:00Z", "08:00:00Z", "08:00:02Z"], 0),
+        (["08:00:00Z", "08:00:00Z", "08:00:00Z"], 1),
+    ],
+    ids=["in-turn", "overlap", "same-second", "overlap-by-a-second"],
+)
+def test_records_overlap_by_fractions_of_a_second_and_older_ones_not_by_a_tie(starts, overlapping):
+    """The first takes 0.5 s, the second 1.4, the third 1; cells are in another order than they were measured in."""
+    steps = [
+        {"position": position, "started_utc": f"2026-11-26T{start}", "step_seconds": seconds}
+        for position, (start, seconds) in enumerate(zip(starts, (0.5, 1.4, 1.0), strict=True))
+    ]
+    measured = [step | {"repeat": 1, "name": f"cell-{step['position']}", "host": {"node": "a"}} for step in steps]
+    order = facts_program.order([measured[1], measured[2], measured[0]])
+    assert order == {"repeats": 1, "complete": 1, "orders": 1, "overlapping": overlapping}
+    elsewhere = [*measured[:2], measured[2] | {"host": {"node": "b"}}]
+    assert facts_program.order(elsewhere)["overlapping"] == (overlapping if starts[1].endswith("500Z") else 0)

@@ -3,6 +3,7 @@
 import calendar
 import os
 import time
+from datetime import UTC, datetime
 
 from scripts.lib import host
 
@@ -24,15 +25,15 @@ def name_now() -> str:
 
 
 def time_now() -> str:
-    """Return the time (UTC) by the clock as it was set when the session began: setting it reorders no records.
+    """Return the time (UTC, in ms) by the clock as it was set when the session began: setting it reorders no records.
 
     On another machine, and without a session, it is the time of the clock.
     """
     boot, _, began_s = os.environ.get(UPTIME, "").partition(" ")
-    if not began_s or boot != _boot():
-        return name_now()
-    session_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC))
-    return time.strftime(_UTC, time.gmtime(session_s + _uptime_s() - float(began_s)))
+    now_s = time.time()
+    if began_s and boot == _boot():
+        now_s = calendar.timegm(time.strptime(os.environ[SESSION], _UTC)) + _uptime_s() - float(began_s)
+    return datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _boot() -> str:
