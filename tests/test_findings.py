@@ -341,4 +341,6 @@ def test_the_page_says_how_many_families_its_verdicts_are_of(run: Results):
     rows = run.verdicts[run.verdicts["role"] == "decides"]
     count = rows["factor"].nunique()
     assert f"{count} on the figure that decides (together at most {5 * count} %)" in line
+    [line] = judgement.families(run.verdicts.assign(looks=2))
+    assert "at most 6.9 % of runs" in line, "blocks were added after a first look"
     assert judgement.families(run.verdicts.iloc[:0]) == []

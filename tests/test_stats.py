@@ -273,3 +273,16 @@ def test_a_share_has_its_exact_interval():
     assert stats.share(2, 8) == pytest.approx((0.25, 0.0319, 0.6509, 8), abs=1e-4)
     assert stats.share(3, 3)[1:3] == pytest.approx((0.2924, 1), abs=1e-4)
     assert math.isnan(stats.share(0, 0).value)
+
+
+@pytest.mark.rule(5)
+def test_all_looks_together_spend_no_more_than_the_level_after_a_first_one_at_six_blocks():
+    assert stats.level_of(1) == stats.LEVEL
+    least_p = stats.max_t(np.full((6, 1), 1.0))[0].item()
+    later = [stats.level_of(number) for number in range(2, 60)]
+    assert least_p + sum(later) == pytest.approx(stats.LEVEL)
+    assert stats.LEVEL + sum(later) == pytest.approx(stats.MOST)
+    d = np.log1p(0.3) + np.random.default_rng(2).normal(0, 0.15, (8, 1))
+    p = stats.judge(d)[0].p
+    assert stats.level_of(2) < p <= stats.LEVEL
+    assert [stats.judge(d, looks=number)[0].verdict for number in (1, 2)] == ["slower", "no evidence"]

@@ -370,9 +370,9 @@ def test_a_contender_that_is_slow_now_and_then_is_not_the_same(repeats):
     [
         ("1" * 8, 1, 1, ""),
         ("1" * 8, 1.08, 7, "p <= 0.05, but the interval includes 1"),
-        ("1" * 6 + "2" * 6, 1.08, 8, "p <= 0.025, seen for the 2nd time, but the interval includes 1"),
-        ("1" * 6 + "2" * 6 + "3" * 6, 1.08, 17, "the interval excludes 1, but p > 0.017, seen for the 3rd time"),
-        ("1" * 6 + "2" * 6 + "3" * 6, 1, 11, "the interval excludes 1, but p > 0.017, seen for the 3rd time"),
+        ("1" * 6 + "2" * 6, 1.15, 3, "p <= 0.0094, seen for the 2nd time, but the interval includes 1"),
+        ("1" * 6 + "2" * 6 + "3" * 6, 1.08, 2, "the interval excludes 1, but p > 0.0047, seen for the 3rd time"),
+        ("1" * 6 + "2" * 6 + "3" * 6, 1, 11, "the interval excludes 1, but p > 0.0047, seen for the 3rd time"),
     ],
 )
 def test_where_interval_and_p_part_a_note_says_so(sessions, shift, seed, note):

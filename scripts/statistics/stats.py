@@ -19,6 +19,8 @@ from scripts.statistics.outcomes import Outcome
 
 CONFIDENCE = 0.95
 LEVEL = 0.05  # of the family
+FIRST_LEVEL = 2.0 ** (1 - MIN_BLOCKS)  # the least p of 6 blocks, so what a look at them spends of the level
+MOST = 2 * LEVEL - FIRST_LEVEL  # what all looks at a family spend at most
 POWER = 0.8  # with which a detectable ratio is found
 ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
 SAMPLED_FLIPS = 9_999
@@ -198,6 +200,16 @@ def looks(sessions: Iterable[str]) -> int:
     return max(1, int((blocks >= MIN_BLOCKS).sum()))
 
 
+def level_of(looks: int) -> float:
+    """Return the level of a verdict that is read for the n-th time.
+
+    A plan of fixed repeats spends `LEVEL` at its only look. At 6 blocks p is a multiple of 1/32, so they spend that.
+    What they leave is spent by halves at further looks: all looks together spend at most `LEVEL` after a first one at 6
+    blocks, and `MOST` after one at more.
+    """
+    return LEVEL if looks == 1 else (LEVEL - FIRST_LEVEL) / 2 ** (looks - 1)
+
+
 def enough(d: np.ndarray) -> np.ndarray:
     """Return which comparisons have enough complete blocks to be judged."""
     return np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
@@ -215,13 +227,13 @@ def judge(
 
     `same` where the interval lies inside ±`equivalence_percent`, taken as 1 / 1.05 … 1.05 so that exchanging the arms
     changes nothing, and so does that of `means`, the ratios of mean times, where they are given; `faster` or `slower`
-    where p <= 0.05 / `looks` in the family and the interval excludes 1; else `no evidence`. Comparisons of fewer than 6
-    complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
+    where p <= `level_of(looks)` in the family and the interval excludes 1; else `no evidence`. Comparisons of fewer
+    than 6 complete blocks are `too few repeats` and stay outside the family. The ratio is exp(median d).
 
     `beside` is d of further comparisons in the same blocks, which belong to the family and have no verdict here.
 
     `looks` is how often the results were seen, this time included, of each comparison or of all: who adds repeats where
-    nothing was decided has several chances (Bonferroni).
+    nothing was decided has several chances.
 
     The detectable ratio is the smallest above 1 + `equivalence_percent` that this run would have found `slower` with a
     power of 0.8: exp(s / sqrt(n) x), s the standard deviation of the comparison's d, n its blocks, x the noncentrality
@@ -235,7 +247,7 @@ def judge(
     n, family = np.isfinite(d).sum(axis=0), enough(d)
     low, high = bootstrap_interval(d)
     p, centre, detectable = np.full((3, d.shape[1]), math.nan)
-    level = np.broadcast_to(LEVEL / np.asarray(looks), d.shape[1:])
+    level = np.broadcast_to([level_of(number) for number in np.atleast_1d(looks)], d.shape[1:])
     centre[n > 0] = np.nanmedian(d[:, n > 0], axis=0)
     if family.any():
         rows = d[:, family]

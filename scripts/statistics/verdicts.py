@@ -385,7 +385,7 @@ def _note(verdict: stats.Verdict, looks: int, mean: stats.Estimate, equivalence_
         return f"{verdict.blocks} complete blocks, {stats.MIN_BLOCKS} are needed"
     if verdict.verdict != Outcome.NO_EVIDENCE:
         return ""
-    bound, level = 1 + equivalence_percent / 100, stats.LEVEL / looks
+    bound, level = 1 + equivalence_percent / 100, stats.level_of(looks)
     if 1 / bound <= verdict.low and verdict.high <= bound:
         return f"the medians are the same, the means may not be: {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
     needed = f"{level:.2g}" + (f", seen for the {_ORDINALS.get(looks, f'{looks}th')} time" if looks > 1 else "")
