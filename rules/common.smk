@@ -50,7 +50,7 @@ def begin() -> dict[str, blocks.Open]:
     folder that is locked is another's.
     """
     if not workflow.is_main_process:
-        return {study: blocks.read(RUN, study) for study in STUDIES}
+        return {study: blocks.read(RESULTS / study / "blocks.json") for study in STUDIES}
     session.begin()
     looks = workflow.output_settings.dryrun or not workflow.check_envvars
     changes = not looks and not any(Path(".snakemake/locks").glob("*"))
@@ -79,7 +79,7 @@ def begin() -> dict[str, blocks.Open]:
         anew = [RESULTS / study / "records" / cell for study in STUDIES for cell in opened[study].anew]
         check.move_aside(RESULTS, anew, "again")
         for study in STUDIES:
-            blocks.write(RUN, study, opened[study])
+            blocks.write(RESULTS / study / "blocks.json", opened[study])
     return opened
 
 
@@ -134,8 +134,9 @@ wildcard_constraints:
 @cache
 def places(study: str, block: int) -> dict[str, int]:
     """Return the place of each cell of a study in the order of a block, from 1."""
-    order = matrix.order_seed(CONFIG, study), block, configuration.is_series(study)
-    return {name: place for place, name in enumerate(blocks.order(list(CELLS[study]), *order), 1)}
+    draw = blocks.draw_of(OPEN[study], RESULTS / study / "appended.json", block)
+    order = blocks.order(list(CELLS[study]), blocks.order_seed(CONFIG, study), block, draw)
+    return {name: place for place, name in enumerate(order, 1)}
 
 
 @cache

@@ -10,7 +10,7 @@ from scripts.lib.program import json_object, run, write_json
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write {"status", "blocks"}: the numbers of at most `extra_blocks` blocks."""
+    """Write {"status", "blocks", "draw"}: the numbers of at most `extra_blocks` blocks, and that of their orders."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=json_object, help="the resolved configuration, JSON")
     parser.add_argument("--study", required=True, help="name of the study")
@@ -21,14 +21,17 @@ def main(argv: list[str] | None = None) -> int:
     sessions = blocks.measured(config, cells)
     # What was skipped needs something that this call could not make.
     tried = [cell for cell in matrix.selected(cells, config["only"]) if cell.name in sessions]
-    lacking = blocks.lacking(tried, study.section(config)["compare"], sessions, study.repeats(config))
+    compare, seed = study.section(config)["compare"], blocks.order_seed(config, study.name)
+    lacking = blocks.lacking(tried, compare, sessions, study.repeats(config))
     in_vain = config["again"] or len(blocks.failing(tried, sessions)) == len(tried)
     # Records of open blocks may lie there though they have measured nothing: those of what was skipped.
-    taken = blocks.begun(sessions).union(blocks.read(config["run"], study.name).blocks)
+    opened = blocks.read(arguments.out.with_name("blocks.json"))
+    taken = blocks.begun(sessions).union(opened.blocks)
     appended = blocks.after(taken, 0 if in_vain else min(lacking, config["extra_blocks"]))
+    draw = None if opened.draw is None else blocks.draw_orders(tried, compare, seed, appended)
     if appended:
         print(f"{study.name}: appended {appended}, since {lacking} blocks are lacking", file=sys.stderr)
-    write_json(arguments.out, {"status": "done", "blocks": appended})
+    write_json(arguments.out, {"status": "done", "blocks": appended, "draw": draw})
     return 0
 
 

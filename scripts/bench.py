@@ -24,6 +24,7 @@ from scripts.benchmarks import (
     blobs,
     builds,
     clusters,
+    disturbances,
     false_verdicts,
     fio,
     instruments,
@@ -55,6 +56,9 @@ _ROUND = {"rounds": 1}
 BENCHMARKS = {
     "project": Benchmark(project.rows, {}),
     "verdicts": Benchmark(false_verdicts.rows, {"runs": 2}),
+    "orders": Benchmark(disturbances.orders, {"runs": 2}),
+    "looks": Benchmark(disturbances.looks, {"runs": 2}),
+    "losses": Benchmark(disturbances.losses, {"runs": 2}),
     "reading": Benchmark(shots.loop, _ROUND),
     "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),
     "instruments": Benchmark(instruments.rows, {"megabytes": 4} | _ROUND),

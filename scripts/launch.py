@@ -239,6 +239,8 @@ def _pairing(config: dict, study: str, cells: list[Cell], selected: list[Cell], 
         yield f"{_numbers(opened.blocks)}, of {_many(len(names), 'cell')}, appended: {why}"
     if opened.blocks and (cut := blocks.cut(cells, names, compare)):
         yield f"{_many(cut, 'comparison')} with cells that are not asked for: not in these blocks"
+    if opened.blocks and opened.draw is None and compare and studies.of(study).repeats(config) >= MIN_BLOCKS:
+        yield "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
     if opened.anew and (cut := blocks.cut(cells, opened.anew.keys(), compare)):
         anew = _many(len(opened.anew), "cell")
         yield f"{anew} measured again, without the other side of {_many(cut, 'comparison')}: make run measures both"

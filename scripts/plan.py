@@ -5,8 +5,8 @@ import csv
 import io
 from pathlib import Path
 
+from scripts.frame import blocks, matrix
 from scripts.frame import config as configuration
-from scripts.frame import matrix
 from scripts.frame.study import Cell, for_level
 from scripts.lib.program import json_object, run, write_json, write_text
 
@@ -28,12 +28,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def plan(config: dict, study: str, cells: list[Cell]) -> dict:
     """Return what the steps of a study need to know: {"status", "run", "study", "order", "cells": {name: …}}."""
-    in_series = configuration.is_series(study)
     return {
         "status": "done",
         "run": config["run"],
         "study": study,
-        "order": {"seed": matrix.order_seed(config, study), "in_series": in_series},
+        "order": {"seed": blocks.order_seed(config, study)},
         "cells": {
             cell.name: {
                 "settings": cell.settings,

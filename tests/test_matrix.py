@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 from conftest import ROOT, program
@@ -222,7 +223,7 @@ def test_a_service_elsewhere_has_cold_cells_and_no_warm_ones(config):
 @pytest.mark.rule(2)
 def test_the_order_of_measuring_has_a_seed_of_its_own(config):
     cells, _ = matrix.expand(config, "shots")
-    assert plan.plan(config, "shots", cells)["order"] == {"seed": "smoke shots", "in_series": False}
+    assert plan.plan(config, "shots", cells)["order"] == {"seed": "smoke shots"}
     config["order_seed"] = 7
     assert plan.plan(config, "shots", cells)["order"]["seed"] == "7 shots"
 
@@ -259,14 +260,20 @@ def volumes() -> dict:
 
 
 @pytest.mark.rule(2)
-def test_volumes_are_measured_in_the_order_of_their_matrix_and_batteries_are_the_repeats(volumes):
+def test_volumes_with_burst_credits_are_measured_in_the_order_of_their_matrix(volumes):
     volumes["studies"]["volumes"]["batteries"] = 2
     assert studies.of("volumes").repeats(volumes) == 2
     cells, _ = matrix.expand(volumes, "volumes")
     levels = [(cell.levels["store"], cell.levels["background"]) for cell in cells]
     assert levels == [("gp2", "none"), ("gp2", "same"), ("gp3", "none"), ("gp3", "same"), ("gp2", "other")]
-    planned = plan.plan(volumes, "volumes", cells)
-    assert (list(planned["cells"]), planned["order"]["in_series"]) == ([cell.name for cell in cells], True)
+    assert list(plan.plan(volumes, "volumes", cells)["cells"]) == [cell.name for cell in cells]
+    in_turn = studies.of("volumes").in_turn
+    assert in_turn(volumes, cells)
+    assert not in_turn(volumes, [cell for cell in cells if cell.levels["store"] == "gp3"]), "gp3 has no credits"
+    asked = [replace(cell, levels=cell.levels | {"start_credits": "full"}) for cell in cells]
+    assert not in_turn(volumes, asked), "whatever is before a battery, it begins with full credits"
+    volumes["stores"]["gp2"]["volume"] = "instance"
+    assert not in_turn(volumes, cells), "what the volume is will be asked of the machine"
 
 
 def test_the_text_of_a_job_is_part_of_its_cell_and_a_background_only_where_there_is_one(volumes):

@@ -91,6 +91,28 @@ def test_batteries_of_other_code_or_software_are_not_comparable(differing, reaso
     assert rows["ratio"].isna().all()
 
 
+@pytest.mark.rule(2)
+@pytest.mark.parametrize(
+    "first, comparable",
+    [(["base"] * 6, False), (["other"] * 6, False), (["base"] * 5 + ["other"], True), ([None] * 6, True)],
+    ids=["first", "last", "in-turn", "unknown"],
+)
+def test_volumes_of_which_one_was_always_first_are_not_comparable(first, comparable):
+    made = []
+    for store in ("base", "other"):
+        levels, batteries = (store, JOB, "none", "", ""), []
+        for repeat, which in enumerate(first, 1):
+            rows = [sample(latencies(10 * repeat + job), job) for job in range(1, 9)]
+            position = 2 * repeat + (store != which) if which else None
+            kept = record(store, rows, session="1", position=position)
+            batteries.append(series.Battery(store, levels, repeat, kept, []))
+        made.append(series.Series(store, levels, tuple(batteries)))
+    rows = comparing.comparisons(made, {one.levels: [] for one in made}, [{"factor": "store", "baseline": "base"}])
+    assert set(rows["verdict"] == "not comparable") == {not comparable}
+    assert set(rows["method"] == comparing.IN_ONE_ORDER) == {not comparable}
+    assert set(rows["ratio"].notna()) == {comparable}
+
+
 @pytest.mark.thorough
 @pytest.mark.rule(18)
 def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():

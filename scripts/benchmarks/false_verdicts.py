@@ -24,7 +24,6 @@ from tests.fio_results import Battery, Job, write_battery
 NOISE, SLOWER = 0.02, 1.05  # standard deviation of ln(time) of a record; what a later session is slower by
 PAIRS, JOBS, WRITES = 6, 20, 2000  # batteries of a volume, their jobs, and the writes of each
 OFTEN, TIMES = 0.2, 3  # the share of slow repeats, and how many times as long they take
-FALSE_OF_400 = 29  # a rule that is wrong in 5 % of runs is wrong in more of 400 in 2.5 % of cases
 _MATRIX = "cell,library,store,control,omitted,twin_of\nold,old,disk,,,\nnew,new,disk,,,\n"
 _COMPARE = [{"factor": "library", "baseline": "old"}]
 Arms = tuple[list[float], list[str], list[float], list[str]]
@@ -33,24 +32,27 @@ Arms = tuple[list[float], list[str], list[float], list[str]]
 def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
     """Judge 400 simulated runs of each kind in which nothing differs, and others with a known difference."""
     simulated: dict[str, Callable[[np.random.Generator], str]] = {
-        "a second session is 5 % slower": lambda random: _judged(folder, _later_session(random, 4)),
-        "one arm was measured again in a slower session": lambda random: _judged(folder, _later_session(random, 0)),
+        "a second session is 5 % slower": lambda random: judge_records(folder, _later_session(random, 4)),
+        "one arm was measured again in a slower session": lambda random: judge_records(
+            folder, _later_session(random, 0)
+        ),
         "4 blocks added where 6 were undecided": lambda random: _looked_at_twice(folder, random),
     }
     for what, judge in simulated.items():
         say(what)
         wrong = sum(judge(np.random.default_rng(seed)) in ORDERED for seed in range(runs))
-        yield _row(f"false verdicts where {what}", wrong, runs)
+        yield count_false(f"false verdicts where {what}", wrong, runs)
     for effect in (0.05, 0.1):
         say(f"identical volumes whose batteries differ by {100 * effect:.0f} %, from fio's files")
-        verdicts = [_batteries(folder, np.random.default_rng(seed), effect) for seed in range(runs)]
-        wrong = sum(verdict in ("higher", "lower") for verdict in verdicts)
-        yield _row(f"false verdicts between identical volumes, batteries differ by {100 * effect:.0f} %", wrong, runs)
+        wrong = sum(_unlike_batteries(folder, np.random.default_rng(seed), effect) for seed in range(runs))
+        yield count_false(
+            f"false verdicts between identical volumes, batteries differ by {100 * effect:.0f} %", wrong, runs
+        )
     for repeats in (10, 20, 30):
         say(f"{repeats} repeats of which a fifth take 3 times as long")
-        verdicts = [_judged(folder, arms) for seed in range(runs) if (arms := _slow_at_times(seed, repeats))]
+        verdicts = [judge_records(folder, arms) for seed in range(runs) if (arms := _slow_at_times(seed, repeats))]
         what = f"called the same of {repeats} repeats with slow ones"
-        yield _row(what, verdicts.count(Outcome.SAME), len(verdicts))
+        yield count_false(what, verdicts.count(Outcome.SAME), len(verdicts))
     for repeats in (6, 8):
         say(f"24 comparisons, one of them 10 % slower, {repeats} repeats")
         right = sum(_power(np.random.default_rng(seed), repeats) for seed in range(runs))
@@ -58,9 +60,10 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         yield Row(what, f"{right / runs:.2f}", f"{right} of {runs} runs")
 
 
-def _row(what: str, wrong: int, runs: int) -> Row:
+def count_false(what: str, wrong: int, runs: int, rate: float = stats.LEVEL) -> Row:
+    """Return the row of what is wrong in some runs; a rule that is at `rate` exceeds the limit in 2.5 % of cases."""
     share = stats.share(wrong, runs)
-    limit = int(FALSE_OF_400 * runs / 400)
+    limit = stats.binomial_quantiles(runs, rate)[1]
     ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}] %"
     return Row(what, f"{wrong} of {runs}", ends, limit=f"≤ {limit} of {runs}", within=wrong <= limit)
 
@@ -78,11 +81,11 @@ def _later_session(random: np.random.Generator, first: int) -> Arms:
 
 def _looked_at_twice(folder: Path, random: np.random.Generator) -> str:
     base, other = _times(random, 10)
-    first = _judged(folder, ([*base[:6]], ["1"] * 6, [*other[:6]], ["1"] * 6))
+    first = judge_records(folder, ([*base[:6]], ["1"] * 6, [*other[:6]], ["1"] * 6))
     if first != Outcome.NO_EVIDENCE:
         return first
     sessions = ["1"] * 6 + ["2"] * 4
-    return _judged(folder, ([*base], sessions, [*other], sessions))
+    return judge_records(folder, ([*base], sessions, [*other], sessions))
 
 
 def _slow_at_times(seed: int, repeats: int) -> Arms | None:
@@ -94,17 +97,33 @@ def _slow_at_times(seed: int, repeats: int) -> Arms | None:
     return ([*base], sessions, [*np.where(slow, TIMES, 1) * other], sessions) if slow.any() else None
 
 
-def _batteries(folder: Path, random: np.random.Generator, effect: float) -> str:
-    """The verdict on the p99 of 6 pairs of batteries in fio's files, each with an effect that all its jobs share."""
+def _unlike_batteries(folder: Path, random: np.random.Generator, effect: float) -> bool:
+    """Whether identical volumes are told apart whose batteries each have an effect that all its jobs share."""
+    verdict = judge_volumes(folder, random, lambda store, repeat: math.exp(random.normal(0, effect)))
+    return verdict in ORDERED
+
+
+def judge_volumes(
+    folder: Path,
+    random: np.random.Generator,
+    scale: Callable[[str, int], float],
+    position: Callable[[str, int], int] | None = None,
+) -> str:
+    """Return the verdict on the p99 of 6 pairs of batteries in fio's files.
+
+    `scale` is how many times as long the operations of a battery take, by its store and repeat, `position` its place in
+    the order in which batteries are measured, which is not known without it.
+    """
     kept = []
     for store, repeat in itertools.product("ab", range(1, PAIRS + 1)):
-        scale, seed = math.exp(random.normal(0, effect)), int(random.integers(2**31))
-        job = Job(mean_ms=scale, p99_ms=2 * scale, writes=WRITES)
+        slower, seed = scale(store, repeat), int(random.integers(2**31))
+        job = Job(mean_ms=slower, p99_ms=2 * slower, writes=WRITES)
         with tempfile.TemporaryDirectory(dir=folder) as parent:
             battery = fio.read_battery(write_battery(Path(parent), Battery(jobs=JOBS, job=job, noise=NOISE, seed=seed)))
         levels = {"store": store, "job": "etcd", "background": "none", "start_credits": "", "host": "", "control": ""}
         record = _record("volumes", store, levels, repeat, "1") | {"volume": {}, "battery": battery["facts"]}
         record |= {key: battery[key] for key in ("histograms", "fio", "job_options", "background", "loop", "samples")}
+        record |= {"position": position(store, repeat)} if position else {}
         kept.append(records.Kept(store, levels, repeat, folder / f"{store}/repeat={repeat}.json", record))
     matrix = pd.DataFrame([{"cell": store, **levels, "omitted": "", "twin_of": ""} for store, levels in _cells(kept)])
     volumes = series.read(matrix, kept, {}, {})
@@ -124,8 +143,11 @@ def _power(random: np.random.Generator, repeats: int) -> bool:
     return stats.judge(d)[0].verdict == Outcome.SLOWER
 
 
-def _judged(folder: Path, arms: Arms) -> str:
-    """Return the verdict of a run by its records, tables and sentence; the sentence says what the verdict is."""
+def judge_records(folder: Path, arms: Arms) -> str:
+    """Return the verdict of a run by its records, tables and sentence; the sentence says what the verdict is.
+
+    A record whose time is NaN has failed.
+    """
     (folder / "matrix.csv").write_text(_MATRIX, encoding="utf-8")
     kept = [*_kept("old", *arms[:2]), *_kept("new", *arms[2:])]
     config = {"equivalence_percent": 5, "seed": 1, "studies": {"shots": {"compare": _COMPARE}}}
@@ -143,6 +165,7 @@ def _kept(cell: str, seconds: list[float], sessions: list[str]) -> Iterator[reco
     for number, (took, session) in enumerate(zip(seconds, sessions, strict=True), 1):
         record = _record("shots", cell, levels, number, session)
         record |= {"seconds": {"total": float(took)}, "work": {"logical_bytes": 2**20}, "samples": []}
+        record |= {"status": "failed", "valid": False, "reasons": ["no answer"]} if math.isnan(took) else {}
         yield records.Kept(cell, levels, number, Path(f"{cell}/repeat={number}.json"), record)
 
 

@@ -16,6 +16,8 @@ from scripts.frame import study as studies
 from scripts.frame.study import Cell
 from scripts.lib.program import Problem, read_json, write_json
 
+# Of so many seeded sets of orders the most even is taken; of fewer where that many places would take seconds.
+DRAWS, _PLACES = 60, 300_000
 # By name of a cell: the blocks in which it has a record, each with its session, or None where the record is unusable.
 Measured = Mapping[str, Mapping[int, str | None]]
 
@@ -30,6 +32,7 @@ class Open(NamedTuple):
         fresh: names of the cells that were never measured.
         needs: the artefacts that those need; without them what is conditional is measured in vain.
         anew: on purpose, and only these: the closed blocks in which a cell is measured anew, by its name.
+        draw: number of the set of orders of these blocks; None where cells are measured in the order of the matrix.
     """
 
     blocks: list[int]
@@ -37,19 +40,54 @@ class Open(NamedTuple):
     fresh: list[str]
     needs: list[str]
     anew: dict[str, list[int]]
+    draw: int | None = 0
 
 
-def order(names: Sequence[str], seed: str, block: int, in_series: bool) -> list[str]:
+def order_seed(config: dict, study: str) -> str:
+    """Return the seed of the orders in which cells of a study are measured; no cell has it in its settings."""
+    return f"{config.get('order_seed', config['run'])} {study}"
+
+
+def order(names: Sequence[str], seed: str, block: int, draw: int | None) -> list[str]:
     """Return the names of a study's cells in the order in which a block measures them.
 
-    It is random in odd blocks and mirrored in the even ones that follow them, so that what drifts steadily hits all
-    cells alike. Where one measurement leaves its traces in the next, as credits of a volume do, it is as given.
+    It is random, and another for each `draw`; as given where that is None, as it is where one measurement leaves its
+    traces in the next.
     """
-    if in_series:
+    if draw is None:
         return list(names)
     mixed = sorted(names)
-    random.Random(f"{seed} {(block + 1) // 2}").shuffle(mixed)
-    return mixed if block % 2 else mixed[::-1]
+    random.Random(f"{seed} {block} {draw}").shuffle(mixed)
+    return mixed
+
+
+def draw_orders(cells: Sequence[Cell], compare: Sequence[dict], seed: str, blocks: Sequence[int]) -> int:
+    """Return the number of the set of orders, one for each of some blocks, in which compared cells stand most evenly.
+
+    Each order is random, so that no load hits one cell more often than another, whatever its period. Of `DRAWS` such
+    sets the chosen one has the smallest largest mean gap between the places of two cells that are compared, so that
+    what drifts steadily hits all alike.
+    """
+    compared_cells, names = pairs(cells, compare), [cell.name for cell in cells]
+
+    def largest_gap(draw: int) -> int:
+        gaps = [0] * len(compared_cells)
+        for block in blocks:
+            places = {name: place for place, name in enumerate(order(names, seed, block, draw))}
+            gaps = [gap + places[other] - places[base] for gap, (base, other) in zip(gaps, compared_cells, strict=True)]
+        return max(map(abs, gaps), default=0)
+
+    draws = min(DRAWS, _PLACES // max(1, len(names) * len(blocks)))
+    return min(range(max(1, draws)), key=largest_gap)
+
+
+def draw_of(opened: Open, appended: Path, block: int) -> int | None:
+    """Return the number of the set of orders that a block is of; `appended` says what was appended to a call."""
+    if opened.draw is not None and block not in opened.blocks:
+        with contextlib.suppress(Problem, KeyError):
+            added = read_json(appended)
+            return added["draw"] if block in added["blocks"] else opened.draw
+    return opened.draw
 
 
 def compared(levels: Mapping[str, Mapping[str, str]], factor: str, baseline: str) -> list[tuple[str, str]]:
@@ -121,16 +159,19 @@ def decide(config: dict, selected: Sequence[Cell], sessions: Measured) -> Open:
     if not selected:
         return Open([], [], [], [], {})
     study = studies.of(selected[0].study)
+    in_turn = study.in_turn(config, selected)
     if words := tuple(config["again"]):
         named = (cell.name for cell in selected if cell.name.startswith(words) and cell.name in sessions)
-        return Open([], [], [], [], {name: sorted(sessions[name]) for name in named})
+        anew = {name: sorted(sessions[name]) for name in named}
+        return Open([], [], [], [], anew, None if in_turn else 0)
     compare, repeats = study.section(config)["compare"], study.repeats(config)
     fresh = [cell for cell in selected if cell.name not in sessions]
     needs = libraries_of(config["run"], fresh) + data_of(config["run"], fresh)
     measured_before = [cell for cell in selected if cell.name in sessions]
     blocks = after(begun(sessions), lacking(selected, compare, sessions, repeats))
     certain = lacking(measured_before, compare, sessions, repeats) if measured_before else len(blocks)
-    return Open(blocks, blocks[certain:], [cell.name for cell in fresh], needs, {})
+    draw = None if in_turn else draw_orders(selected, compare, order_seed(config, study.name), blocks)
+    return Open(blocks, blocks[certain:], [cell.name for cell in fresh], needs, {}, draw)
 
 
 def libraries_of(run: str, cells: Iterable[Cell]) -> list[str]:
@@ -161,21 +202,17 @@ def last(opened: Open) -> int:
     return max(itertools.chain(opened.blocks, *opened.anew.values()), default=0)
 
 
-def read(run: str, study: str) -> Open:
+def read(path: Path) -> Open:
     """Return what `write` wrote: what the call decided of which this process is a job."""
-    return Open(**read_json(_path(run, study)))
+    return Open(**read_json(path))
 
 
 def needs(path: Path | None, block: int) -> list[Path]:
     """Return the artefacts without which a block is measured in vain, by what `write` wrote; none without a file."""
-    opened = Open(**read_json(path)) if path else None
+    opened = read(path) if path else None
     return list(map(Path, opened.needs)) if opened and block in opened.conditional else []
 
 
-def write(run: str, study: str, opened: Open) -> None:
-    """Write which blocks of a study are measured, to results/<run>/<study>/blocks.json."""
-    write_json(_path(run, study), opened._asdict())
-
-
-def _path(run: str, study: str) -> Path:
-    return Path("results", run, study, "blocks.json")
+def write(path: Path, opened: Open) -> None:
+    """Write which blocks of a study are measured."""
+    write_json(path, opened._asdict())

@@ -117,7 +117,7 @@ def of_study(config: dict, study: str) -> dict:
 
 
 def is_series(study: str) -> bool:
-    """Return whether the cells of a study are measured in the order of its matrix, since one influences the next."""
+    """Return whether each record of a study is a series, of which fewer than 6 give verdicts, too."""
     return schema()["$defs"][f"{study}_matrix"].get("x-series", False)
 
 

@@ -121,11 +121,6 @@ def _needs(cell: Cell) -> tuple:
     return cell.levels.get("library"), cell.levels["store"]
 
 
-def order_seed(config: dict, study: str) -> str:
-    """Return what decides the order in which cells of a study are measured; no cell has it in its settings."""
-    return f"{config.get('order_seed', config['run'])} {study}"
-
-
 def digest(value: object) -> str:
     """Return 10 hexadecimal digits of the sha256 of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]

@@ -83,7 +83,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
         if "status" in read_json(arguments.out):
             print(f"{arguments.out} is there and stays; make again measures its cell again", file=log)
             return
-    began = time.monotonic()
+    began, started = time.monotonic(), session.time_now()
     for needed in blocks.needs(arguments.blocks, arguments.repeat):
         require(needed)
     plan = read_json(arguments.plan)
@@ -96,7 +96,7 @@ def measure(arguments: argparse.Namespace, log: IO[str], servers_log: IO[str]) -
     files = [Path(name) for name in provision["local_files"]]
     if missing := [str(file) for file in files if not file.exists()]:
         raise Problem(f"{missing[0]} is gone; remove {arguments.provision} and run again")
-    started, store = session.time_now(), stores.of(settings["store"])
+    store = stores.of(settings["store"])
     facts = host.facts(files[0] if files else settings["store"].get("path", "."))
     with contextlib.ExitStack() as stack:
         fault = faults.of(settings["cell"].get("fault", faults.NONE), settings["seed"], arguments.repeat)
@@ -184,8 +184,11 @@ def _faulty(served: Served | None, fault: dict | None) -> Iterator[None]:
 
 def _position(plan: dict, arguments: argparse.Namespace) -> int:
     """Return the place of a cell in the order in which a study is measured, from 0, block after block."""
-    names = list(plan["cells"])
-    in_block = blocks.order(names, plan["order"]["seed"], arguments.repeat, plan["order"]["in_series"])
+    names, draw = list(plan["cells"]), 0
+    if arguments.blocks:
+        opened, appended = blocks.read(arguments.blocks), arguments.blocks.with_name("appended.json")
+        draw = blocks.draw_of(opened, appended, arguments.repeat)
+    in_block = blocks.order(names, plan["order"]["seed"], arguments.repeat, draw)
     return (arguments.repeat - 1) * len(names) + in_block.index(arguments.cell)
 
 

@@ -79,6 +79,10 @@ class Study:
         """Return the cells that controls may repeat: those whose time a wait of a known share makes longer by that."""
         return cells
 
+    def in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
+        """Return whether cells are measured in the order of the matrix, as one leaves traces in those after it."""
+        return False
+
     def timed(self, levels: dict[str, str]) -> bool:
         """Return whether cells of these levels take a time that is compared with that of others."""
         return True

@@ -8,7 +8,7 @@ then has an interval that speaks of these batteries alone, with jobs as the unit
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -35,6 +35,8 @@ _MERGED = f"ratio of merged percentiles, {_JOBS}"
 _MEDIANS = f"ratio of the medians of the jobs' percentiles, as there are no bins to merge, {_JOBS}"
 _TOTALS = f"ratio of totals over totals, {_JOBS}"
 _METHODS = {"mean": _TOTALS, "iops": _TOTALS}
+# What the first battery leaves behind, or finds, cannot be told from what the arms differ in (METHOD 2).
+IN_ONE_ORDER = "always in one order"
 Arms = tuple[list[Series], list[Series]]
 
 
@@ -52,10 +54,10 @@ def comparisons(
     arm; those from the last change of either on; they count only where each has 6 jobs in both arms. `ratio` is
     contender / baseline. A percentile is a bin of fio's, so intervals of a few batteries' are widened by a bin (1.6 %).
 
-    Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, which
-    `method` says; where both arms have 6 batteries side by side (`_side_by_side`) those of `stats.judge`, all
-    comparisons of a factor on a metric of a phase corrected jointly; else `too few repeats`, below 6 jobs in an arm
-    without an interval.
+    Verdicts: `not comparable` where batteries measured side by side differ in measuring code or software, or all were
+    measured in one order, which `method` says; where both arms have 6 batteries side by side
+    (`_side_by_side`) those of `stats.judge`, all comparisons of a factor on a metric of a phase corrected jointly; else
+    `too few repeats`, below 6 jobs in an arm without an interval.
     """
     by_levels = {one.levels: one for one in series}
 
@@ -73,6 +75,7 @@ def comparisons(
         for head, arms in _arms(series, entry["factor"], str(entry["baseline"])):
             blocks = _side_by_side(arms)
             unlike = ", ".join(dict.fromkeys(words for one in blocks for words in _unlike(arms, one)))
+            reasons = [f"{unlike}, between the arms"] * bool(unlike) + [IN_ONE_ORDER] * _in_one_order(arms, blocks)
             keys = [tuple(one.levels for one in arm) for arm in arms]
             for phase, numbers in _phases(arms, segments).items():
                 both = {
@@ -93,9 +96,9 @@ def comparisons(
                     few = min(side[name].jobs for side in sides) < stats.MIN_BLOCKS
                     if few or len(d) < stats.MIN_BLOCKS:
                         continue
-                    if unlike:
+                    if reasons:
                         rows[-1] |= dict.fromkeys(("ratio", "ratio_low", "ratio_high"), math.nan)
-                        rows[-1] |= {"verdict": Outcome.NOT_COMPARABLE, "method": f"{unlike}, between the arms"}
+                        rows[-1] |= {"verdict": Outcome.NOT_COMPARABLE, "method": "; ".join(reasons)}
                     else:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
                         looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
@@ -119,6 +122,17 @@ def _side_by_side(arms: Arms) -> dict[int, str]:
     together = {repeat: of for repeat, of in sorted(first.items()) if of == second.get(repeat) and len(of) == 1}
     # Imported batteries are of no session.
     return {repeat: session for repeat, (session,) in together.items() if session is not None}
+
+
+def _in_one_order(arms: Arms, repeats: Iterable[int]) -> bool:
+    """Whether in each of some repeats the same arm was measured first; False where the records do not tell."""
+    gaps = np.array([np.subtract(*(_mean_position(arm, repeat) for arm in arms)) for repeat in repeats])
+    return len(gaps) > 0 and bool((gaps > 0).all() or (gaps < 0).all())
+
+
+def _mean_position(arm: list[Series], repeat: int) -> float:
+    positions = [battery.record.get("position") for one in arm for battery in one.valid if battery.repeat == repeat]
+    return math.nan if None in positions else float(np.mean(positions))
 
 
 def _unlike(arms: Arms, repeat: int) -> Iterator[str]:

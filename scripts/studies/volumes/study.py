@@ -83,6 +83,14 @@ class Volumes(Study):
         if levels["background"] == "same" and "device" in store:
             yield "a raw device has no room for the files of a background load"
 
+    def in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
+        """Return whether a volume is known to have burst credits with which a battery begins as the one before left it.
+
+        Random orders would have each battery begin with other credits.
+        """
+        stores_as_left = {cell.levels["store"] for cell in cells if not cell.levels["start_credits"]}
+        return any(_lead("full", config["stores"][store])["seconds"] < math.inf for store in stores_as_left)
+
     def complete(self, settings: dict, config: dict) -> dict:
         """Return a battery's settings: `background` is None, or the job and the store of the load beside it."""
         kept = {key: value for key, value in settings.items() if key not in _NOT_OF_A_CELL}

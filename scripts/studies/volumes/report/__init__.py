@@ -61,12 +61,13 @@ METHOD = (
     "credits were gone (hindsight), or is assumed; the answer says which.",
     "Comparisons are ratios contender / baseline of all jobs or, where a volume changed, apart for the jobs before the "
     "first change and after the last: an interval within ±{percent:g} % is the same, one without 1 faster or slower, "
-    "any other no evidence. They need 6 batteries a side (too few repeats); the method of each is in the numbers.",
+    "any other no evidence. They need 6 batteries a side (too few repeats), of which not all were measured in "
+    "one order (not comparable); the method of each is in the numbers.",
 )
 # METHOD 23: a rule that cannot apply is declared, with the reason; numbers and names are those of docs/method.md.
 NOT_APPLICABLE = {
-    "2, blocks in random order": "what a volume has spent of its credits carries over from job to job and from battery "
-    "to battery, so a battery is one series in time order; the order of the volumes and the pauses are shown instead",
+    "2, blocks in random order": "a battery is one series in time order, whose jobs are in no block; batteries are in "
+    "random order unless a volume is known to have burst credits, which carry over from battery to battery",
     "5, repeats": "a battery is one record; its jobs are a series, not independent repeats of a block",
     "6, A/A control": "measuring a volume twice is measuring it with other credits",
     "8, cache state": "each write is forced to the disk, and what reads find in memory is fio's own setting (direct, "
