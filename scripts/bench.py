@@ -58,6 +58,7 @@ BENCHMARKS = {
     "verdicts": Benchmark(false_verdicts.rows, {"runs": 2}),
     "orders": Benchmark(disturbances.orders, {"runs": 2}),
     "looks": Benchmark(disturbances.looks, {"runs": 2}),
+    "dependence": Benchmark(disturbances.dependence, {"runs": 2}),
     "losses": Benchmark(disturbances.losses, {"runs": 2}),
     "reading": Benchmark(shots.loop, _ROUND),
     "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),

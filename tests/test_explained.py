@@ -156,8 +156,11 @@ def test_what_was_not_measured_is_not_modelled(lacking):
 
 
 @pytest.mark.rule(11)
-@pytest.mark.parametrize("modelled, ratio, told", [(1.5, 1.45, True), (1.5, 1.3, False), (0.97, 1.03, False)])
-def test_the_model_needs_the_sign_and_ten_percent(modelled, ratio, told):
+@pytest.mark.parametrize(
+    "modelled, ratio, told",
+    [(1.5, 1.45, True), (1.5, 1.3, False), (0.97, 1.03, False), (1.01, 1.03, False), (1.02, 1.03, True), (1, 1, True)],
+)
+def test_the_model_needs_ten_percent_and_half_of_a_smaller_ratio(modelled, ratio, told):
     assert tables.explains(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
 
 

@@ -336,6 +336,20 @@ def test_what_the_network_lets_through_is_that_of_one_connection_per_worker(tabl
     assert bounds[~emulated].isna().all()
 
 
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("p, told", [(0.009, True), (0.02, False), (float("nan"), False)])
+def test_limits_say_that_blocks_resemble_those_before_them(tables: Path, tmp_path: Path, p: float, told: bool):
+    run = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(serial_p=str(p)))
+    assert any(f"(p = {p:.2g}, of all comparisons together)" in line for line in judgement.limits(run)) == told
+
+
+@pytest.mark.rule(17)
+def test_what_is_the_same_says_which_stalls_no_block_need_have_met(run: Results):
+    same = [finding.text for finding in findings.find(run) if finding.verdict == "same"]
+    assert same
+    assert all("a stall in fewer than 39 % of reads may be in none of them" in text for text in same)
+
+
 def test_the_page_says_how_many_families_its_verdicts_are_of(run: Results):
     [line] = judgement.families(run.verdicts)
     rows = run.verdicts[run.verdicts["role"] == "decides"]

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from scripts.statistics import stats
+from scripts.statistics.outcomes import Outcome
 
 DECIDED = ("faster", "slower")
 
@@ -286,3 +287,44 @@ def test_all_looks_together_spend_no_more_than_the_level_after_a_first_one_at_si
     p = stats.judge(d)[0].p
     assert stats.level_of(2) < p <= stats.LEVEL
     assert [stats.judge(d, looks=number)[0].verdict for number in (1, 2)] == ["slower", "no evidence"]
+
+
+@pytest.mark.rule(17)
+def test_blocks_that_resemble_those_before_them_are_noticed_and_others_seldom():
+    random = np.random.default_rng(1)
+    independent = [stats.serial_p(random.normal(0, 0.02, (8, 5))) for _ in range(200)]
+    assert sum(p <= 0.05 for p in independent) <= stats.binomial_quantiles(200, 0.05)[1]
+    wave = np.sin(np.arange(10) * 0.6)[:, None] * [1, 2, -1] + random.normal(0, 0.1, (10, 3))
+    assert stats.serial_p(wave) < 0.01
+    assert stats.serial_p(wave * [1, 100, 0.01]) == pytest.approx(stats.serial_p(wave)), "each comparison counts alike"
+    assert stats.serial_p(wave[random.permutation(10)]) > 0.05
+    holes = np.where(random.random(wave.shape) < 0.1, np.nan, wave)
+    assert stats.serial_p(holes) < 0.05
+    assert stats.serial_p(np.ones((6, 2))) == 1, "nothing varies"
+    assert np.isnan(stats.serial_p(wave[:5])), "fewer than 6 blocks"
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize(
+    "outcome, lost, judged",
+    [
+        ("same", (0, 1), "same"),
+        ("same", (0, 2), "no evidence"),
+        ("same", (3, 1), "no evidence"),
+        ("faster", (0, 2), "no evidence"),
+        ("faster", (4, 0), "faster"),
+        ("slower", (2, 0), "no evidence"),
+        ("slower", (0, 4), "slower"),
+        ("too few repeats", (0, 4), "too few repeats"),
+    ],
+)
+def test_an_arm_that_lost_two_records_more_is_not_faster_and_the_arms_are_not_the_same(outcome, lost, judged):
+    assert stats.without_lost(Outcome(outcome), *lost) == judged
+
+
+@pytest.mark.rule(17)
+def test_blocks_meet_a_stall_of_the_unseen_share_with_95_percent():
+    for blocks, percent in ((6, 39), (10, 26)):
+        share = stats.unseen_share(blocks)
+        assert round(100 * share) == percent
+        assert (1 - share) ** blocks == pytest.approx(0.05)

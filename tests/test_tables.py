@@ -22,7 +22,7 @@ CELLS = (
 VERDICTS = (
     "factor,baseline,contender,{levels},metric,role,blocks,baseline_s,contender_s,ratio,ratio_low,ratio_high,p,looks,"
     "verdict,detectable_ratio,mean_ratio,mean_low,mean_high,slow_baseline,slow_contender,slow_ratio,"
-    "attempts_baseline,failed_baseline,attempts_contender,failed_contender,note"
+    "attempts_baseline,failed_baseline,attempts_contender,failed_contender,note,used_blocks,harness_percent,serial_p"
 )
 
 

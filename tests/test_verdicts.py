@@ -306,11 +306,15 @@ def test_arms_of_a_long_block_may_be_hours_apart(tmp_path):
 
 
 def two_arms(base, other, sessions, later=None):
-    """What is said of two libraries that took so long, block by block, in these sessions, the second one in `later`."""
+    """What is said of two libraries that took so long, block by block, in these sessions, the second one in `later`.
+
+    Where a time is NaN, the record has failed.
+    """
     matrix = pd.DataFrame({"cell": ["a", "b"], "library": ["old", "new"], "twin_of": ""})
     parts = [("a", base, sessions), ("b", other, later or sessions)]
     rows = [
-        {"cell": cell, "repeat": block, "status": "done", "ok": True, "seconds total": time, "session": session}
+        {"cell": cell, "repeat": block, "seconds total": time, "session": session}
+        | {"status": "done" if np.isfinite(time) else "failed", "ok": bool(np.isfinite(time))}
         for cell, times, when in parts
         for block, (time, session) in enumerate(zip(times, when, strict=True), 1)
     ]
@@ -346,6 +350,30 @@ def test_looking_again_after_adding_repeats_is_counted():
     looks = [two_arms(blocks, blocks * 2, when)["looks"] for when in whens]
     # Where the clock was set back between two sessions, the later one has the earlier name.
     assert looks == [1, 2, 1, 2], "fewer than 6 blocks tell nothing, so they were not looked at"
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("ratio, verdict", [(1, "same"), (0.8, "faster"), (1.2, "slower")])
+def test_an_arm_that_loses_records_the_other_one_keeps_may_have_lost_the_slow_ones(ratio, verdict):
+    base, other = np.exp(np.random.default_rng(1).normal(0, 0.01, (2, 10)))
+    sessions, lost = ["1"] * 10, np.where(np.arange(10) < 2, np.nan, 1)
+    assert two_arms(base, ratio * other, sessions)["verdict"] == verdict
+    assert two_arms(base * lost, ratio * other * lost, sessions)["verdict"] == verdict, "both lost them"
+    row = two_arms(base, ratio * other * lost, sessions)
+    # Of an arm that is slower although it lost its slow records no less is known.
+    assert row["verdict"] == ("slower" if verdict == "slower" else "no evidence")
+    words = f"{verdicts.LOST}: 0 of 10 in the baseline, 2 in the contender"
+    assert row["note"].startswith(words) == (verdict != "slower")
+    of_baseline = two_arms(base * lost, ratio * other, sessions)["verdict"]
+    assert of_baseline == ("faster" if verdict == "faster" else "no evidence")
+    assert row["blocks"] == 8
+
+
+@pytest.mark.rule(17)
+def test_all_comparisons_have_the_p_of_blocks_that_resemble_those_before_them():
+    wave = np.exp(0.1 * np.sin(np.arange(12) * 0.6))
+    noise = np.exp(np.random.default_rng(3).normal(0, 0.01, 12))
+    assert two_arms(noise, wave, "1" * 12)["serial_p"] < 0.01 < two_arms(noise, noise[::-1], "1" * 12)["serial_p"]
 
 
 @pytest.mark.rule(17)

@@ -113,6 +113,26 @@ def test_volumes_of_which_one_was_always_first_are_not_comparable(first, compara
     assert set(rows["ratio"].notna()) == {comparable}
 
 
+@pytest.mark.rule(17)
+def test_a_volume_that_lost_two_batteries_more_is_not_faster():
+    made = []
+    for store, scale in (("base", 2), ("other", 1)):
+        levels, batteries = (store, JOB, "none", "", ""), []
+        for repeat in range(1, 9):
+            rows = [sample(scale * latencies(10 * repeat + job), job) for job in range(1, 9)]
+            reasons = ["no space"] * (repeat < 3 and store == "other")
+            batteries.append(series.Battery(store, levels, repeat, record(store, rows, session="1"), reasons))
+        made.append(series.Series(store, levels, tuple(batteries)))
+    for baseline, verdict in (("base", "no evidence"), ("other", "no evidence")):
+        compare = [{"factor": "store", "baseline": baseline}]
+        rows = comparing.comparisons(made, {one.levels: [] for one in made}, compare).set_index("metric")
+        assert rows.loc["mean", "verdict"] == rows.loc["iops", "verdict"] == verdict
+        lost = (2, 0) if baseline == "other" else (0, 2)
+        assert rows.loc["mean", "method"].endswith(
+            "batteries lost: {} of the baseline, {} of the contender".format(*lost)
+        )
+
+
 @pytest.mark.thorough
 @pytest.mark.rule(18)
 def test_identical_volumes_are_told_apart_no_more_often_than_the_level_allows():

@@ -11,6 +11,7 @@ from scripts.benchmarks.common import Row, Say
 from scripts.benchmarks.false_verdicts import NOISE, OFTEN, PAIRS, count_false, judge_records, judge_volumes
 from scripts.frame import blocks
 from scripts.frame.study import Cell
+from scripts.report.judgement import SERIAL
 from scripts.statistics import MIN_BLOCKS, stats
 from scripts.statistics.outcomes import ORDERED
 
@@ -18,6 +19,7 @@ FACTORS = {"library": "abc", "store": "st", "workers": "12"}
 COMPARE = [{"factor": factor, "baseline": levels[0]} for factor, levels in FACTORS.items()]
 FIRST_SLOWER = 1.1  # how much longer the first battery of a pair takes
 LOOKS = ((6, 8, 10, 12, 16, 20), (10, 12, 16, 20))  # blocks after which the results are looked at
+LIKENESS = (0.2, 0.3, 0.5)  # of the noise of a cell in one block with that in the block before
 UNDECIDED = 0.1  # standard deviation of ln(time) at which nothing is the same, so that each look is a chance
 Load = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -59,6 +61,21 @@ def losses(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         yield Row(f"called the same though {share} of records stall and fail, {repeats} blocks", f"{alike} of {runs}")
 
 
+def dependence(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
+    """Test whether blocks resemble those before them, where cells do and where they do not."""
+    for repeats in (6, 10, 20):
+        for likeness in (0, *LIKENESS):
+            say(f"cells whose noise has the autocorrelation {likeness:g}, {repeats} blocks")
+            judged = [_of_dependent(np.random.default_rng(seed), repeats, likeness) for seed in range(runs)]
+            noticed, wrong = (sum(each) for each in zip(*judged, strict=True))
+            what = f"blocks said to resemble those before them, autocorrelation {likeness:g}, {repeats} blocks"
+            if likeness:
+                against = f"false verdicts in {wrong} of {len(FACTORS) * runs} families"
+                yield Row(what, f"{noticed} of {runs}", against)
+            else:
+                yield count_false(what, noticed, runs, SERIAL)
+
+
 def _wave(size: float) -> Load:
     return lambda when, random: size * np.sin(np.pi * when + random.uniform(0, 2 * np.pi))
 
@@ -72,6 +89,30 @@ def _cells() -> dict[str, Cell]:
     return {"".join(own.values()): Cell("".join(own.values()), "shots", own, {}, "", "") for own in levels}
 
 
+def _of_dependent(random: np.random.Generator, repeats: int, likeness: float) -> tuple[bool, int]:
+    """Return whether it is noticed that blocks resemble those before them, and in how many families verdicts are false.
+
+    The noise of each cell has that autocorrelation from block to block.
+    """
+    steps = random.normal(0, NOISE, (repeats, len(_cells())))
+    logs = np.array([*itertools.accumulate(steps, lambda last, step: likeness * last + step)])
+    families = _differences(logs)
+    return stats.serial_p(np.hstack(families)) < SERIAL, sum(map(_is_decided, families))
+
+
+def _differences(logs: np.ndarray) -> list[np.ndarray]:
+    """Return d of each family of `COMPARE`, of the ln of the times of `_cells` by block."""
+    column = {name: number for number, name in enumerate(_cells())}
+    families = [blocks.pairs(_cells().values(), [entry]) for entry in COMPARE]
+    return [
+        np.column_stack([logs[:, column[other]] - logs[:, column[base]] for base, other in pairs]) for pairs in families
+    ]
+
+
+def _is_decided(d: np.ndarray) -> bool:
+    return any(one.verdict in ORDERED for one in stats.judge(d))
+
+
 def _false_families(seed: int, repeats: int, load: Load) -> int:
     """Return in how many families a verdict is false; `load` is by time, in blocks."""
     random, cells = np.random.default_rng(seed), _cells()
@@ -81,13 +122,7 @@ def _false_families(seed: int, repeats: int, load: Load) -> int:
     places = np.array([[order.index(name) for name in cells] for order in orders_of])
     when = np.arange(repeats)[:, None] + places / len(cells)
     logs = random.normal(0, NOISE, when.shape) + load(when, random)
-    column = {name: number for number, name in enumerate(cells)}
-    false = 0
-    for entry in COMPARE:
-        pairs = blocks.pairs(cells.values(), [entry])
-        d = np.column_stack([logs[:, column[other]] - logs[:, column[base]] for base, other in pairs])
-        false += any(one.verdict in ORDERED for one in stats.judge(d))
-    return false
+    return sum(map(_is_decided, _differences(logs)))
 
 
 def _first_slower(folder: Path, seed: int, in_turn: bool) -> str:

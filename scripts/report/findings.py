@@ -218,7 +218,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
     evidence += _spikes(rows, *sides(rows.iloc[0], results)) + _failures(rows, *sides(rows.iloc[0], results))
-    evidence += _reason(rows, results)
+    evidence += _reason(rows, results) + _unseen(rows, results)
     under = f", {conditions}" if conditions else ""
     new, old = sides(rows.iloc[0], results)
     if len(steps) == 1:
@@ -284,6 +284,15 @@ def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
     return words.fill("slow blocks", who=who, slow=f"{counts[who].sum():.0f}", blocks=blocks, times=times)
 
 
+def _unseen(rows: pd.DataFrame, results: Results) -> str:
+    """Which stalls the blocks of arms that came out the same need not have met."""
+    blocks = rows["blocks"][rows["verdict"] == Outcome.SAME]
+    if blocks.empty or results.report.unit != "block":
+        return ""
+    share = 100 * stats.unseen_share(int(blocks.min()))
+    return f"; a stall in fewer than {share:.0f} % of reads may be in none of them"
+
+
 def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
     """How many attempts at each side failed, with the exact interval of that share, where any did (METHOD 15)."""
     texts, any_failed = [], False
@@ -330,7 +339,9 @@ def _doubt(rows: pd.DataFrame) -> str:
     ratios = names.ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
     seen = detectable(rows)
     doubts = [f"ratio {prose.span(rows['ratio'])}", seen] if seen else [f"ratio {ratios}"]
-    if beyond := int(((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)).sum()):
+    lost = rows["note"].fillna("").str.contains(verdicts.LOST)
+    doubts += [verdicts.LOST] if lost.any() else []
+    if beyond := int((((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)) & ~lost).sum()):
         of = "the interval" if len(rows) == 1 else f"{beyond} of {len(rows)} intervals"
         which = f"{of} exclude{'s' * (beyond == 1)}"
         doubts.append(f"{which} 1, but not after correction for all comparisons of this factor")

@@ -15,11 +15,12 @@ from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 
 # What each verdict means, wherever it is explained; {percent} is what counts as the same.
 VERDICTS = {
-    Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %",
+    Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %, for "
+    "each comparison by itself",
     "faster, slower": "p ≤ 0.05, or less where blocks were added after a first look, corrected for all comparisons of "
     "that factor, and the 95 % CI excludes 1",
-    Outcome.NO_EVIDENCE: "none of these, which does not mean that there is no difference; the report gives the "
-    "smallest one that this run could have detected",
+    Outcome.NO_EVIDENCE: "none of these, or one side lost two records more than the other, which does not mean that "
+    "there is no difference; the report gives the smallest one that this run could have detected",
     Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in one "
     f"session on one machine, or the harness takes more than {HARNESS} % of the time of one and may turn the order",
     Outcome.TOO_FEW: f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
@@ -27,6 +28,9 @@ VERDICTS = {
 
 # A run that detects nothing smaller is too noisy to tell.
 TOO_NOISY = 2
+# The p from which on blocks are said to depend on those before them.
+SERIAL = 0.01
+
 TROUBLES = {
     "invalid": "broke a rule of measuring and {be} in no verdict",
     "edited": "{been} edited after it was written and {be} in no verdict",
@@ -198,6 +202,15 @@ def _order(order: dict) -> list[str]:
     return [f"{prose.capital(every)}{how}; {beside}."]
 
 
+def _serial(verdicts: pd.DataFrame) -> list[str]:
+    """That blocks resemble those before them, which verdicts take for independent (METHOD 17)."""
+    p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
+    if not p < SERIAL:
+        return []
+    words = "so verdicts are false more often than they say; another run, at another time, would tell"
+    return [f"Blocks resemble those before them (p = {p:.2g}, of all comparisons together), {words}."]
+
+
 def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     """Return what these data cannot say; `own` is what only the study knows."""
     cells = run.measured
@@ -207,6 +220,7 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
             '"Cold" refers to the page caches of the machines that read and of an embedded server: caches of '
             "hypervisor, disk and remote services are not controlled."
         )
+    lines += _serial(run.verdicts)
     share, decides = listings.share_of_harness(cells), run.report.metrics[0].title
     counts = {
         "The requested cache state could not be verified in {}.": listings.odd_state(cells),

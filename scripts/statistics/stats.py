@@ -24,6 +24,7 @@ MOST = 2 * LEVEL - FIRST_LEVEL  # what all looks at a family spend at most
 POWER = 0.8  # with which a detectable ratio is found
 ALL_FLIPS_UP_TO = 12  # blocks; beyond it, so many seeded flips:
 SAMPLED_FLIPS = 9_999
+LOST = 2  # records that an arm lost more than the other, from which on those that are left may flatter it
 RESAMPLES = 2_000  # of records or jobs, drawn with replacement
 _TAIL = (1 - CONFIDENCE) / 2
 
@@ -210,6 +211,39 @@ def level_of(looks: int) -> float:
     return LEVEL if looks == 1 else (LEVEL - FIRST_LEVEL) / 2 ** (looks - 1)
 
 
+def without_lost(outcome: Outcome, lost_baseline: int, lost_contender: int) -> Outcome:
+    """Return the outcome of a comparison whose arms lost so many records: failed, invalid or ended by a time limit.
+
+    Lost records may be the slow ones. Where one arm lost `LOST` more, the arms are not the same, and it is not faster.
+    """
+    more = lost_contender - lost_baseline
+    flattered = {Outcome.SAME: abs(more), Outcome.FASTER: more, Outcome.SLOWER: -more}
+    return Outcome.NO_EVIDENCE if flattered.get(outcome, 0) >= LOST else outcome
+
+
+def unseen_share(blocks: int) -> float:
+    """Return the share of reads that would stall in none of so many blocks with a probability of 5 %."""
+    return 1 - (1 - CONFIDENCE) ** (1 / blocks)
+
+
+def serial_p(d: np.ndarray, seed: int = 1) -> float:
+    """Return the p of blocks that resemble those before them, over all comparisons; NaN where none has enough blocks.
+
+    The residuals of each comparison, d minus its median, have one scale. The sum of the products of neighbours is held
+    against that of the blocks in other orders: all up to 7 blocks, beyond it so many seeded ones as there are flips.
+    """
+    d = d[:, enough(d)]
+    if not d.shape[1]:
+        return math.nan
+    residuals = np.nan_to_num(d - np.nanmedian(d, axis=0))[np.isfinite(d).any(axis=1)]
+    scale = np.sqrt((residuals**2).sum(axis=0))
+    residuals = residuals[:, scale > 0] / scale[scale > 0]
+    products = residuals @ residuals.T
+    orders = _orders(len(products), seed)
+    sums = products[orders[:, 1:], orders[:, :-1]].sum(axis=1)
+    return float((sums >= sums[0] - 1e-9).mean())
+
+
 def enough(d: np.ndarray) -> np.ndarray:
     """Return which comparisons have enough complete blocks to be judged."""
     return np.isfinite(d).sum(axis=0) >= MIN_BLOCKS
@@ -323,6 +357,16 @@ def _flips(blocks: int, seed: int) -> np.ndarray:
         return np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=blocks - 1)])
     signs = np.random.default_rng(seed).choice((1.0, -1.0), (SAMPLED_FLIPS, blocks))
     return np.vstack([np.ones(blocks), signs])
+
+
+@cache
+def _orders(blocks: int, seed: int) -> np.ndarray:
+    """Orders of blocks (orders, blocks), the one in which they were measured first."""
+    if math.factorial(blocks) <= SAMPLED_FLIPS:
+        return np.array([*itertools.permutations(range(blocks))])
+    given = np.tile(np.arange(blocks), (SAMPLED_FLIPS + 1, 1))
+    given[1:] = np.random.default_rng(seed).permuted(given[1:], axis=1)
+    return given
 
 
 @cache

@@ -54,7 +54,7 @@ EXCHANGES = (
     *("cell", "repeat", "connection", "method", "object", "offset_bytes", "length_bytes", "bytes", "status"),
     *("begin_s", "first_s", "end_s"),
 )
-# A comparison is explained where the model has the sign of what was measured, and its ratio to so many percent.
+# A comparison is explained where the model has its ratio to so many percent, and to half of it where that is less.
 EXPLAINED_PERCENT = 10
 _MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "rate_mib_s", "opens")
 _LEAST = 4
@@ -208,9 +208,12 @@ def modelled_s(cells: pd.DataFrame) -> pd.Series:
 
 
 def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return of which comparisons the model has the sign of the ratio of times, and its size to 10 %."""
-    sign = np.sign(np.log(modelled_ratio)) == np.sign(np.log(ratio))
-    return sign & ((modelled_ratio / ratio - 1).abs() <= EXPLAINED_PERCENT / 100)
+    """Return of which comparisons the model has the ratio of times to 10 % and to half of its own distance from 1.
+
+    The logarithm counts: of ×1.03 any model of that sign would be within 10 %.
+    """
+    measured, modelled = np.log(ratio), np.log(modelled_ratio)
+    return (modelled - measured).abs() <= np.minimum(math.log1p(EXPLAINED_PERCENT / 100), measured.abs() / 2)
 
 
 def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:

@@ -29,6 +29,7 @@ _SAME = {
     "packages": "the Python packages differ",
     "verified": "whether checksums are within the timed pass differs",
 }
+LOST = "one arm lost more records, which may be the slow ones"
 OTHER_SOFTWARE = "the software differs"
 # So many differences of the software are named, and how many more there are.
 _NAMED = 3
@@ -85,6 +86,9 @@ def verdicts_table(
     valid records but no such block are `not comparable`, have no ratio and enter no family; so are those that differ in
     software, apart from what their libraries vary on purpose.
 
+    An arm that lost two records more than the other is not `faster`, nor are the arms the `same`. Column `serial_p` is
+    the p of blocks that resemble those before them (`stats.serial_p`), one for the whole table.
+
     `matrix` and `runs` are those of `tables.read_matrix` and `tables.runs_and_samples`, `compare` has mappings with
     `factor` and `baseline`, its level, `contest` says which contest a cell is in, by its levels; None: in none. Metrics
     `of_tasks` are those of single tasks: arms of different numbers of tasks are not compared by them.
@@ -103,6 +107,7 @@ def verdicts_table(
     runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
     by_block = _ByBlock(runs)
     largest = np.empty((len(by_block.blocks), 0))
+    of_total = [largest]
     judged = [(factor, pairs, factor != CONTEST) for factor, pairs in families.items()]
     for factor, pairs, on_all in [*judged, *((CONTROL, [pair], False) for pair in slowed)]:
         if not pairs:
@@ -110,6 +115,8 @@ def verdicts_table(
         family = _Family(by_block, pairs, equivalence_percent, seed)
         beside = largest if pairs[0] in slowed else None
         judgements = {name: family.judge(name, beside) for name in names if on_all or name == "total"}
+        if beside is None:
+            of_total.append(family.differences["total"])
         if factor != CONTROL:
             largest = max(largest, family.differences["total"], key=lambda d: int(stats.enough(d).sum()))
         for number, (base, other) in enumerate(pairs):
@@ -123,7 +130,7 @@ def verdicts_table(
                 role = CONTROL if factor == CONTROL else "decides" if name == "total" else "secondary"
                 rows.append({**head, "metric": name, "role": role, **of_pairs[number]})
     columns = ["factor", "baseline", "contender", *factors(matrix), "metric", "role", *_JUDGEMENT]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=columns).assign(serial_p=stats.serial_p(np.hstack(of_total), seed))
 
 
 def stops_scaling(
@@ -228,13 +235,17 @@ class _Family:
             if is_bound and not differing and verdict.verdict not in ORDERED:
                 differing = f"the harness takes {share:.0f} % of an arm's time"
                 verdict = stats.Verdict(Outcome.NOT_COMPARABLE, verdict.blocks, *[math.nan] * 5)
+            attempts, *lost = (int(counts[number]) for counts in self._lost)
+            flattered = stats.without_lost(verdict.verdict, *lost) != verdict.verdict
             split = self._split[:, number]
             never = not used[:, number].any() and split.any()
             # Jobs of a cluster get the nodes that are free: further blocks may have both arms on one.
             by_chance = never and (self._apart["node"] | self._apart["time"])[split, number].all()
             why = "" if never else _note(verdict, looks[number], means[number], self._percent)
+            why = f"{LOST}: {lost[0]} of {attempts} in the baseline, {lost[1]} in the contender" if flattered else why
             notes = [differing or why, *self._gone(number, complete[:, number], used[:, number])]
-            said = Outcome.NOT_COMPARABLE if differing or never > by_chance else verdict.verdict
+            said = stats.without_lost(verdict.verdict, *lost)
+            said = Outcome.NOT_COMPARABLE if differing or never > by_chance else said
             values = (
                 *(int(used[:, number].sum()), *(stats.median(arm[:, number]).value for arm in (base, other))),
                 *(verdict.ratio, verdict.low, verdict.high, verdict.p, looks[number]),
@@ -260,6 +271,13 @@ class _Family:
         for how, those in gone.items():
             if those.any():
                 yield f"{_blocks(self._blocks[those])} {how}"
+
+    @cached_property
+    def _lost(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each comparison the blocks that both arms attempted, and how many of their records each arm lost."""
+        status, ok = self._arms("status"), self._arms("ok")
+        both = pd.notna(status[0]) & pd.notna(status[1])
+        return both.sum(axis=0), *((both & pd.isna(arm)).sum(axis=0) for arm in ok)
 
     def _attempts(self, number: int) -> tuple[int, ...]:
         """Attempts at the baseline and how many of them failed, then those at the contender."""

@@ -68,7 +68,7 @@ def comparisons(
         jobs = jobs[jobs["repeat"] == repeat] if repeat else jobs
         return _figures(jobs[jobs["number"].between(first, last)], seed, place)
 
-    rows, families, looks = [], {}, {}
+    rows, families, looks, lost = [], {}, {}, {}
     for entry in compare:
         if entry["factor"] not in FACTORS:
             raise Problem(f"compare: {entry['factor']} is no factor of this study; name one of {', '.join(FACTORS)}")
@@ -102,6 +102,7 @@ def comparisons(
                     else:
                         families.setdefault((entry["factor"], phase, metric), {})[len(rows) - 1] = pd.Series(d)
                         looks[len(rows) - 1] = stats.looks([blocks[one] for one in d])
+                        lost[len(rows) - 1] = _lost(arms)
     for family in families.values():
         d = pd.DataFrame(family)
         judged = stats.judge(d.to_numpy(), equivalence_percent, seed, [looks[row] for row in d])
@@ -109,7 +110,9 @@ def comparisons(
             rows[row] |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high}
             # Of IOPS more are better.
             called = verdict.verdict.mirrored if rows[row]["metric"] == "iops" else verdict.verdict
-            rows[row] |= {"verdict": called, "method": _BLOCKS}
+            outcome = stats.without_lost(called, *lost[row])
+            flattered = f"; batteries lost: {lost[row][0]} of the baseline, {lost[row][1]} of the contender"
+            rows[row] |= {"verdict": outcome, "method": _BLOCKS + flattered * (outcome != called)}
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
@@ -133,6 +136,16 @@ def _in_one_order(arms: Arms, repeats: Iterable[int]) -> bool:
 def _mean_position(arm: list[Series], repeat: int) -> float:
     positions = [battery.record.get("position") for one in arm for battery in one.valid if battery.repeat == repeat]
     return math.nan if None in positions else float(np.mean(positions))
+
+
+def _lost(arms: Arms) -> tuple[int, int]:
+    """In how many of the repeats that both arms attempted each of them lost a battery."""
+    attempts: list[dict[int, bool]] = [{}, {}]
+    for arm, valid in zip(arms, attempts, strict=True):
+        for battery in (battery for one in arm for battery in one.batteries):
+            valid[battery.repeat] = valid.get(battery.repeat, True) and battery.valid
+    both = attempts[0].keys() & attempts[1].keys()
+    return tuple(sum(not valid[repeat] for repeat in both) for valid in attempts)
 
 
 def _unlike(arms: Arms, repeat: int) -> Iterator[str]:
