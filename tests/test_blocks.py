@@ -50,6 +50,8 @@ def test_each_block_has_a_random_order_and_another_one_for_another_seed_or_draw(
     assert all(sorted(order) == NAMES for order in orders)
     assert len(set(map(tuple, orders))) == 8
     assert blocks.order(NAMES[::-1], SEED, 1, 0) == orders[0], "whatever the order of the matrix"
+    some = [name for name in orders[0] if name in NAMES[::3]]
+    assert blocks.order(NAMES[::3], SEED, 1, 0) == some, "whichever cells are selected"
     assert blocks.order(NAMES[::-1], SEED, 2, None) == NAMES[::-1], "where cells take turns it is as the matrix"
 
 

@@ -125,6 +125,25 @@ def test_what_a_call_does_to_the_blocks_of_comparisons_is_said_before(measured):
     assert told == "blocks 2 to 3, of 2 cells, appended: 1 cell without any record, to be measured beside the others"
 
 
+@pytest.mark.rule(2)
+def test_a_plan_says_that_volumes_with_burst_credits_are_measured_in_one_order(clone):
+    volumes = {"gp2": {"type": "gp2", "size_gib": 128}, "gp3": {"type": "gp3", "size_gib": 128}}
+    stores = {name: {"kind": "posix", "path": "/mnt", "volume": volume} for name, volume in volumes.items()}
+    compare, each = [{"factor": "store", "baseline": "gp2"}], {"job": ["etcd"], "background": ["none"]}
+
+    def note(**of_gp2: list[str]) -> str:
+        matrix = [{"store": ["gp2"], **each, **of_gp2}, {"store": ["gp3"], **each}]
+        section = {"batteries": 6, "matrix": matrix, "compare": compare}
+        written(clone / "config/config.yaml", stores=stores, studies={"volumes": section})
+        done = program("launch", "--plan", cwd=clone)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = "cells in the order of the matrix, as each leaves traces in the next: they are not comparable"
+    assert words in note()
+    assert words not in note(start_credits=["full"])
+
+
 def rewritten(clone: Path, run: str, pattern: str, **changes: object) -> None:
     for path in (clone / "results" / run / "shots/records").glob(f"{pattern}/*.json"):
         path.write_text(json.dumps(artefact(path) | changes), encoding="utf-8")

@@ -5,8 +5,8 @@ later has no partner there. It is made good by further blocks of all cells that 
 """
 
 import contextlib
+import hashlib
 import itertools
-import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -51,14 +51,12 @@ def order_seed(config: dict, study: str) -> str:
 def order(names: Sequence[str], seed: str, block: int, draw: int | None) -> list[str]:
     """Return the names of a study's cells in the order in which a block measures them.
 
-    It is random, and another for each `draw`; as given where that is None, as it is where one measurement leaves its
-    traces in the next.
+    It is random, another for each `draw`, and the same for two cells whichever others there are. Where `draw` is None,
+    as one measurement leaves its traces in the next, it is as given.
     """
     if draw is None:
         return list(names)
-    mixed = sorted(names)
-    random.Random(f"{seed} {block} {draw}").shuffle(mixed)
-    return mixed
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed} {block} {draw} {name}".encode()).digest())
 
 
 def draw_orders(cells: Sequence[Cell], compare: Sequence[dict], seed: str, blocks: Sequence[int]) -> int:

@@ -207,7 +207,7 @@ def _serial(verdicts: pd.DataFrame) -> list[str]:
     p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
     if not p < SERIAL:
         return []
-    words = "so verdicts are false more often than they say; another run, at another time, would tell"
+    words = "so verdicts are false more often than stated: measure again at another time"
     return [f"Blocks resemble those before them (p = {p:.2g}, of all comparisons together), {words}."]
 
 
