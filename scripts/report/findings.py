@@ -47,11 +47,6 @@ class Finding:
     statement: Outcomes | None = None
 
     @property
-    def effect(self) -> names.Effect:
-        """What was decided, in words."""
-        return names.effect(self.rows["ratio"], self.rows["ratio_low"].min(), self.rows["ratio_high"].max())
-
-    @property
     def decided(self) -> bool:
         """Whether any of its comparisons was."""
         return bool(self.rows["verdict"].isin(DECIDED).any())
@@ -218,7 +213,7 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
     evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
     evidence += _spikes(rows, *sides(rows.iloc[0], results)) + _failures(rows, *sides(rows.iloc[0], results))
-    evidence += _reason(rows, results) + _unseen(rows, results)
+    evidence += _reason(rows, results)
     under = f", {conditions}" if conditions else ""
     new, old = sides(rows.iloc[0], results)
     if len(steps) == 1:
@@ -238,31 +233,40 @@ def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results
 def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
     """Return what one verdict says, with ratio and interval; with `new` and `old` as a whole sentence."""
     low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
-    metric, factor = results.report.metric(rows["metric"].iloc[0]), results.report.factor(rows["factor"].iloc[0])
+    metric = results.report.metric(rows["metric"].iloc[0])
     # What does not decide is of the second rank.
     strong = bold if metric == results.report.metrics[0] else str
-    in_time = _in_time(metric) if new else ""
+    in_time, nothing = _in_time(metric) if new else "", words.get_outcome(Outcome.NO_EVIDENCE)
     against = f"{new} against {old}: " if new else ""
     match rows["verdict"].iloc[0]:
         case Outcome.FASTER | Outcome.SLOWER:
-            effect = names.effect(rows["ratio"], low, high, factor.plural, metric.is_time)
+            effect = get_effect(rows, results)
             text = f"{strong(effect.text)} {effect.interval}"
             spent = f" to {metric.spent_to}" if metric.spent_to else ""
             return f"{new} {text}{spent} {effect.than} {old}" if new else text
         case Outcome.SAME:
-            same = strong(f"the same within ±{judgement.equivalence(results.facts):g} %")
+            same = strong(words.get_outcome(Outcome.SAME, judgement.equivalence(results.facts)))
             ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
             return f"{f'{new} and {old} were ' if new else ''}{same}{in_time}, ratio {ratio}"
         case Outcome.NO_EVIDENCE if new:
-            return f"{strong('no evidence')} that {new} and {old} differ{in_time}: {_doubt(rows)}"
+            return f"{strong(nothing)} that {new} and {old} differ{in_time}: {_doubt(rows)}"
         case Outcome.NO_EVIDENCE:
-            return f"{bold('no evidence')} of a difference ({_doubt(rows)})"
+            return f"{bold(nothing)} of a difference ({_doubt(rows)})"
         case Outcome.TOO_FEW:
             ratios = f", ratio {prose.span(rows['ratio'])}" if rows["ratio"].notna().any() else ""
-            return f"{against}{strong('too few repeats')}{ratios}"
+            return f"{against}{strong(words.get_outcome(Outcome.TOO_FEW))}{ratios}"
         case _:
             notes = dict.fromkeys(part for note in rows["note"] for part in str(note).split("; ") if part)
-            return f"{against}{strong('not comparable')}" + (f" ({'; '.join(notes)})" if notes else "")
+            why = f" ({'; '.join(notes)})" if notes else ""
+            return f"{against}{strong(words.get_outcome(Outcome.NOT_COMPARABLE))}{why}"
+
+
+def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
+    """Return the effect of comparisons of one order in words; "at least" where the harness makes it a bound."""
+    metric, factor = results.report.metric(rows["metric"].iloc[0]), results.report.factor(rows["factor"].iloc[0])
+    ends = rows["ratio_low"].min(), rows["ratio_high"].max()
+    is_bound = "harness_percent" in rows and bool(rows["harness_percent"].notna().any())
+    return names.effect(rows["ratio"], *ends, factor.plural, metric.is_time, is_bound)
 
 
 def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
@@ -282,15 +286,6 @@ def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
         return words.fill("slow blocks of both", slow=f"{either:.0f}", blocks=blocks, times=times)
     who = next(who for who, count in counts.items() if count.sum())
     return words.fill("slow blocks", who=who, slow=f"{counts[who].sum():.0f}", blocks=blocks, times=times)
-
-
-def _unseen(rows: pd.DataFrame, results: Results) -> str:
-    """Which stalls the blocks of arms that came out the same need not have met."""
-    blocks = rows["blocks"][rows["verdict"] == Outcome.SAME]
-    if blocks.empty or results.report.unit != "block":
-        return ""
-    share = 100 * stats.unseen_share(int(blocks.min()))
-    return f"; a stall in fewer than {share:.0f} % of reads may be in none of them"
 
 
 def _failures(rows: pd.DataFrame, new: str, old: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose, words
-from scripts.report.findings import describe_place, sides, to_comparisons
+from scripts.report.findings import describe_place, get_effect, sides, to_comparisons
 from scripts.report.judgement import equivalence
 from scripts.report.results import ABSENT, Results
 from scripts.report.statements import Outcomes, Recommendation, Statement
@@ -75,7 +75,7 @@ def write_headline(results: Results) -> Said:
         return _write_least(factor, rows, results)
     clauses: list[str] = []
     statements: list[Statement] = []
-    places = sorted(rows.groupby("place", sort=False), key=lambda one: -one[1]["verdict"].isin(ORDERED).sum())
+    places = sorted(rows.groupby("place", sort=False), key=lambda place: -place[1]["verdict"].isin(ORDERED).sum())
     for _, group in places:
         ordered = group[group["verdict"].isin(ORDERED)]
         text = ", ".join(filter(None, [describe_place(group, results), _write_pairs(group, results, not clauses)]))
@@ -114,14 +114,6 @@ def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
     return "; ".join(texts)
 
 
-def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
-    """Return the effect of comparisons of one order in words; "at least" where the harness makes it a bound."""
-    metric, factor = results.report.metric(rows["metric"].iloc[0]), results.report.factor(rows["factor"].iloc[0])
-    ends = rows["ratio_low"].min(), rows["ratio_high"].max()
-    is_bound = "harness_percent" in rows and bool(rows["harness_percent"].notna().any())
-    return names.effect(rows["ratio"], *ends, factor.plural, metric.is_time, is_bound)
-
-
 def _limit(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
     """Where an order was found, if it was not in all comparisons: " with …", " in 3 of 4 comparisons with …"."""
     if len(part) == len(rows):
@@ -143,7 +135,7 @@ def _find_conditions(
     levels = {name: own for name, own in levels.items() if len(own) < rows[name].nunique()}
     tried = [dict(some) for many in (1, 2) for some in itertools.combinations(levels.items(), many)]
     fitting = [one for one in tried if not _match(opposite, one).any()]
-    return min(fitting, key=lambda one: (int(_match(rows, one).sum()), len(one)), default={})
+    return min(fitting, key=lambda some: (int(_match(rows, some).sum()), len(some)), default={})
 
 
 def _match(rows: pd.DataFrame, conditions: dict[str, list[str]]) -> np.ndarray:

@@ -80,6 +80,13 @@ def slowed(facts: dict) -> str:
     )
 
 
+def _unseen_stalls(run: Results) -> list[str]:
+    """Which stalls the blocks of arms that were the same need not have met (METHOD 17)."""
+    rows = run.comparisons()
+    blocks = rows["blocks"][rows["verdict"] == Outcome.SAME] if run.report.unit == "block" and len(rows) else []
+    return [words.fill("stalls", percent=f"{100 * stats.unseen_share(int(min(blocks))):.0f}")] if len(blocks) else []
+
+
 def find_missed_control(verdicts: pd.DataFrame) -> dict | None:
     """Return the comparison of the control that is slowed most, where it was judged and not found to be slower."""
     if verdicts.empty or "control" not in verdicts:
@@ -207,8 +214,7 @@ def _serial(verdicts: pd.DataFrame) -> list[str]:
     p = verdicts["serial_p"].min() if "serial_p" in verdicts else math.nan
     if not p < SERIAL:
         return []
-    words = "so verdicts are false more often than stated: measure again at another time"
-    return [f"Blocks resemble those before them (p = {p:.2g}, of all comparisons together), {words}."]
+    return [words.fill("serial", p=f"{p:.2g}")]
 
 
 def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
@@ -245,6 +251,7 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
         if many
     ]
     lines += references.limits(run)
+    lines += _unseen_stalls(run)
     if run.withheld:
         lines.append(words.fill("withheld", many=prose.count(len(run.withheld), "statement")))
     if len(run.verdicts) and not run.is_checked and run.report.unit == "block" and "sides" not in run.facts:

@@ -127,11 +127,13 @@ def _name_situations(situations: list[dict[str, str]], results: Results) -> str:
 
     is_apart = len({_place(one, results) for one in every}) > 1
     texts = [_place(situations[0], results)] if is_apart else []
-    named = [key for key in every[0] if key not in (*report.places, "group") and differ(lambda one, key=key: one[key])]
+    named = [
+        key for key in every[0] if key not in (*report.places, "group") and differ(lambda levels, key=key: levels[key])
+    ]
     texts += [results.names.within(key, dict.fromkeys(one[key] for one in situations if one[key])) for key in named]
     groups = dict.fromkeys(one["group"] for one in situations)
     given = {results.names.within(name, [one[name]]) for name in report.names if name in every[0] for one in situations}
-    if report.contest and not set(groups) <= given and differ(lambda one: one["group"]):
+    if report.contest and not set(groups) <= given and differ(lambda levels: levels["group"]):
         texts.insert(0, prose.listing(groups))
     return f"{prose.capital(', '.join(filter(None, texts)))}: " if texts else ""
 

@@ -258,11 +258,11 @@ class Results:
 
         Tables of before verdicts named their blocks cannot be checked (`is_checked`).
         """
-        told = []
+        kept = []
         for text, statements in said:
-            is_true = not self.is_checked or all(one.holds(self.checks) for one in statements)
-            (told if is_true else self.withheld).append(text)
-        return told
+            is_true = not self.is_checked or all(statement.holds(self.checks) for statement in statements)
+            (kept if is_true else self.withheld).append(text)
+        return kept
 
     @cached_property
     def checks(self) -> Records:

@@ -236,11 +236,10 @@ def find_contradictions(statements: Iterable[Statement]) -> list[tuple[Statement
     return pairs
 
 
-def _contradict(one: Statement, other: Statement) -> bool:
-    if isinstance(one, Recommendation) and isinstance(other, Recommendation):
-        return one.situation == other.situation and one.cell != other.cell
-    outcomes = ({_key(each): each.outcome for each in _comparisons(side)} for side in (one, other))
-    first, second = outcomes
+def _contradict(first: Statement, second: Statement) -> bool:
+    if isinstance(first, Recommendation) and isinstance(second, Recommendation):
+        return first.situation == second.situation and first.cell != second.cell
+    first, second = ({_key(each): each.outcome for each in _comparisons(side)} for side in (first, second))
     return any(second.get(key, outcome) != outcome for key, outcome in first.items())
 
 
@@ -250,5 +249,5 @@ def _comparisons(statement: Statement) -> Iterable[Comparison]:
     return getattr(statement, "comparisons", ())
 
 
-def _key(one: Comparison) -> tuple[str, str, str]:
-    return one.baseline, one.contender, one.column
+def _key(comparison: Comparison) -> tuple[str, str, str]:
+    return comparison.baseline, comparison.contender, comparison.column

@@ -33,6 +33,9 @@ TEMPLATES = {
     "detectable": "a difference of {times} would have been detected",
     "noisy": "the run is too noisy to tell",
     # What these data cannot say.
+    "serial": "Blocks resemble those before them (p = {p}, of all comparisons together), so verdicts are false more "
+    "often than stated: measure again at another time.",
+    "stalls": "Arms that were the same: a stall in fewer than {percent} % of reads may be in none of their blocks.",
     "withheld": "{many} withheld: the raw records do not bear them out.",
     "unchecked": "Statements are not checked against raw records: these tables are of an earlier version.",
     # What to do next.
