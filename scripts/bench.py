@@ -20,6 +20,7 @@ from rich.table import Table
 from scripts.benchmarks import (
     advice,
     arrays,
+    between_runs,
     bisections,
     blobs,
     builds,
@@ -60,6 +61,7 @@ BENCHMARKS = {
     "looks": Benchmark(disturbances.looks, {"runs": 2}),
     "dependence": Benchmark(disturbances.dependence, {"runs": 2}),
     "losses": Benchmark(disturbances.losses, {"runs": 2}),
+    "between-runs": Benchmark(between_runs.rows, {"runs": 2}),
     "reading": Benchmark(shots.loop, _ROUND),
     "ros3": Benchmark(shots.ros3, {"shots": 2, "workers": (1,)} | _ROUND),
     "instruments": Benchmark(instruments.rows, {"megabytes": 4} | _ROUND),

@@ -84,6 +84,51 @@ def test_four_sessions_on_each_side_say_which_cells_got_slower(results):
     assert set(newer(back)["verdict"]) == {"faster"}
 
 
+def apart(results: Path, ratio: float = 1.25) -> tuple[list[str], list[str]]:
+    """Write four runs of a week and four slower ones of the week behind it; return their names."""
+    for day in range(1, 5):
+        measured(results, f"week1-{day}", f"2026-11-0{day}T01:00:00Z")
+        measured(results, f"week2-{day}", f"2026-11-1{day}T01:00:00Z", ratio=ratio, requests=8)
+    return names("week1"), names("week2")
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("paired", [False, True])
+def test_sides_that_do_not_take_turns_have_no_verdict_but_on_their_sessions(results, paired):
+    weeks = apart(results)
+    for day in (5, 6):  # pairs are six
+        weeks[0].append(measured(results, f"week1-{day}", f"2026-11-0{day}T01:00:00Z").parent.name)
+        weeks[1].append(
+            measured(results, f"week2-{day}", f"2026-11-1{day}T01:00:00Z", ratio=1.25, requests=8).parent.name
+        )
+    rules = [compare._rule(text) for text in ("slower > 10 %", "faster", "fewer requests")]
+    facts, made = of(*weeks, paired=paired, rules=rules)
+    assert facts["apart"] == ["days"]
+    assert set(made["verdicts"]["verdict"]) == {"not comparable"}
+    assert set(made["verdicts"]["note"]) == {"measured on other days"}
+    assert newer(made["verdicts"])["of_sessions"].tolist() == ["slower"] * 2
+    assert newer(made["verdicts"])["ratio"].tolist() == pytest.approx([1.25] * 2, rel=0.03)
+    assert facts["outcome"]["broken"] == []
+    assert facts["outcome"]["warned"] == ["slower > 10 % in 2 of 4 cells"]
+    assert facts["outcome"]["open"] == ["faster"]
+    # Requests repeat exactly, whenever they are counted.
+    assert set(newer(made["counts"])["requests"]) == {"more"}
+
+
+@pytest.mark.rule(17)
+def test_sides_of_two_machines_have_no_verdict_also_by_a_baseline_of_before(results):
+    """Records of an earlier version have no machine: it is that of their run."""
+    for side, node in (("old", "a"), ("new", "b")):
+        for name in names(side):
+            path = results / name / "shots"
+            records = pd.read_csv(path / "records.csv", dtype=str, keep_default_na=False)
+            records.drop(columns="machine").to_csv(path / "records.csv", index=False)
+            machines = [{"node": node, "cpu": "a CPU", "ram_bytes": 1}]
+            write_json(path / "facts.json", artefact(path / "facts.json") | {"machines": machines})
+    sides.keep(sides.load(names("old")), Path("before.json"))
+    assert of(["before.json"], names("new"))[0]["apart"] == ["machines"]
+
+
 def test_one_session_on_each_side_shows_a_difference_and_decides_nothing_about_time(results):
     _, made = of(["old-1"], ["new-1"])
     assert set(made["verdicts"]["verdict"]) == {Outcome.TOO_FEW}
@@ -241,7 +286,8 @@ def test_a_rule_that_passes_says_in_how_many_cells_that_was_decided(results):
     ],
 )
 def test_a_rule_passes_only_where_the_interval_leaves_out_what_it_names(rule, verdict, low, high, passes):
-    verdicts = pd.DataFrame([{"verdict": verdict, "ratio": 1.05, "ratio_low": low, "ratio_high": high}])
+    row = {"verdict": verdict, "ratio": 1.05, "ratio_low": low, "ratio_high": high, "of_sessions": ""}
+    verdicts = pd.DataFrame([row])
     outcome = compare.outcome([compare._rule(rule)], verdicts, pd.DataFrame())
     assert (outcome["passed"], outcome["open"]) == (([rule], []) if passes else ([], [rule]))
 
@@ -427,6 +473,24 @@ def test_the_program_prints_what_its_pages_open_with_and_ends_with_status_3(proj
     assert 'href="shots.html"' in first
     html = (project / "reports/compare/shots.html").read_text(encoding="utf-8")
     assert html.count("<table") >= 2
+
+
+@pytest.mark.rule(17)
+def test_a_rule_about_time_warns_where_sides_do_not_take_turns_and_one_about_requests_fails(project):
+    weeks = apart(project / "results")
+    arguments = ("--a", *weeks[0], "--b", *weeks[1], "--fail-on")
+    done = program("published.compare", *arguments, "slower > 10 %", cwd=project)
+    assert done.returncode == 0, done.stderr
+    where = "week2-1 … week2-4 was measured on other days than week1-1 … week1-4"
+    warning = f"warning: slower > 10 %: not judged, as {where}; of these sessions alone slower > 10 % in 2 of 4 cells;"
+    assert warning in done.stderr
+    assert "Neither fails nor passes; warning: slower > 10 % in 2 of 4 cells, of these sessions alone." in done.stdout
+    assert f"{where}, so no verdict is on what was changed. These sessions alone:" in done.stdout
+    page = (project / "reports/compare/shots.md").read_text(encoding="utf-8")
+    assert "Measure both sides in turn on one machine" in page
+    assert "these sessions alone" in page
+    done = program("published.compare", *arguments, "slower > 10 %, more requests", cwd=project)
+    assert done.returncode == compare.FAILED
 
 
 def test_two_runs_alone_are_never_said_to_be_more_than_these_two(project):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
+from scripts.published import privacy
 from scripts.statistics import sessions
 from scripts.statistics.outcomes import Outcome
 
@@ -175,3 +176,76 @@ def counted(requests: list, read: list | None = None) -> pd.DataFrame:
 )
 def test_counts_are_compared_exactly_among_records_that_read_the_same(base, other, outcome):
     assert sessions.exactly(base.astype({"requests": float}), other.astype({"requests": float}), "requests") == outcome
+
+
+def measured(order: str, machines: str = "", days: str = "") -> list[pd.DataFrame]:
+    """Return the records of sides A and B, a session each, a day apart, in the order of letters, on machines."""
+    places = {letter: f"kind{letter.lower()} {letter}" for letter in "MN"}
+    rows = [
+        {
+            "side": side,
+            "session": f"2026-11-{days[number] if days else number + 1:>02}T{number:02}:00:00Z",
+            "unit_of": number,
+            "machine": places.get(machine, machine),
+        }
+        for number, (side, machine) in enumerate(zip(order, machines or "M" * len(order), strict=True))
+    ]
+    table = pd.DataFrame(rows)
+    return [table[table["side"] == side].drop(columns="side") for side in "AB"]
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize(
+    "order, machines, apart",
+    [
+        ("ABABABAB", "", []),
+        ("ABBAABBA", "", []),
+        ("AAAABBBB", "", ["days"]),
+        ("AABBBBAA", "", ["days"]),
+        ("AAABBBBA", "", ["days"]),
+        # Four stretches are few among 16 sessions, and not among 8.
+        ("AAABABBB", "", []),
+        (7 * "A" + "BA" + 7 * "B", "", ["days"]),
+        ("ABABABAB", "MNMNMNMN", ["machines"]),
+        ("AAAABBBB", "MMMMNNNN", ["days", "machines"]),
+        ("ABABABAB", "MMNNMMNN", []),
+        ("ABABABAB", "MNMMMMMM", []),
+        # A side of which each session had a machine, beside one that has one machine.
+        ("ABABABAB", "MWMXMYMZ", ["machines"]),
+    ],
+)
+def test_sides_take_turns_in_time_and_on_each_machine_or_lie_apart(order, machines, apart):
+    assert sessions.find_apart(*measured(order, machines)) == apart
+    assert sessions.find_apart(*reversed(measured(order, machines))) == apart
+
+
+@pytest.mark.rule(17)
+def test_nodes_of_one_kind_that_measured_a_session_each_belong_to_no_side():
+    base, other = measured("ABABABAB")
+    alike = [
+        side.assign(machine=[f"kind {name}{number}" for number in range(4)])
+        for side, name in ((base, "m"), (other, "n"))
+    ]
+    assert sessions.find_apart(*alike) == []
+    kinds = [
+        side.assign(machine=[f"{name} {name}{number}" for number in range(4)])
+        for side, name in ((base, "m"), (other, "n"))
+    ]
+    assert sessions.find_apart(*kinds) == ["machines"]
+    assert sessions.find_apart(base.drop(columns="machine"), other.assign(machine="")) == []
+
+
+@pytest.mark.rule(17)
+def test_hours_of_one_day_are_no_other_days():
+    assert sessions.find_apart(*measured("AAAABBBB", days="11111111")) == ["times"]
+
+
+def test_a_machine_is_known_by_its_kind_and_its_node_also_where_that_is_hidden():
+    host = {"node": "node-17.lab", "cpu": "a CPU", "ram_bytes": 1, "boot": "x"}
+    machine = sessions.name_machine(host)
+    assert "lab" not in machine
+    assert machine == sessions.name_machine(privacy.hide(host))
+    assert machine.split()[0] == sessions.name_machine(host | {"node": "node-18.lab"}).split()[0]
+    assert machine != sessions.name_machine(host | {"node": "node-18.lab"})
+    assert machine.split()[0] != sessions.name_machine(host | {"cpu": "another"}).split()[0]
+    assert sessions.name_machine({}) == ""

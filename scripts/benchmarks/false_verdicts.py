@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from scripts import gather
-from scripts.benchmarks.common import Row, Say
+from scripts.benchmarks.common import Row, Say, false_of
 from scripts.frame import records
 from scripts.report import findings
 from scripts.statistics import stats, tables

@@ -8,6 +8,7 @@ import argparse
 import itertools
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -18,11 +19,13 @@ import pandas as pd
 from scripts.frame.matrix import permanent_name
 from scripts.lib.program import Problem, paths, read_json, run, write_json
 from scripts.published import sides
+from scripts.published.side_by_side import elsewhere
 from scripts.published.sides import Side
+from scripts.report import prose
 from scripts.report.markup import FOREIGN
 from scripts.report.rebuilding import make_index, make_page
 from scripts.statistics import sessions, stats, tables
-from scripts.statistics.outcomes import Outcome
+from scripts.statistics.outcomes import JUDGED, Outcome
 
 FAILED = 3
 OUT = "compare"
@@ -83,6 +86,8 @@ def report(base: Side, other: Side, paired: bool = False, rules: Sequence[Rule] 
         answer = read_json(answers[-1])
         print(f"{answer['title']}: {FOREIGN.sub('', answer['headline'])}")
         status = FAILED if facts["outcome"]["broken"] else status
+        for warning in _warnings(facts):
+            print(f"warning: {warning}", file=sys.stderr)
     print(f"report: {make_index(answers, reports)}")
     return status
 
@@ -114,6 +119,10 @@ def of_study(
     facts = _facts(study, names, base, other)
     units = [sorted(records["unit_of"].unique()) for records in both] if paired else None
     judged = _judged(list(common.values()), units, facts["equivalence_percent"])
+    facts["sessions_of"] = [_most_sessions(records, factors) for records in both]
+    facts["sessions_due"] = sessions.LEAST_PAIRS if paired else sessions.LEAST
+    is_judged = min(facts["sessions_of"]) >= facts["sessions_due"]
+    facts["apart"] = sessions.find_apart(*map(_measured, both)) if is_judged else []
     heads = [dict(zip(factors, levels, strict=True)) for levels in common]
     verdicts = [
         {
@@ -122,7 +131,7 @@ def of_study(
             "contender": names[1],
             "run": "",
             **head,
-            **_of_time(study, pair, verdict),
+            **_of_time(study, pair, verdict, facts["apart"]),
         }
         for head, pair, verdict in zip(heads, common.values(), judged, strict=True)
     ]
@@ -134,17 +143,16 @@ def of_study(
         "differences": differences(study, names, base, other),
     }
     facts["outcome"] = outcome(rules, made["verdicts"], made["counts"])
-    facts["sessions_of"] = [_most_sessions(records, factors) for records in both]
-    facts["sessions_due"] = sessions.LEAST_PAIRS if paired else sessions.LEAST
     return facts, made
 
 
 def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame) -> dict:
     """Return in words all `rules`, those `broken`, in how many cells, and those that nothing decides, `open`.
 
-    `passed` are the others, with how many cells decide where that is not in all.
+    `warned` are those broken in sessions of sides that do not take turns, which decides nothing. `passed` are the
+    others, with how many cells decide where that is not in all.
     """
-    said: dict[str, list[str]] = {"rules": [], "broken": [], "open": [], "passed": []}
+    said: dict[str, list[str]] = {"rules": [], "broken": [], "warned": [], "open": [], "passed": []}
     for what, percent in rules:
         word, _, count = what.partition(" ")
         text, bound = f"{what} > {percent:g} %" if percent else what, 1 + percent / 100
@@ -164,8 +172,11 @@ def outcome(rules: Sequence[Rule], verdicts: pd.DataFrame, counts: pd.DataFrame)
                 (verdict == Outcome.NO_EVIDENCE) & within
             )
         beyond = share > bound if word in ("slower", "more") else share < 1 / bound
+        alone = "" if count else verdicts["of_sessions"]
         if broken := int(((verdict == word) & beyond).sum()):
             said["broken"].append(f"{text} in {broken} of {len(verdict)} cells")
+        elif warned := int(((alone == word) & beyond).sum()):
+            said["warned"].append(f"{text} in {warned} of {len(verdict)} cells")
         elif not decided.any():
             said["open"].append(text)
         else:
@@ -189,6 +200,17 @@ def _sources(texts: Sequence[str]) -> list[str]:
     """The runs and files that texts name: a text that is one of them, else its words, quoted where need be."""
     there = ((text, Path("results", text).exists()) for text in texts if text.strip())
     return [name for text, is_run in there for name in ([text] if is_run else paths([text]))]
+
+
+def _warnings(facts: Mapping) -> list[str]:
+    """Return what of `fail_on` is not judged, as the sides do not take turns."""
+    times = [rule for rule in facts["outcome"]["rules"] if " " not in rule.partition(" >")[0]]
+    if not facts["apart"] or not times:
+        return []
+    base, other = facts["sides"]
+    where = f"{other} was measured {elsewhere(facts['apart'])} than {base}"
+    seen = f"; of these sessions alone {prose.listing(warned)}" if (warned := facts["outcome"]["warned"]) else ""
+    return [f"{prose.listing(times)}: not judged, as {where}{seen}; measure both in turn (docs/ci.md)"]
 
 
 def _rule(text: str) -> Rule:
@@ -221,8 +243,12 @@ def _factors(both: Pair) -> list[str]:
     return [name for name in dict.fromkeys(itertools.chain(*factors)) if name != "control"]
 
 
+def _measured(records: pd.DataFrame) -> pd.DataFrame:
+    return records[records["valid"] & (records["value"] > 0)]
+
+
 def _most_sessions(records: pd.DataFrame, factors: Sequence[str]) -> int:
-    valid = records[records["valid"] & (records["value"] > 0)]
+    valid = _measured(records)
     return int(valid.groupby(list(factors))["unit_of"].nunique().max()) if len(valid) else 0
 
 
@@ -248,7 +274,7 @@ def _judged(pairs: Sequence[Pair], units: Sequence[list] | None, equivalence_per
 
 def _by_session(cells: Sequence[pd.DataFrame], how: str, units: list | None = None) -> np.ndarray:
     """The ln of the median or mean of each session's valid records (sessions, cells), of `units` or those with any."""
-    valid = (records[records["valid"] & (records["value"] > 0)] for records in cells)
+    valid = map(_measured, cells)
     sums = {number: records.groupby("unit_of")["value"].agg(how) for number, records in enumerate(valid)}
     table = pd.DataFrame(sums).sort_index() if units is None else pd.DataFrame(sums, index=units)
     return np.log(table.to_numpy(float).reshape(-1, len(cells)))
@@ -259,19 +285,23 @@ def _data_differ(pair: Pair) -> bool:
     return all(data) and data[0] != data[1]
 
 
-def _of_time(study: str, pair: Pair, verdict: stats.Verdict) -> dict:
-    """What is said of the time of a cell: a row of verdicts.csv without the levels."""
+def _of_time(study: str, pair: Pair, verdict: stats.Verdict, apart: Sequence[str]) -> dict:
+    """Return a row of verdicts.csv on the time of a cell, without the levels; last the verdict on these sessions.
+
+    Where sides lie `apart`, nothing but that is judged.
+    """
     metric = import_module(f"scripts.studies.{study}.report").REPORT.metrics[0].name
     medians = [records.loc[records["valid"], "value"].median() for records in pair]
+    note = "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else ""
+    of_sessions = verdict.verdict if apart and verdict.verdict in JUDGED else ""
+    if of_sessions:
+        note, verdict = f"measured {elsewhere(apart)}", verdict._replace(verdict=Outcome.NOT_COMPARABLE)
     row = {"metric": metric, "role": "decides", "blocks": verdict.blocks, "looks": 1, "verdict": verdict.verdict}
     row |= dict(zip(("baseline_s", "contender_s"), medians, strict=True))
     row |= {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high, "p": verdict.p}
     for side, records in zip(("baseline", "contender"), pair, strict=True):
         row |= {f"attempts_{side}": len(records), f"failed_{side}": int((~records["valid"]).sum())}
-    return row | {
-        "detectable_ratio": np.nan,
-        "note": "the data differ" if verdict.verdict == Outcome.NOT_COMPARABLE else "",
-    }
+    return row | {"detectable_ratio": np.nan, "note": note, "of_sessions": of_sessions}
 
 
 def _of_counts(pair: Pair) -> dict:

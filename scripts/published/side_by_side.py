@@ -1,5 +1,6 @@
 """The page that shows two sides beside each other: an engine's page whose factor is the run."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -22,21 +23,20 @@ _MOVED = ("requests", "bytes")
 # Why counts of two sides are not those of the same work.
 _INCOMPARABLE = ("", "other objects were read", Outcome.DEPENDS)
 _SHOWN = 40
+_ELSEWHERE = {"days": "on other days", "times": "at other times", "machines": "on other machines"}
 
 
 def load(tables: Path | str, facts: Path | str) -> tuple[Results, pd.DataFrame]:
     """Return a comparison as results of a study with the factor `run`, and how counts compare."""
     folder, said = Path(tables), read_facts(facts)
     own = import_module(f"scripts.studies.{said['study']}.report").REPORT
-    texts = (*TEXTS, "run", *own.names, *sessions.COUNTS)
-    cells, verdicts = (
-        read_table(folder / f"{name}.csv", (*TEXTS, "run", *own.names)) for name in ("cells", "verdicts")
-    )
+    texts = (*TEXTS, "run", "of_sessions", *own.names)
+    cells, verdicts = (read_table(folder / f"{name}.csv", texts) for name in ("cells", "verdicts"))
     report = _declared(own, said["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
     cells = complete_cells(cells, pd.DataFrame({"cell": [], "valid": pd.Series(dtype=bool)}), report)
     verdicts = verdicts.assign(**dict.fromkeys(set(own.names) - set(verdicts), ""))
     run = Results(pd.DataFrame(), cells, verdicts, pd.DataFrame(), said, report=report)
-    return run, read_table(folder / "counts.csv", texts)
+    return run, read_table(folder / "counts.csv", (*texts, *sessions.COUNTS))
 
 
 def show(page: Page, tables: Path | str, facts: Path | str) -> None:
@@ -70,9 +70,15 @@ def ruled(facts: dict) -> str:
         return ""
     if said["broken"]:
         return bold(f"Fails: {prose.listing(said['broken'])}.") + " "
-    is_open = f"; not decided: {prose.listing(said['open'])}" if said["open"] else ""
-    passed = prose.listing(said["passed"]) if said["passed"] else ""
-    return bold(f"{f'Passes: {passed}' if passed else 'Neither fails nor passes'}{is_open}.") + " "
+    parts = [f"Passes: {prose.listing(said['passed'])}" if said["passed"] else "Neither fails nor passes"]
+    parts += [f"warning: {prose.listing(said['warned'])}, of these sessions alone"] if said["warned"] else []
+    parts += [f"not decided: {prose.listing(said['open'])}"] if said["open"] else []
+    return bold(f"{'; '.join(parts)}.") + " "
+
+
+def elsewhere(apart: Sequence[str]) -> str:
+    """Return when and where one side was measured in words, "on other days and on other machines"; "" if in turn."""
+    return prose.listing(_ELSEWHERE[one] for one in apart) if apart else ""
 
 
 def counted(counts: pd.DataFrame, sides: list[str]) -> str:
@@ -96,9 +102,11 @@ def headline(run: Results, primary: list[findings.Finding]) -> str:
     rows = run.comparisons()
     if rows.empty:
         return bold("The two sides have no cell in common.")
+    base, other = run.facts["sides"]
+    if rows["of_sessions"].ne("").any():
+        return bold(_of_sessions_alone(run, rows[rows["of_sessions"] != ""]))
     if not rows["verdict"].eq(Outcome.TOO_FEW).all():
         return bold(headlines.write_headline(run)[0])
-    base, other = run.facts["sides"]
     ratios = prose.span(rows["ratio"].dropna(), prose.ratio) if rows["ratio"].notna().any() else "unknown"
     of = dict.fromkeys(run.facts["sessions_of"])
     have = f"{prose.count(*of, 'session')} on each side" if len(of) == 1 else f"{prose.listing(map(str, of))} sessions"
@@ -107,6 +115,17 @@ def headline(run: Results, primary: list[findings.Finding]) -> str:
         f"Between these two, {base} and {other}, {run.report.metrics[0].title} differs by a ratio of {ratios} in"
         f" {prose.count(len(rows), 'cell')}, which {have} cannot decide;"
         f" {f'{due} pairs' if due == sessions.LEAST_PAIRS else f'{due} on each side'} can."
+    )
+
+
+def _of_sessions_alone(run: Results, rows: pd.DataFrame) -> str:
+    """Return that sides did not take turns, and how their sessions compare."""
+    base, other = run.facts["sides"]
+    seen = [f"{verdict} in {many}" for verdict, many in rows["of_sessions"].value_counts().items()]
+    return (
+        f"{other} was measured {elsewhere(run.facts['apart'])} than {base}, so no verdict is on what was changed. These"
+        f" sessions alone: {prose.listing(seen)} of {prose.count(len(rows), 'cell')}, ratios of"
+        f" {run.report.metrics[0].title} {prose.span(rows['ratio'])}."
     )
 
 
@@ -143,8 +162,12 @@ def limits(run: Results) -> list[str]:
         "Sessions are what is repeated: who repeats a run within one day compares that day, and not what was changed.",
         "Machine, configuration, libraries and code may differ beside what is meant: below stands all that does.",
     ]
-    if apart := int((run.comparisons()["verdict"] == Outcome.NOT_COMPARABLE).sum()):
+    if apart := int((run.comparisons()["note"] == "the data differ").sum()):
         lines.append(f"In {prose.count(apart, 'cell')} both sides read other data, so no times are compared.")
+    if where := elsewhere(run.facts["apart"]):
+        lines.append(
+            f"The second side was measured {where}: what differs between these cannot be told from what was changed."
+        )
     return lines
 
 
@@ -162,13 +185,14 @@ def _next(run: Results) -> list[str]:
     if run.comparisons().empty:
         return ["Measure both sides with one configuration: cells are compared where all their levels are alike."]
     of = run.facts["sessions_of"]
-    lacking = run.facts["sessions_due"] - min(of)
-    if lacking < 1:
+    due, again = run.facts["sessions_due"], f"each under another name ({code('make run RUN=<name>')})"
+    if run.facts["apart"]:
+        return [f"Measure both sides in turn on one machine (A B B A …), {due} sessions of each, {again}."]
+    if (lacking := due - min(of)) < 1:
         return []
     more = prose.count(lacking, "more session")
-    again = code("make run RUN=<name>")
-    side = "each side" if len(set(of)) == 1 else "the side that has fewer"
-    return [f"Measure {more} of {side}, each under another name ({again}), and name all of them."]
+    side = "each side, in turn" if len(set(of)) == 1 else "the side that has fewer"
+    return [f"Measure {more} of {side}, {again}, and name all of them."]
 
 
 def _times(run: Results) -> Table:
@@ -184,6 +208,8 @@ def _times(run: Results) -> Table:
         ]
     ends = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False)
     frame = frame.assign(ratio=[names.ratio_with_interval(*row) for row in ends], verdict=rows["verdict"])
+    if run.facts["apart"]:
+        frame["these sessions alone"] = rows["of_sessions"]
     over = {"verdict": [_COLOURS.get(verdict, "") for verdict in rows["verdict"]]}
     caption = (
         f"{column.title}, median of all repeats of a side [95 % CI]; ratio of the sessions' medians, second side / "

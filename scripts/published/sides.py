@@ -110,21 +110,32 @@ def _read(folder: Path, called: str = "") -> tuple[dict, pd.DataFrame]:
     kept["reads"] = [{key: one[key] for key in ("access", "sha256")} for one in kept.get("reads", [])]
     kept = privacy.hide(kept) | ({"run": called} if called else {})
     try:
-        return kept, _records(path.read_text(encoding="utf-8"), kept["run"])
+        return kept, _records(path.read_text(encoding="utf-8"), kept, run=kept["run"])
     except (KeyError, ValueError) as error:
         raise Problem(f"{path} is damaged, or of an earlier version ({error}); make run makes it again") from error
 
 
-def _records(text: str, run: str = "") -> pd.DataFrame:
-    """The records in a CSV, of no control; numbers as numbers, all else as text."""
+def _records(text: str, *facts: dict, run: str = "") -> pd.DataFrame:
+    """Return the records in a CSV, of no control; numbers as numbers, all else as text.
+
+    Those of an earlier version have the machine that the facts of their run name.
+    """
     table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
     table = table.assign(**{"run": run} if run else {})
     if lacking := [name for name in ("run", *sessions.COLUMNS) if name not in table]:
         raise KeyError(lacking[0])
+    if sessions.MACHINE not in table:
+        table[sessions.MACHINE] = table["run"].map({one["run"]: _machine(one) for one in facts}).fillna("")
     table["valid"] = table["valid"] == "True"
     for name in ("repeat", "value", *sessions.COUNTS):
         table[name] = pd.to_numeric(table[name], errors="coerce").replace([math.inf, -math.inf], math.nan)
     return table[table["control"] == ""].reset_index(drop=True) if "control" in table else table
+
+
+def _machine(facts: dict) -> str:
+    """Return the machine of a run by its facts; "" where they name none or several."""
+    named = {sessions.name_machine(host) for host in facts.get("machines") or []}
+    return named.pop() if len(named) == 1 else ""
 
 
 def _baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
@@ -132,8 +143,9 @@ def _baseline(path: Path) -> dict[str, tuple[pd.DataFrame, list[dict]]]:
     if content.get("baseline") != 1:
         raise Problem(f"{path} is no baseline; make baseline A=<runs> KEEP={path} writes one")
     try:
-        parts = content["studies"].items()
-        return {study: (_records("\n".join(of["records"])), _kept(of["facts"])) for study, of in parts}
+        parts = list(content["studies"].items())
+        facts = {study: _kept(of["facts"]) for study, of in parts}
+        return {study: (_records("\n".join(of["records"]), *facts[study]), facts[study]) for study, of in parts}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = str(error).strip().replace("\n", " ")
         raise Problem(f"{path} is damaged ({why}); write it again (make baseline)") from error

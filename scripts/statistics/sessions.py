@@ -4,10 +4,13 @@ Runs of one machine on two days differ by the day, too. So sessions are exchange
 comparisons at once (METHOD 2, 14, 17).
 """
 
+import hashlib
 import itertools
+import json
 import math
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -27,8 +30,12 @@ UNEQUAL = 2
 SPLITS = 20_000
 COUNTS = ("requests", "bytes", "opens", "connections")
 HASHES = ("code", "data", "packages")
-_DIGITS = 10
+_DIGITS, _NODE_DIGITS = 10, 8
 COLUMNS = ("repeat", "session", "valid", "figure", "value", "unit", *COUNTS, "cache_state", "read", *HASHES)
+# What a record is of where it was measured; tables of before do not have it.
+MACHINE = "machine"
+# Sides take turns if their sessions, in order, are at least so many stretches of one side, two of each.
+LEAST_STRETCHES = 4
 
 
 def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -38,9 +45,9 @@ def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         cell, factors…, then `COLUMNS`: `value` is the figure that decides, missing where nothing was measured; bytes as
         they were delivered, or offered where that is not known; `read` and what follows are short hashes of what was
         read, of the code, the data and the packages; `null_s` is the harness's own time, then `<metric>_s` of the
-        metrics that do not decide.
+        metrics that do not decide; last `machine` (`name_machine`).
     """
-    own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *COLUMNS]
+    own = ["seconds total", "bytes_delivered", "bytes_offered", "seconds null", *tables.PLACES, *COLUMNS]
     others = {f"seconds {name}": f"{name}_s" for name in tables.metrics(runs) if name != "total"}
     rows = matrix[["cell", *tables.factors(matrix)]].merge(runs, on="cell")
     rows = rows.reindex(columns=list(dict.fromkeys([*rows, *own, *others])))
@@ -49,8 +56,73 @@ def records_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     rows["read"] = rows["read"].map(matrices.digest, na_action="ignore")
     for name in HASHES:
         rows[name] = rows[name].astype("string").str[:_DIGITS]
+    rows[MACHINE] = [name_machine(_host_of(row)) for row in rows[[*tables.PLACES]].to_dict("records")]
     rows = rows.assign(null_s=rows["seconds null"]).rename(columns=others)
-    return rows[["cell", *tables.factors(matrix), *COLUMNS, "null_s", *others.values()]]
+    return rows[["cell", *tables.factors(matrix), *COLUMNS, "null_s", *others.values(), MACHINE]]
+
+
+def name_machine(host: Mapping) -> str:
+    """Return short hashes of a machine's kind (CPU and memory) and of its node, with a blank between; "" if unknown.
+
+    A node may have been hidden: "node", and its hash.
+    """
+    if not host.get("node") and not host.get("cpu"):
+        return ""
+    kind, node = matrices.digest([host.get("cpu"), host.get("ram_bytes")]), str(host.get("node"))
+    hidden = re.fullmatch(rf"node ([0-9a-f]{{{_NODE_DIGITS}}})", node)
+    return f"{kind} {hidden[1] if hidden else hashlib.sha256(node.encode()).hexdigest()[:_NODE_DIGITS]}"
+
+
+def _host_of(places: Mapping) -> dict:
+    """Return the host of a record by its columns of `tables.PLACES`; {} where it has none."""
+    texts = {name: value for name, value in places.items() if isinstance(value, str)}
+    parts = (zip(tables.PLACES[name], json.loads(value), strict=True) for name, value in texts.items())
+    return dict(itertools.chain(*parts))
+
+
+def find_apart(base: pd.DataFrame, other: pd.DataFrame) -> list[str]:
+    """Return in what the sessions of two sides do not take turns: `times` or `days`, and `machines`; [] if they do.
+
+    What differs between two weeks, or two machines, cannot be told from what differs between two sides of which each
+    has one (METHOD 17). Of machines that measured one session each, only their kinds can belong to a side.
+
+    Args:
+        base: the records of one side: `session`, `unit_of`, which names a session whatever run it is of, and where it
+            is known `machine`.
+        other: those of the other side.
+    """
+    rows = []
+    for number, side in enumerate((base, other)):
+        for _, of in side.assign(**{MACHINE: side.get(MACHINE, "")}).groupby("unit_of"):
+            rows.append((of["session"].iloc[0], number, sorted(set(of[MACHINE].fillna("")))))
+    rows.sort()
+    days = [{session[:10] for session, number, _ in rows if number == side} for side in (0, 1)]
+    nodes = [(" ".join(machines), number) for _, number, machines in rows]
+    kinds = [(" ".join(name.partition(" ")[0] for name in machines), number) for _, number, machines in rows]
+    apart = [] if _take_turns([("", number) for _, number, _ in rows]) else ["times" if days[0] & days[1] else "days"]
+    of_sides = [{place for place, number in nodes if number == side} for side in (0, 1)]
+    by_machine = (sorted(order, key=lambda place: place[0]) for order in (nodes, kinds))
+    if all(map(_take_turns, by_machine)) or (apart and of_sides[0] == of_sides[1]):
+        return apart
+    return [*apart, "machines"]
+
+
+def _take_turns(order: Sequence[tuple[str, int]]) -> bool:
+    """Return whether sessions, each with a place and a side, are enough stretches of one side in one place.
+
+    Enough are two of each side, `LEAST_STRETCHES` in all, and more than 5 % of all orders have at most so many (Wald
+    and Wolfowitz, Annals of Mathematical Statistics 11, 1940).
+    """
+    stretches = [side for (_, side), _ in itertools.groupby(order)]
+    if len(stretches) < LEAST_STRETCHES or min(map(stretches.count, (0, 1))) < LEAST_STRETCHES / 2:
+        return False
+    of_first = sum(side == 0 for _, side in order)
+    m, n = of_first - 1, len(order) - of_first - 1
+    ways = 0
+    for number in range(2, len(stretches) + 1):
+        most, least = number - number // 2 - 1, number // 2 - 1
+        ways += math.comb(m, most) * math.comb(n, least) + math.comb(m, least) * math.comb(n, most)
+    return ways / math.comb(len(order), of_first) > 1 - stats.CONFIDENCE
 
 
 def code_of(record: dict) -> str:

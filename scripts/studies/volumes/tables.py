@@ -41,7 +41,7 @@ COLUMNS = {
         *(*FACTORS, "repeat", "number", "job_Id", "credits_start", "credits_end", "modelled_iops", "allowed_iops"),
         *("modelled_s", "ios_per_write", "ios_per_write_source"),
     ),
-    "records": ("cell", *FACTORS, *sessions.COLUMNS),
+    "records": ("cell", *FACTORS, *sessions.COLUMNS, sessions.MACHINE),
     "collapses": (
         *(*FACTORS, "repeat", "volume_type", "size_gib", "baseline_iops", "burst_iops", "credits", "ios_per_write"),
         *("ios_per_write_source", "predicted_job", "predicted_number", "observed_job", "observed_number", "text"),
@@ -100,6 +100,7 @@ def _records(series: Series, seed: int) -> Iterator[dict]:
             **{"cell": battery.cell, **series.head, "repeat": battery.repeat, "valid": battery.valid},
             **{"session": battery.record.get("session", ""), "figure": "p99", "unit": "ms"},
             **{"value": p99.value if p99 else math.nan, "code": sessions.code_of(battery.record)},
+            sessions.MACHINE: sessions.name_machine(battery.record.get("host") or {}),
         }
 
 
