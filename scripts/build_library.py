@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from scripts.building import carried
+from scripts.building.cache import copying
 from scripts.building.environments import provide_library
 from scripts.lib import unpacked
 from scripts.lib.program import Problem, json_object, run, write_json
@@ -17,7 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="the artefact, JSON")
     args = parser.parse_args(argv)
     provide = carried.library if unpacked.manifest() else provide_library
-    write_json(args.out, provide(args.library, args.spec))
+    with copying(args.spec.get("copy", "")):
+        write_json(args.out, provide(args.library, args.spec))
     return 0
 
 

@@ -20,7 +20,7 @@ import psutil
 
 from scripts import preflight
 from scripts.building import environments, servers
-from scripts.building.cache import finished
+from scripts.building.cache import copying, finished
 from scripts.frame import blocks, cost, matrix, prices
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
@@ -153,8 +153,9 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     seconds = Counter()
     for name in {cell.levels.get("library") for cell in cells} - {None}:
         library = config["libraries"][name]
-        if library["kind"] in _BUILD_S and not environments.is_built(name, library):
-            seconds[f"{library['kind']}-{library['hdf5']}"] += _BUILD_S[library["kind"]]
+        with copying(library.get("copy", "")):
+            if library["kind"] in _BUILD_S and not environments.is_built(name, library):
+                seconds[f"{library['kind']}-{library['hdf5']}"] += _BUILD_S[library["kind"]]
     needed = stores.needed([config["stores"][name] for name in {cell.levels["store"] for cell in cells}])
     return seconds | {name: _BUILD_S[name] for name in needed if not finished(servers.recipe(name))}
 

@@ -121,6 +121,8 @@ def parts(config: dict, patched: Callable[[Path, str], Path]) -> tuple[dict, dic
     libraries, servers, linked = {}, {}, []
     entries = list(bundle.environment(Path(sys.prefix), ".venv"))
     for name, spec in config["libraries"].items():
+        if "copy" in spec:
+            raise Problem(f"library {name}: an archive has one build of each library; leave out its copy")
         artefact = provide_library(name, spec)
         folder = Path(artefact["python"]).parents[1]
         of_library = bundle.environment(folder, _place(folder))

@@ -20,6 +20,7 @@ from conftest import artefact, copy_project, program
 from packaging.version import Version
 
 from scripts.building import packages, releases
+from scripts.building.cache import Recipe, copying, provide
 from scripts.building.releases import Unusable, between
 from scripts.building.shell import Workshop, make_environment
 from scripts.lib.program import Problem, file_digest
@@ -28,11 +29,14 @@ from scripts.statistics.bisection import (
     LAST,
     NEITHER,
     UNDECIDED,
+    Change,
     Seen,
+    find_doubt,
     likeness,
     of_ends,
     ratio,
     search,
+    settle,
     verdicts,
 )
 from scripts.studies.shots import bisect, bisection
@@ -136,6 +140,58 @@ def test_a_release_is_judged_from_the_blocks_that_both_ends_have_with_it(tmp_pat
     few = verdicts(write_synthetic_run(tmp_path / "few", cells, 3, **timing), "synthetic", "shots", names[:3])
     assert likeness(few["s3fs-1", "s3fs-2"], few["s3fs-3", "s3fs-2"]) == UNDECIDED
     assert ratio(few["s3fs-1", "s3fs-2"]).startswith("too few repeats (2 complete blocks, 6 are needed")
+
+
+def rows_of(*ratios: float, verdict: str = "slower") -> list[dict]:
+    return [{"verdict": verdict, "ratio": ratio} for ratio in ratios]
+
+
+@pytest.mark.rule(17)
+@pytest.mark.parametrize(
+    "rows, whole, reason",
+    [
+        (rows_of(1.2, 1.2, 1.21, 1.19), 1.2, ""),
+        (rows_of(0.8, 0.8, 0.81, 0.82, verdict="faster"), 0.8, ""),
+        (rows_of(1.2, 1.2, 1.2, 1.2), 2.0, "less than half of the ratio of TO to FROM"),
+        (rows_of(1.5, 1.5, 1.5, 1.5), 2.0, ""),
+        (rows_of(1.2, 1.2, 0.8, 0.8), 1.2, "less than half"),
+        (rows_of(1.2, 1.2, 1.2, 1.05), 1.2, "less than half"),
+        (rows_of(1.2, 1.2, 1.2) + rows_of(1.1, verdict="no evidence"), 1.2, "not told apart"),
+        (rows_of(1.2, 1.2, 1.2) + rows_of(math.nan, verdict="not comparable"), 1.2, "not told apart"),
+        # Builds of one release differ as much as the releases.
+        (rows_of(1.1, 1.23, 1.1, 1.23), 1.2, "two builds of one of them differ by more"),
+    ],
+)
+def test_two_releases_differ_if_two_builds_of_each_do(rows, whole, reason):
+    doubt = find_doubt(rows, whole)
+    assert doubt.startswith(reason)
+    assert bool(doubt) == bool(reason)
+
+
+@pytest.mark.rule(17)
+def test_a_change_that_further_builds_do_not_confirm_is_between_the_ends():
+    change, _, _ = searched({"a": 17, "b": 17, "c": 9, "d": 9, "e": 3})
+    assert (change.before, change.after, change.others) == ("b", "c", [("c", "e")])
+    kept = Change(**vars(change))
+    settle(kept, "abcde", lambda *_: "")
+    assert kept == change
+    settle(kept, "abcde", lambda before, _: "" if before == "b" else "alike")
+    assert (kept.before, kept.after, kept.others, kept.unconfirmed) == ("b", "c", [], "")
+    settle(kept, "abcde", lambda *_: "alike")
+    assert (kept.before, kept.after, kept.unconfirmed) == ("a", "e", "b → c: alike")
+
+
+def test_a_second_build_is_another_piece_of_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe = Recipe("piece", {"of": 1}, lambda folder, workshop: {}, ())
+    first = provide(recipe)
+    with copying(""):
+        assert provide(recipe).cached
+    with copying("again"):
+        second = provide(recipe)
+        assert provide(recipe).folder == second.folder
+    assert second.folder != first.folder
+    assert provide(recipe).folder == first.folder
 
 
 def git(clone: Path, *words: str) -> str:

@@ -25,6 +25,7 @@ from scripts.lib.program import Problem, file_digest, read_json, write_json
 
 COMPLETE = "complete.json"
 _FINDING = ContextVar("finding", default=False)
+_COPY = ContextVar("copy", default="")
 # Of a file of code as it was when this process first asked: what runs, whatever it is now.
 _digest_at_first = functools.cache(file_digest)
 
@@ -50,6 +51,7 @@ class Recipe:
         """The sha256 of all that goes in."""
         code = _digest_at_first(inspect.getsourcefile(self.build))
         value = {"name": self.name, "inputs": self.inputs, "code": code}
+        value |= {"copy": copy} if (copy := _COPY.get()) else {}
         return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -103,6 +105,16 @@ def finding() -> Iterator[None]:
         yield
     finally:
         _FINDING.reset(token)
+
+
+@contextmanager
+def copying(name: str) -> Iterator[None]:
+    """Have pieces in a `with` block be those of a further build, in other folders; "" is none."""
+    token = _COPY.set(name)
+    try:
+        yield
+    finally:
+        _COPY.reset(token)
 
 
 def provide(recipe: Recipe) -> Piece:

@@ -13,6 +13,8 @@ from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 from scripts.statistics.verdicts import verdicts_table
 
 FIRST, LAST, NEITHER, UNDECIDED = "like FROM", "like TO", "like neither", "undecided"
+# Releases differ by so many times as much as two builds of one of them.
+_APART = 1.5
 Say = Callable[[str], object]
 # By whether a time differs from FROM's, and from TO's.
 _LIKE = {(False, True): FIRST, (True, False): LAST, (True, True): NEITHER, (False, False): UNDECIDED}
@@ -34,6 +36,7 @@ class Change:
         skipped: the releases that could not be measured, each with the reason.
         others: pairs of releases between which there is another change.
         undecided: the release that could be said to be like neither end, and not to differ from both, "" if none.
+        unconfirmed: the releases with the largest change, and why it is not taken for theirs; "" if it is.
     """
 
     before: str
@@ -41,6 +44,7 @@ class Change:
     skipped: dict[str, str] = field(default_factory=dict)
     others: list[tuple[str, str]] = field(default_factory=list)
     undecided: str = ""
+    unconfirmed: str = ""
 
 
 def search(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say) -> Change:
@@ -76,6 +80,35 @@ def search(names: Sequence[str], look: Callable[[str, str, str], Seen], say: Say
     change.before, change.after = names[low], names[high]
     change.skipped = {name: change.skipped[name] for name in names[low + 1 : high] if name in change.skipped}
     return change
+
+
+def settle(change: Change, ends: Sequence[str], doubt: Callable[[str, str], str]) -> None:
+    """Leave in a change of times what further builds confirm: `doubt` returns why two releases do not differ, or "".
+
+    Where it doubts those that were found, the change is somewhere between the `ends`.
+    """
+    change.others = [pair for pair in change.others if not doubt(*pair)]
+    if reason := doubt(change.before, change.after):
+        change.unconfirmed = f"{change.before} → {change.after}: {reason}"
+        change.before, change.after = ends[0], ends[-1]
+
+
+def find_doubt(rows: Sequence[dict], whole: float) -> str:
+    """Return why two releases, of two builds each, are not shown to differ by at least half of a `whole` ratio, or "".
+
+    `rows` are the verdicts on both builds of the later release against the first build of the earlier one, then against
+    its second build. A build alone changes times by some percent, so all four have to differ, and more than two builds
+    of one release do.
+    """
+    if any(row["verdict"] not in ORDERED for row in rows):
+        return "not told apart in all of two builds each"
+    logs = [math.log(row["ratio"]) for row in rows]
+    if min(logs) < 0 < max(logs) or min(map(abs, logs)) < abs(math.log(whole)) / 2:
+        return "less than half of the ratio of TO to FROM in one of two builds each"
+    of_builds = (logs[0] - logs[1], logs[2] - logs[3], logs[0] - logs[2], logs[1] - logs[3])
+    if _APART * max(map(abs, of_builds)) > min(map(abs, logs)):
+        return "two builds of one of them differ by more"
+    return ""
 
 
 def verdicts(folder: Path, run: str, study: str, libraries: Sequence[str]) -> dict[tuple[str, str], dict]:

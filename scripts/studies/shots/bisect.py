@@ -14,8 +14,8 @@ from pathlib import Path
 
 from scripts.building import releases
 from scripts.lib.program import Problem, expect_folders, paths, run
-from scripts.statistics.bisection import FIRST, UNDECIDED, Change, Say, search
-from scripts.studies.shots.bisection import METRICS, REQUESTS, Bisection, packages, reading
+from scripts.statistics.bisection import FIRST, UNDECIDED, Change, Say, search, settle
+from scripts.studies.shots.bisection import METRICS, REQUESTS, SECONDS, Bisection, packages, reading
 from scripts.studies.shots.first import describe_first
 from scripts.studies.shots.sets import bucket_of
 
@@ -63,7 +63,10 @@ def report(bisection: Bisection, say: Say, command: str) -> int:
         say(f"undecided: whether {of.package} {first} and {last} differ in {metric}; {_further(bisection, change)}")
     else:
         change = search(of.names, bisection.look, say)
-        outcome = "undecided" if change.undecided else outcome
+        if metric == SECONDS and not change.undecided:
+            say(f"{change.before} and {change.after} are built again in other folders, and all four measured in turn")
+            settle(change, of.names, bisection.doubt)
+        outcome = "undecided" if change.undecided or change.unconfirmed else outcome
         _say_change(bisection, change, say)
     say(f"page: {bisection.publish(command, outcome, change)}; make archive RUN={bisection.run} packs it")
     return _UNDECIDED_STATUS if outcome == "undecided" else 0
@@ -76,6 +79,10 @@ def _say_change(bisection: Bisection, change: Change, say: Say) -> None:
     if change.undecided:
         where = f"{of.package} {before} → {after}, since {change.undecided} differs from neither end"
         say(f"undecided: where {metric} changed within {where}; {_further(bisection, change)}")
+        return
+    if change.unconfirmed:
+        where = f"between {of.package} {before} and {after} changed {metric}"
+        say(f"undecided: which release {where}; {change.unconfirmed}; {_further(bisection, change)}")
         return
     skipped = f" (or {', '.join(change.skipped)}, which could not be measured)" if change.skipped else ""
     differs = (f"{name} {old} → {new}" for name, old, new in bisection.differences(before, after))

@@ -19,7 +19,18 @@ from scripts.frame import matrix, records
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, read_json, write_text
 from scripts.report import rebuilding
-from scripts.statistics.bisection import FIRST, LAST, NEITHER, Change, Seen, likeness, of_ends, ratio, verdicts
+from scripts.statistics.bisection import (
+    FIRST,
+    LAST,
+    NEITHER,
+    Change,
+    Seen,
+    find_doubt,
+    likeness,
+    of_ends,
+    ratio,
+    verdicts,
+)
 
 STUDY = "shots"
 REQUESTS, BYTES, SECONDS = METRICS = ("requests", "bytes", "seconds")
@@ -32,6 +43,8 @@ _STORE = {"kind": "s3", "bucket": "bisect", "server": "embedded"}
 _NETWORK = {"latency_ms": 10, "per_connection_mib_s": 100, "shared_mib_s": 200}
 _REPEATS = 10
 _PATIENCE_S = 20.0
+# Behind the name of a release: its second build, in another folder.
+_AGAIN = "-again"
 
 
 def packages() -> list[str]:
@@ -72,7 +85,7 @@ class Bisection:
     def __init__(self, of: Releases, metric: str, run_name: str, files: list[str], yes: bool = False) -> None:
         """Say what is measured; `files` are the user's own, none for one that is generated."""
         self.of, self.metric, self.run, self._yes = of, metric, run_name, yes
-        self._measured = False
+        self._measured, self._whole = False, 1.0
         self.folder = Path("results", run_name)
         self.file, self.log = self.folder / "bisect.yaml", self.folder / "bisect.log"
         self.records = self.folder / STUDY / "records"
@@ -138,7 +151,18 @@ class Bisection:
         if self.metric != SECONDS:
             return Seen(FIRST if len(set(figures)) == 1 else LAST, words)
         verdict = self._verdicts(names, last)[0]
+        self._whole = verdict["ratio"]
         return Seen(of_ends(verdict), f"{words}, {ratio(verdict)} of that of FROM")
+
+    def doubt(self, before: str, after: str) -> str:
+        """Build two releases again in other folders, measure all four in turn, and return `find_doubt` of them."""
+        names = [before, after, f"{after}{_AGAIN}", f"{before}{_AGAIN}"]
+        try:
+            self._measure(names)
+        except Unusable as problem:
+            return str(problem)
+        rows = [row for later in names[1:3] for row in self._verdicts(names, later)]
+        return find_doubt([*rows[::2], *rows[1::2]], self._whole)
 
     def figure(self, release: str) -> float:
         """Return the requests or bytes of a release that was measured, or the median of its seconds.
@@ -192,6 +216,7 @@ class Bisection:
         section = {"package": self.of.package, "metric": self.metric, "command": command}
         section |= {"releases": self.of.names, "libraries": measured, "outcome": outcome}
         section |= {"before": change.before, "after": change.after, "skipped": change.skipped}
+        section |= {"unconfirmed": change.unconfirmed}
         section |= {"others": list(map(list, change.others)), "differs": self.differences(change.before, change.after)}
         index, config = Path("reports", self.run, "index.html"), self._write(section, change.before)
         if self._measured or not index.exists() or self._published() != section:
@@ -241,7 +266,7 @@ class Bisection:
         libraries = self._config["libraries"]
         for name in names:
             if self.name(name) not in libraries:
-                libraries[self.name(name)] = self.of.library(name, self.lock(name))
+                libraries[self.name(name)] = self._library(name)
         self._config["studies"][STUDY]["matrix"]["library"] = list(libraries)
         timed = self.metric == SECONDS
         self.compare(*((names[0], names[-1]) if timed else self.of.names[:1]))
@@ -262,6 +287,11 @@ class Bisection:
                 raise Unusable(f"{self.name(name)} cannot be built: {'; '.join(environment['reasons'])}")
             if not self._records(name):
                 raise Problem(f"{self.name(name)} was not measured: {stopped}")
+
+    def _library(self, name: str) -> dict:
+        """Return the entry of the configuration for a release, or for its second build."""
+        release = name.removesuffix(_AGAIN)
+        return self.of.library(release, self.lock(release)) | ({} if name == release else {"copy": "again"})
 
     def _call(self, names: Sequence[str]) -> str:
         """Call the workflow for releases; returns why it stopped, if it did not measure them."""

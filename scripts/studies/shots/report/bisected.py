@@ -91,7 +91,8 @@ def _undecided(run: Results) -> str:
     section = _section(run)
     ends = f"{section['package']} {section['before']} and {section['after']}"
     counts = _counts(run, section["before"], section["after"])
-    return f"Undecided: where {section['metric']} changed between {ends}: {counts}."
+    reason = f"; {section['unconfirmed']}" if section.get("unconfirmed") else ""
+    return f"Undecided: where {section['metric']} changed between {ends}: {counts}{reason}."
 
 
 def _next(section: dict, run: Results) -> list[str]:
