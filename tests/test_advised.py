@@ -8,6 +8,7 @@ import pytest
 
 from scripts.report.markup import bold, code
 from scripts.studies.shots.report import advised
+from scripts.studies.shots.report.ways import read_advice
 
 LEVEL = "[0:100, ...]"
 
@@ -190,6 +191,68 @@ def test_without_a_measurement_of_the_files_as_they_are_nothing_is_advised():
     ]
     run.facts = {}
     assert advised.answer(run) is None
+
+
+# Files that differ in what a way gains.
+
+
+def run_of_files(*gains: list[float]) -> SimpleNamespace:
+    """Return a run of ways that gain so much by file, in three blocks, all of them faster over all files."""
+    arms = [*ARMS[:2], arm("original", "s3fs", 1.0)][: len(gains) + 1]
+    seconds = [1.0, *(len(of) / sum(of) for of in gains)]
+    run = run_of(seconds, ["faster"] * len(gains), arms)
+    run.measured = run.measured.assign(access="files")
+    run.samples = pd.DataFrame(
+        {"cell": str(way), "repeat": block, "obj-id": f"{name}.h5", "valid": True, "cpu-time": 0.1}
+        | {"open+read-data-time": (name + 1) * block / gain}
+        for way, of in enumerate([[1.0] * len(gains[0]), *gains])
+        for block in (1, 2, 3)
+        for name, gain in enumerate(of)
+    )
+    return run
+
+
+@pytest.mark.parametrize(
+    "gains, words",
+    [
+        ([1.5], "of this file alone 1.5×"),
+        ([1.5, 1.2, 2.0], "of these 3 files alone 1.2 to 2.0×"),
+        # Of fewer than six files some may gain nothing: it is on these alone.
+        ([1.5, 0.9, 2.0], "of these 3 files alone 0.9 to 2.0×"),
+        ([1.5, 1.2, 2.0, 1.3, 1.1, 1.4], "of each of these 6 files 1.1 to 2.0×"),
+    ],
+)
+def test_a_gain_is_of_each_file_and_of_other_files_if_six_gain(no_picture, gains, words):
+    run = run_of_files(gains)
+    assert words in advised.lines(run)[2]
+    assert read_advice(run).is_of_others == (len(gains) == 6)
+    assert words in advised.answer(run).headline
+
+
+def test_a_way_that_slows_one_of_six_files_is_not_advised(no_picture):
+    run = run_of_files([1.5, 1.2, 2.0, 1.3, 0.9, 1.4])
+    assert advised.answer(run).headline.startswith(bold("Undecided").rstrip("\x02"))
+    (note,) = [line for line in advised.lines(run) if "other files may gain nothing" in line]
+    assert "0.9 to 2.0×, on 5 of these 6 files more than 1×" in note
+
+
+def test_of_several_ways_one_is_chosen_by_half_of_the_files_and_its_gain_is_of_the_others(no_picture):
+    """The second is the fastest by the files 0, 2 and 4, the third by all."""
+    chosen, other = [2.0, 1.1, 2.0, 1.2, 2.0, 1.3], [1.5, 3.0, 1.5, 3.0, 1.5, 3.0]
+    advice = read_advice(run_of_files(chosen, other))
+    assert advice.best.arm["read_cache"] == "blockcache-4MiB"
+    assert sorted(advice.quoted) == pytest.approx([1.1, 1.2, 1.3])
+    words = "of the 3 of these 6 files by which it was not chosen 1.1 to 1.3×"
+    assert words in advised.answer(run_of_files(chosen, other)).headline
+
+
+def test_files_that_are_read_together_or_not_by_both_ways_have_no_gain():
+    run = run_of_files([1.5, 1.2])
+    run.samples = run.samples[(run.samples["cell"] == "0") | (run.samples["obj-id"] == "1.h5")]
+    assert read_advice(run).best.gains == {"1.h5": pytest.approx(1.2)}
+    run.measured = run.measured.assign(access="datasets")
+    assert read_advice(run).best.gains == {}
+    assert "of these files alone" in advised.lines(run)[2]
 
 
 # Several accesses.

@@ -135,14 +135,28 @@ def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
         unseen = f"; gains below {names.times(advice.detectable)} times could not be detected"
         return text + (unseen if advice.detectable > DETECTED else "")
     shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
-    return "; ".join(
-        (f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares
-    )
+    parts = ((f"{level} ({100 * share:.0f} %): " if share else "") + describe(advice, level) for level, share in shares)
+    return "; ".join([*parts, *_of_files(advice)])
+
+
+def _of_files(advice: Advice) -> list[str]:
+    """Return the gain by file, and of which files that is."""
+    if not (many := len(advice.best.gains)):
+        together = any(cell.get("access") == "datasets" for cell in advice.best.cells.values())
+        return ["of these files alone"] if together else []
+    gains = f"{prose.span(advice.quoted, names.times)}×"
+    files = "this file" if many == 1 else f"these {many} files"
+    if not advice.is_of_others:
+        return [f"of {files} alone {gains}"]
+    rest = len(advice.quoted)
+    of = f"the {rest} of {files} by which it was not chosen" if rest < many else f"each of {files}"
+    return [f"of {of} {gains}"]
 
 
 def _list_notes(advice: Advice, run: Results) -> list[str]:
     notes = [*advice.facts["unsuited"], *_list_unjudged(advice), *_list_clients(advice, run)]
     notes += _list_misses(advice, run)
+    notes += [_describe_uneven(way) for way in advice.uneven]
     return [*notes, *_list_unmeasured(advice)]
 
 
@@ -213,6 +227,12 @@ def _list_unjudged(advice: Advice) -> list[str]:
         verdicts = {row["verdict"] for row in way.rows.values()} - set(JUDGED)
         ways.setdefault(min(verdicts, default="not measured"), []).append(f"{way.layout} with {way.name}")
     return [f"not decided ({verdict}): {prose.listing(of)}" for verdict, of in ways.items()]
+
+
+def _describe_uneven(way: Way) -> str:
+    gaining = sum(gain > 1 for gain in way.gains.values())
+    gains = f"{prose.span(way.gains.values(), names.times)}×, on {gaining} of these {len(way.gains)} files more than 1×"
+    return f"not advised, as other files may gain nothing: {way.layout} with {way.name}, {gains}"
 
 
 def _list_unmeasured(advice: Advice) -> list[str]:
