@@ -84,6 +84,33 @@ def test_what_reached_no_disk_meets_no_limit(tmp_path, scale, others, options, w
     assert words in found["reason"]
 
 
+@pytest.mark.rule(18)
+@pytest.mark.parametrize(
+    "counted, options, verdict",
+    [
+        (None, {}, "undecided"),
+        (4000, {}, "meets"),
+        (None, {"direct": "1"}, "meets"),
+        (None, {"sync": "dsync"}, "meets"),
+        (None, {"direct": "0", "sync": "none"}, "undecided"),
+    ],
+)
+def test_writes_without_a_sign_that_they_reached_a_device_meet_no_limit(tmp_path, counted, options, verdict):
+    """Of writes that nobody forces to the disk, nothing but their device or its options tells where they ended."""
+    one = battery("disk", np.full(30, 1))
+    for number, row in enumerate(one["samples"]):
+        latency = {key.replace("sync", "write"): row.pop(key) for key in list(row) if key.startswith("sync")}
+        row |= latency | {"started_s": 10.0 * number, "device_write_ios": counted}
+    one["histograms"] = {job: {"write": of["sync"]} for job, of in one["histograms"].items()}
+    one["job_options"] = {key: value for key, value in OPTIONS.items() if key != "fdatasync"} | options
+    limit = {"name": "mine", "p99_ms": 50}
+    found = chosen(gather(write_run(tmp_path, [one]), limits=[limit])["verdicts"], segment="1").iloc[0]
+    assert found["verdict"] == verdict
+    assert ("nothing shows that what was written reached a device" in found["reason"]) == (verdict == "undecided")
+    slow = chosen(gather(write_run(tmp_path, [one]), limits=[limit | {"p99_ms": 0.5}])["verdicts"], segment="1").iloc[0]
+    assert slow["verdict"] == "misses"
+
+
 @pytest.mark.parametrize(
     "scale, size, verdict",
     [(0.1, "128k", "meets"), (100, "128k", "undecided"), (0.1, "512", "undecided"), (100, "512", "misses")],

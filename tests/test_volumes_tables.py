@@ -269,7 +269,10 @@ def test_a_limit_within_the_interval_is_undecided(tmp_path):
     # Just above the value: what decides is the end of the interval.
     heights = (low * 0.99, low, (low + value) / 2, (value + high) / 2, high * 1.01)
     limits = [{"name": f"{height}", "p99_ms": height} for height in heights]
-    found = chosen(gather(run, limits=limits)["verdicts"], segment="all")
+    verdicts = gather(run, limits=limits)["verdicts"]
+    found = chosen(verdicts, segment="1")
+    # One battery so near to a limit does not decide about the volume.
+    assert set(chosen(verdicts, segment="all")["verdict"]) == {"undecided"}
     # The end of the interval is the middle of a bin, in which a limit may lie.
     assert found["verdict"].tolist() == ["misses", "undecided", "undecided", "undecided", "meets"]
 

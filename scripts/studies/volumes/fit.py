@@ -21,7 +21,7 @@ from rich.console import Console
 from scripts.lib import host, provenance
 from scripts.lib.program import Problem, expect_room, run, tool, write_json
 from scripts.report import prose
-from scripts.statistics import MIN_BLOCKS, histograms
+from scripts.statistics import histograms
 from scripts.statistics.outcomes import Outcome
 from scripts.studies.volumes import fio, fio_options, import_fio, limits, measure, series, study, tables
 from scripts.studies.volumes.report import phrases
@@ -31,9 +31,6 @@ RESULTS = Path("results/fit")
 STATUS = {"meets": 0, "below": 0, "misses": 1, "undecided": 3}
 # A job ends after so many seconds where its files are not done by then.
 _JOB_S, _QUICK_S = 20, 10
-# A part of a battery decides that a limit is missed if its interval begins so far above it, of few jobs further: a disk
-# that keeps a limit by a little misses it in one battery of many.
-_SURE, _SURE_FEW = 1.1, 2.0
 _TOLD_S = 60  # where there is no terminal, a line each minute
 _INTERRUPTED = 130
 _BEGUN = re.compile(r"\[\w+\] (\d+) of \d+, ")
@@ -127,20 +124,13 @@ class Course:
 
     @property
     def is_missed(self) -> bool:
-        """Whether no further battery could change that the limit is missed."""
-        missing = [row for row in self.rows[1:] if row["verdict"] == Outcome.MISSES]
-        sure = (
-            row["low_ms"] >= (_SURE if row["jobs"] >= MIN_BLOCKS else _SURE_FEW) * self.limit["p99_ms"]
-            for row in missing
-        )
-        return any(sure) or len({row["repeat"] for row in missing}) > 1
+        """Whether the limit is missed by what was measured so far, so that no further battery is needed."""
+        return self.rows[0]["verdict"] == Outcome.MISSES
 
     def word(self) -> str:
         """Return the verdict on the volume."""
-        if self.is_missed:
-            return Outcome.MISSES
         verdict = self.rows[0]["verdict"]
-        return Outcome.UNDECIDED if verdict == Outcome.MISSES or self.unseen else verdict
+        return Outcome.UNDECIDED if verdict == Outcome.MEETS and self.unseen else verdict
 
     @property
     def unseen(self) -> bool:
@@ -164,8 +154,8 @@ class Course:
             figures = f"{phrases.latency(row)}: {row['verdict']} ({row['reason']})"
             lines.append(f"  battery {row['repeat']}{jobs}: {figures}")
             lines += [f"    at or above the limit: {over}"] if (over := phrases.over(row)) else []
-        if self.rows[0]["verdict"] == Outcome.MISSES and not self.is_missed:
-            lines.append("  one battery of several misses it by little: a busier hour is as likely as a slow volume")
+        if self.rows[0]["verdict"] == Outcome.UNDECIDED and Outcome.MISSES in (row["verdict"] for row in self.rows):
+            lines.append(f"  {self.rows[0]['reason']}; a busier hour is as likely as a slow volume")
         if self.unseen and self.rows[0]["verdict"] == Outcome.MEETS:
             lines.append("  the kernel counts no writes of this volume, so nothing shows that they reached a disk")
         return "\n".join([*lines, *self._consequences()])

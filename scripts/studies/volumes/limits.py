@@ -17,6 +17,9 @@ from scripts.studies.volumes.series import Series, histograms_of, percentiles, r
 LEAST_JOBS, LEAST_S = 20, 60.0
 # A disk does not force a write in less: half of the operations below it mean that they reached none.
 _LEAST_SYNC_MS = 0.01
+# A battery alone decides beyond so many times a limit, or below the limit by as much: batteries of one volume differ
+# among themselves by some percent. Few jobs alone decide that it is missed further above.
+SURE, SURE_FEW = 1.1, 2.0
 # What etcd's limit of fsync is about, where etcd tells of itself.
 _WAL = etcd_metrics.METRICS["wal_fsync"]
 # Writes that are so many times as large as an application's are none of it.
@@ -40,9 +43,10 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     """Return a row per limit and segment of a series, "all" first: its jobs, the p99 with its interval, the verdict.
 
     The whole series meets a limit only if every segment does, and misses it if any does: a volume that is fast for an
-    hour and slow ever after has a p99 between the two that it never showed. `kept_s` is the time from a battery's start
-    until the first segment that does not meet the limit, the shortest of several batteries. Where the files lay in
-    memory, nothing is decided. A limit of fsync says nothing about reads, or about etcd's commits.
+    hour and slow ever after has a p99 between the two that it never showed. `find_doubt` has what a single battery does
+    not decide. `kept_s` is the time from a battery's start until the first segment that does not meet the limit, the
+    shortest of several batteries. Where the files lay in memory, nothing is decided. A limit of fsync says nothing
+    about reads, or about etcd's commits.
     """
     jobs = series.jobs
     options = next((battery.record.get("job_options") for battery in series.valid), None) or {}
@@ -51,6 +55,7 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
     memory = [fio_facts.memory(battery.record.get("battery") or {}) for battery in series.batteries]
     memory = next((f"the files lay in memory ({kind}), on no volume" for kind in memory if kind), "")
     memory = memory or _unreached(series, options)
+    unproven = _unproven(series, options)
     parts = [jobs.iloc[one.first : one.last] for one in segments]
     estimates = [_p99(part, seed) for part in parts]
     # A single segment is the whole series.
@@ -75,10 +80,44 @@ def verdicts(series: Series, segments: Sequence[Segment], limits: Sequence[dict]
             }
             if estimate.reason and not estimate.low >= height:
                 row["low_ms"] = math.nan
-            verdict = _judged(part, estimate, height, memory, short.get(repeats[0], "")) if number else {}
+            lacking = short.get(repeats[0], "") or unproven if number else ""
+            verdict = _judged(part, estimate, height, memory, lacking) if number else {}
             own.append(row | verdict | _of_other_size(options, limit, verdict.get("verdict", "")))
-        rows += [own[0] | _whole(jobs, parts, [row["verdict"] for row in own[1:]]), *own[1:]]
+        whole = _whole(jobs, parts, [row["verdict"] for row in own[1:]])
+        near = find_doubt(own[1:], whole["verdict"], height) if "metric" not in options else ""
+        rows += [own[0] | whole | ({"verdict": Outcome.UNDECIDED, "reason": near} if near else {}), *own[1:]]
     return rows
+
+
+def find_doubt(parts: Sequence[dict], verdict: str, height: float) -> str:
+    """Return why the `verdict` of segments is not that of their series, or "" where it is.
+
+    A battery alone decides from `SURE` × the limit on, and up to the limit / `SURE`. Nearer to it the limit is missed
+    if more than half of the batteries miss it, two at least, and met if two or more meet it.
+    """
+    batteries, deciding = {row["repeat"] for row in parts}, [row for row in parts if row["verdict"] == verdict]
+    counted = {row["repeat"] for row in deciding}
+    if verdict == Outcome.MISSES and (len(counted) == 1 or 2 * len(counted) <= len(batteries)):
+        least = (SURE if row["jobs"] >= stats.MIN_BLOCKS else SURE_FEW for row in deciding)
+        if not any(row["low_ms"] >= sure * height for row, sure in zip(deciding, least, strict=True)):
+            of = f"{len(counted)} of {len(batteries)} batteries" if len(batteries) > 1 else "the battery"
+            return f"{of} alone, by less than {SURE:g} × the limit: more than half of them have to, and 2 at least"
+    if verdict == Outcome.MEETS and len(batteries) == 1 and max(row["high_ms"] for row in deciding) > height / SURE:
+        return f"the battery alone meets it, by less than {SURE:g} ×: 2 have to"
+    return ""
+
+
+def _unproven(series: Series, options: Mapping[str, str]) -> str:
+    """Return that nothing shows that writes reached a device; "" where something does, or nothing was written.
+
+    Evidence is a device that counted writes, calls of fsync or fdatasync that fio timed, or files that were opened past
+    the page cache.
+    """
+    if series.operation != "write" or series.jobs["device_writes"].sum() > 0:
+        return ""
+    if any(str(options.get(name, "0")) not in ("", "0", "none") for name in ("direct", "sync")):
+        return ""
+    return "nothing shows that what was written reached a device: no sync was timed, and none counted the writes"
 
 
 def _of_other_size(options: Mapping[str, str], limit: dict, verdict: str) -> dict:
@@ -170,13 +209,13 @@ def _short(jobs: pd.DataFrame) -> dict[int, str]:
     return reasons
 
 
-def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, short: str) -> dict:
+def _judged(jobs: pd.DataFrame, estimate: histograms.Percentile, height: float, memory: str, lacking: str) -> dict:
     verdict, reason = Outcome.UNDECIDED, f"{height:g} ms lies in the interval"
     # A percentile of bins is the middle of one, in which the limit may lie.
     half = 0 if ranges_of(jobs) and not histograms_of(jobs) else histograms.RESOLUTION / 2
     low, high = estimate.low * (1 - half), estimate.high * (1 + half)
-    if memory or (short and high < height):
-        return {"verdict": verdict, "reason": estimate.reason or memory or short}
+    if memory or (lacking and high < height):
+        return {"verdict": verdict, "reason": estimate.reason or memory or lacking}
     if high < height:
         verdict, reason = Outcome.MEETS, f"at most {estimate.high:.3g} ms"
     elif low >= height:
