@@ -105,9 +105,7 @@ def rows(*parts: tuple[int, int, str, float]) -> list[dict]:
         ),
         # Two segments of one battery are one battery.
         ([(1, 20, "misses", 10.5), (1, 20, "misses", 10.5)], "misses", "the battery alone"),
-        ([(1, 20, "meets", 9.5)], "meets", "the battery alone meets it"),
-        ([(1, 20, "meets", 9)], "meets", ""),
-        ([(1, 20, "meets", 9.5), (2, 20, "meets", 9.5)], "meets", ""),
+        ([(1, 20, "meets", 9.5)], "meets", ""),
         ([(1, 20, "undecided", 9.5)], "undecided", ""),
     ],
 )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from scripts.benchmarks import plain_results
 from scripts.studies.volumes import fio_output
 from scripts.studies.volumes.etcd_metrics import METRICS
 from tests.volumes_records import (
@@ -82,6 +83,25 @@ def test_what_reached_no_disk_meets_no_limit(tmp_path, scale, others, options, w
     found = chosen(gather(write_run(tmp_path, [one]), limits=["etcd"])["verdicts"], segment="1").iloc[0]
     assert found["verdict"] == ("undecided" if words else "meets")
     assert words in found["reason"]
+
+
+@pytest.mark.rule(18)
+def test_without_bins_no_interval_is_narrower_than_with_them(tmp_path):
+    """Random jobs with their bins and with fio's percentiles alone."""
+    row = next(iter(plain_results.rows(tmp_path, lambda _: None, runs=40)))
+    assert (row.value, row.against) == ("0 of 40", "another verdict in 0")
+
+
+@pytest.mark.rule(18)
+@pytest.mark.parametrize("jobs, low, high", [(1, 1.0, 30.0), (5, 1.0, 30.0), (6, 10.2, 10.2)])
+def test_of_few_jobs_without_bins_or_ranges_neighbouring_percentiles_are_the_interval(tmp_path, jobs, low, high):
+    """A limit just below the p99 of a single job is undecided: how far others would differ is not known."""
+    named = {"sync_lat_p50_ms": 1.0, "sync_lat_p99_ms": 10.2, "sync_lat_p99.9_ms": 30.0}
+    samples = [sample(latencies(number), number, 60.0 * number, **named) for number in range(1, jobs + 1)]
+    made = gather(write_run(tmp_path, [record("disk", samples)]), limits=["etcd"])["verdicts"]
+    found = chosen(made, segment="1").iloc[0]
+    assert (found["low_ms"], found["high_ms"]) == pytest.approx((low, high))
+    assert found["verdict"] == ("misses" if jobs == 6 else "undecided")
 
 
 @pytest.mark.rule(18)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from scripts.frame import records, software
 from scripts.lib.program import Problem
-from scripts.statistics import histograms
+from scripts.statistics import histograms, stats
 from scripts.studies.volumes import fio_options
 from scripts.studies.volumes.fio_output import PERCENTILES
 
@@ -185,8 +185,9 @@ def ranges_of(jobs: pd.DataFrame) -> list[np.ndarray] | None:
 def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[float, histograms.Percentile]:
     """Return percentiles of jobs together, by p: merged from their bins, else between the bounds of their ranges.
 
-    Where not even ranges are known, there are those that the samples have, between the bounds of the jobs' own. Without
-    bins the value is the median of the jobs' own. A refused one is NaN with its reason.
+    Where not even ranges are known, there are those that the samples have, between the bounds of the jobs' own; of few
+    jobs between the neighbouring percentiles. Without bins the value is the median of the jobs' own. A refused one is
+    NaN with its reason.
     """
     if merged := histograms_of(jobs):
         return dict(zip(ps, histograms.percentiles(merged, ps, seed), strict=True))
@@ -204,8 +205,24 @@ def percentiles(jobs: pd.DataFrame, ps: Sequence[float], seed: int = 1) -> dict[
         if len(own):
             refusal = histograms.refusal(n, p)
             unknown = histograms.Percentile(*[math.nan] * 3, n, refusal)
-            estimates[p] = unknown if refusal else histograms.bounds(own)._replace(n=n)
+            estimates[p] = unknown if refusal else histograms.bounds(own)._replace(n=n, **_neighbours(jobs, p))
     return estimates
+
+
+def _neighbours(jobs: pd.DataFrame, p: float) -> dict[str, float]:
+    """Return the ends of an interval of a few jobs by the percentiles next to the p-th; {} of jobs enough to resample.
+
+    What lies between the jobs' own p-th percentiles is certain of what was measured, and of few jobs no more than that.
+    """
+    if len(jobs) >= stats.MIN_BLOCKS:
+        return {}
+    below = [f"p{one:g}_ms" for one in sorted(PERCENTILES) if one < p]
+    above = [*(f"p{one:g}_ms" for one in sorted(PERCENTILES) if one > p), "max_ms"]
+    ends = {"low": jobs.get(below[-1]) if below else None, "high": jobs.get(above[0])}
+    return {
+        end: float((own.min if end == "low" else own.max)(skipna=False)) if own is not None else math.nan
+        for end, own in ends.items()
+    }
 
 
 def _levels(row: Mapping[str, str]) -> Levels:
