@@ -48,8 +48,8 @@ def _judge(random: np.random.Generator) -> list[dict]:
         own = volumes_records.fio_bins(ns)
         samples.append(volumes_records.sample(_at_bins(ns), number, number * _PAUSE_S, device_write_ios=len(ns)))
         named = histograms.percentiles([own], _PERCENTILES)
-        known = {p: one.value for p, one in zip(_PERCENTILES, named, strict=True) if math.isfinite(one.value)}
-        between = fio_output.ranges_between(known, len(ns), float(ns.min()), float(ns.max()), 0)
+        by_percent = {p: one.value for p, one in zip(_PERCENTILES, named, strict=True) if math.isfinite(one.value)}
+        between = fio_output.ranges_between(by_percent, len(ns), float(ns.min()), float(ns.max()), 0)
         job = samples[-1]["job_Id"]
         bins[job] = {"sync": np.asarray(own, float) / (1e6, 1)}
         ranges[job] = {"sync": np.asarray(between, float) / (1e6, 1e6, 1)}
