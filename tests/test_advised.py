@@ -110,7 +110,7 @@ def test_of_two_that_are_about_as_fast_that_without_a_copy_is_advised():
 def no_picture(monkeypatch):
     """Leave the picture and the number of repeats out, which take a whole run."""
     monkeypatch.setattr(advised, "_picture", lambda *_: None)
-    monkeypatch.setattr(advised.answers, "more_repeats", lambda _: ["more repeats"])
+    monkeypatch.setattr(advised.recommendation, "more_repeats", lambda _: ["more repeats"])
 
 
 @pytest.mark.parametrize(

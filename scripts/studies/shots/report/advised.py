@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import answer as answers
-from scripts.report import comparisons, names, pages, prose
+from scripts.report import comparisons, names, pages, prose, recommendation
 from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
@@ -80,7 +79,7 @@ def answer(run: Results) -> pages.Answer | None:
     if by_ros3 and (other := advice.find_best_of("s3fs", best.layout)):
         to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
     text = bold(prose.capital("undecided" if advice.is_undecided else _recommend(best)))
-    to_do += answers.more_repeats(run) if advice.is_undecided else []
+    to_do += recommendation.more_repeats(run) if advice.is_undecided else []
     return pages.Answer(f"{text}: {_gain(advice, _times)}.", to_do, _picture(advice, run))
 
 
