@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scripts.benchmarks.common import Row, Say, false_of
+from scripts.benchmarks.common import Row, Say, count_false
 from scripts.published import compare
 from scripts.published.sides import Side
 from scripts.statistics import sessions
@@ -33,7 +33,7 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         say(what)
         judged = [_compared(np.random.default_rng(seed), *case) for seed in range(runs)]
         wrong = sum(verdicts.isin(("faster", "slower")).any() for verdicts in judged)
-        yield false_of(f"false verdicts between sides measured {what}", wrong, runs)
+        yield count_false(f"false verdicts between sides measured {what}", wrong, runs)
     for ratio in (1.05, 1.1, 1.2):
         say(f"a library that takes {ratio:g} times as long")
         right = sum(_detected(np.random.default_rng(seed), ratio) for seed in range(runs))

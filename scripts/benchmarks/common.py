@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import numpy as np
 import psutil
-from scipy.stats import binom
 
 from scripts.lib.processes import owned
 from scripts.lib.program import Problem, write_json
@@ -56,13 +55,10 @@ class Usage:
     peak_bytes: int
 
 
-def false_of(what: str, wrong: int, runs: int, percent: float = 5) -> Row:
-    """Return the row of a rule that is wrong in some of many simulated runs, with the exact interval of its rate.
-
-    The limit is passed by a rule that is wrong in `percent` of runs in 2.5 % of cases.
-    """
+def count_false(what: str, wrong: int, runs: int, rate: float = stats.LEVEL) -> Row:
+    """Return the row of what is wrong in some runs; a rule that is at `rate` exceeds the limit in 2.5 % of cases."""
     share = stats.share(wrong, runs)
-    limit = int(binom.ppf(0.975, runs, percent / 100))
+    limit = stats.binomial_quantiles(runs, rate)[1]
     ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}] %"
     return Row(what, f"{wrong} of {runs}", ends, limit=f"≤ {limit} of {runs}", within=wrong <= limit)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, Say
-from scripts.benchmarks.false_verdicts import NOISE, OFTEN, PAIRS, count_false, judge_records, judge_volumes
+from scripts.benchmarks.common import Row, Say, count_false
+from scripts.benchmarks.false_verdicts import NOISE, OFTEN, PAIRS, judge_records, judge_volumes
 from scripts.frame import blocks
 from scripts.frame.study import Cell
 from scripts.report.judgement import SERIAL

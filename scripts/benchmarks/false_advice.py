@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from scripts.benchmarks.common import Row, Say, false_of
+from scripts.benchmarks.common import Row, Say, count_false
 from scripts.statistics import stats
 from scripts.studies.shots.arms import Arm
 from scripts.studies.shots.report import ways
@@ -19,7 +19,7 @@ _LEVEL = "all"
 _CACHES = ("default", "blockcache-1MiB", "blockcache-4MiB", "blockcache-16MiB", "readahead-1MiB")
 _FORECAST = {key: {_LEVEL: 1.0} for key in ("requests", "bytes", "seconds")}
 _ARMS = [vars(Arm("original", "s3fs", read_cache=cache, **_FORECAST)) for cache in _CACHES]
-_PERCENT = 10
+_RATE = 0.1
 
 
 def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
@@ -28,7 +28,7 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         say(f"{files} files differ by {100 * spread:.0f} % in what 4 ways gain, which is nothing on average")
         wrong = sum(_advise(np.random.default_rng(seed), 1.0, spread, files).is_of_others for seed in range(runs))
         what = f"advice on other files, which gain nothing; {files} differ by {100 * spread:.0f} %"
-        yield false_of(what, wrong, runs, _PERCENT)
+        yield count_false(what, wrong, runs, _RATE)
     for spread, gain in itertools.product(SPREADS, (1.3, 2.0)):
         say(f"one of 4 ways is {gain:g} times as fast, files differ by {100 * spread:.0f} %")
         advised = (_advise(np.random.default_rng(seed), gain, spread, FILES) for seed in range(runs))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, Say, false_of
+from scripts.benchmarks.common import Row, Say, count_false
 from scripts.statistics.outcomes import Outcome
 from scripts.studies.volumes import fit, limits, tables
 from scripts.studies.volumes.series import Battery, Series
@@ -19,7 +19,7 @@ _SHAPE = 0.5  # sd of ln(latency) within a job
 _P99 = math.exp(2.326 * _SHAPE)
 _LEVELS = ("volume", "etcd", "none", "", "")
 _LIMIT = {"name": "etcd", "p99_ms": LIMIT_MS, "operation": "sync", "job": "etcd"}
-_PERCENT = 10
+_RATE = 0.1
 
 
 def rows(folder: Path, say: Say, runs: int = 200) -> Iterator[Row]:
@@ -30,7 +30,7 @@ def rows(folder: Path, say: Say, runs: int = 200) -> Iterator[Row]:
             say(what)
             words = [_judge(np.random.default_rng(seed), height, spread) for seed in range(runs)]
             for place, source in enumerate((*(f"report of {count}" for count in BATTERIES), "make fit")):
-                yield false_of(f"{what}: {source}", [of[place] for of in words].count(wrong), runs, _PERCENT)
+                yield count_false(f"{what}: {source}", [of[place] for of in words].count(wrong), runs, _RATE)
     for height, right in ((0.8, Outcome.MEETS), (1.2, Outcome.MISSES)):
         say(f"a volume at {height:g} of the limit")
         words = [_judge(np.random.default_rng(seed), height, SPREADS[-1]) for seed in range(runs)]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.benchmarks.common import Row, Say, false_of
+from scripts.benchmarks.common import Row, Say, count_false
 from scripts.statistics import bisection, stats
 
 NOISE, BLOCKS = 0.02, 10  # standard deviation of ln(time) of a record; blocks of a step
 BUILDS = (0.02, 0.03)  # standard deviation of ln(time) between builds of one release
 GRADUAL, ONE = 1.02, (1.1, 1.2)
-_PERCENT = 2
+_RATE = 0.02
 
 
 def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
@@ -22,7 +22,7 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         for what, times in (("8 releases alike", np.zeros(8)), ("10 steps of 2 %", math.log(GRADUAL) * np.arange(11))):
             say(f"{what}, {of_builds}")
             wrong = sum(bool(_named(np.random.default_rng(seed), times, spread)) for seed in range(runs))
-            yield false_of(f"releases named of {what}, {of_builds}", wrong, runs, _PERCENT)
+            yield count_false(f"releases named of {what}, {of_builds}", wrong, runs, _RATE)
         for ratio in ONE:
             say(f"one of 8 releases takes {ratio:g} times as long, {of_builds}")
             times = np.where(np.arange(8) < 4, 0, math.log(ratio))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from scripts import gather
-from scripts.benchmarks.common import Row, Say, false_of
+from scripts.benchmarks.common import Row, Say, count_false
 from scripts.frame import records
 from scripts.report import findings
 from scripts.statistics import stats, tables
@@ -58,14 +58,6 @@ def rows(folder: Path, say: Say, runs: int = 400) -> Iterator[Row]:
         right = sum(_power(np.random.default_rng(seed), repeats) for seed in range(runs))
         what = f"power for ×1.10 among 24 comparisons at {repeats} repeats, noise {100 * NOISE:.0f} %"
         yield Row(what, f"{right / runs:.2f}", f"{right} of {runs} runs")
-
-
-def count_false(what: str, wrong: int, runs: int, rate: float = stats.LEVEL) -> Row:
-    """Return the row of what is wrong in some runs; a rule that is at `rate` exceeds the limit in 2.5 % of cases."""
-    share = stats.share(wrong, runs)
-    limit = stats.binomial_quantiles(runs, rate)[1]
-    ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}] %"
-    return Row(what, f"{wrong} of {runs}", ends, limit=f"≤ {limit} of {runs}", within=wrong <= limit)
 
 
 def _times(random: np.random.Generator, repeats: int) -> tuple[np.ndarray, np.ndarray]:
