@@ -145,6 +145,9 @@ def test_a_cell_does_not_explain_itself():
     rows.loc[3, "total_s"] *= 3
     modelled = tables.modelled_s(rows)
     assert not tables.explains(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
+    for number in rows.index:
+        longer = rows.assign(total_s=rows["total_s"].mask(rows.index == number, 50 * rows["total_s"]))
+        assert tables.modelled_s(longer)[number] == pytest.approx(modelled[number])
 
 
 @pytest.mark.parametrize("lacking", ["round_trip_s", "task_cpu_s", "in_flight"])

@@ -288,9 +288,10 @@ def test_a_comparison_of_stores_names_the_driver_where_there_are_several(run: Re
 
 
 @pytest.mark.rule(6)
-def test_control_counts_false_alarms(tables: Path, tmp_path: Path):
+@pytest.mark.parametrize("verdict", ["slower", "faster"])
+def test_control_counts_false_alarms(tables: Path, tmp_path: Path, verdict: str):
     def alarm(rows: pd.DataFrame) -> pd.DataFrame:
-        rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = "slower"
+        rows.loc[rows.index[(rows["role"] == "control") & (rows["metric"] == "total")][0], "verdict"] = verdict
         return rows
 
     text = judgement.control(changed(tmp_path, tables, "verdicts.csv", alarm).verdicts)

@@ -147,6 +147,7 @@ def test_the_spans_of_machines_are_not_mixed():
 
     assert mpi.span([row("a", 10, 11), row("a", 10.5, 12), row("b", 500, 501)]) == (2, 1)
     assert mpi.span([row("a", 1, 2, 0)]) == (1, 0)
+    assert mpi.span([row("a", 10, 11), row("a", 10.5, 12), row("a", 10, 10.2, 0)]) == (2, 1), "it read nothing"
 
 
 @pytest.mark.rule(9)

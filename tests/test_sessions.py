@@ -63,6 +63,17 @@ def test_few_sessions_are_rarely_called_slower_than_many_that_scatter_almost_as_
     assert wrong <= 30
 
 
+@pytest.mark.rule(17)
+@pytest.mark.parametrize("times, holds_welch", [(1.5, False), (3, True)])
+def test_the_interval_is_also_that_of_welch_from_twice_the_scatter_on(times, holds_welch):
+    """Below that factor the interval is that of the rank-sum test alone, which is narrower here."""
+    base = 0.01 * np.array([-1.0, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 1.0])[:, None]
+    other = times * base
+    (verdict,) = sessions.judge(base, other)
+    low, high = scipy_stats.ttest_ind(other, base, equal_var=False).confidence_interval(0.95)
+    assert (np.log(verdict.low) <= low[0] + 1e-12 and high[0] - 1e-12 <= np.log(verdict.high)) == holds_welch
+
+
 def test_sessions_that_are_all_alike_are_no_division_by_nothing():
     base, other = np.zeros((4, 2)), np.tile([math.log(2), 0], (4, 1))
     assert [verdict.verdict for verdict in sessions.judge(base, other)] == ["slower", "same"]

@@ -249,6 +249,8 @@ def test_a_repeat_is_outlying_beyond_one_and_a_half_interquartile_ranges(tmp_pat
         ({"major_faults": 900}, "3"),
         ({"busy_s": 4.0}, "3"),
         ({"cpu_pressure_s": None}, ""),
+        ({"cpu_pressure_s": 2.6}, ""),
+        ({"cpu_pressure_s": 2.8}, "3"),
         ({}, ""),
     ],
 )

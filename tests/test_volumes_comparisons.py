@@ -165,6 +165,17 @@ def test_a_ratio_of_percentiles_is_no_finer_than_a_bin(tmp_path):
     assert rows.loc["mean"].tolist() == pytest.approx([1, 1, 1])
 
 
+def test_volumes_with_the_same_jobs_are_resampled_apart_from_each_other(tmp_path):
+    """One seed for both would draw the same jobs of each, and every ratio of them would be 1."""
+    levels = np.linspace(1, 3, 8)
+    pair = [battery(store, levels) for store in ("base", "other")]
+    rows = gather(write_run(tmp_path, pair), compare=[{"factor": "store", "baseline": "base"}])["comparisons"]
+    mean = rows.set_index("metric").loc["mean"]
+    assert mean["ratio"] == pytest.approx(1)
+    assert mean["ratio_low"] < 0.9
+    assert mean["ratio_high"] > 1.1
+
+
 def test_a_background_load_is_compared_with_none(tmp_path):
     loaded = {"cell": {"background": "same"}}
     run = write_run(
