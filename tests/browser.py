@@ -107,6 +107,7 @@ def visit(
     paper: Mapping[str, str] = NOTHING,
     *widths: int,
     hover: bool = False,
+    dark: Mapping[str, str] = NOTHING,
 ) -> Visit:
     """Open `page`, have all of it drawn, ask questions (JavaScript) there and close the browser.
 
@@ -116,6 +117,7 @@ def visit(
         paper: as `screen`, asked afterwards of the page as it is printed.
         widths: of the window in pixels, 1300 unless named; where there are several, all is drawn at each in turn.
         hover: move the mouse over a mark of each kind first, and note the lines that are shown there.
+        dark: as `screen`, asked afterwards of a screen whose user prefers dark colours.
     """
     widths = widths or (1300,)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -131,14 +133,16 @@ def visit(
             lines = iter(process.stderr.readline, "")
             address = next(line.split()[-1] for line in lines if line.startswith("DevTools listening on"))
             return asyncio.run(
-                asyncio.wait_for(_read(address, page.resolve().as_uri(), screen, paper, widths, hover), timeout=120)
+                asyncio.wait_for(
+                    _read(address, page.resolve().as_uri(), (screen, dark, paper), widths, hover), timeout=120
+                )
             )
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 
-async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths: tuple[int, ...], hover: bool) -> Visit:
+async def _read(address: str, url: str, asked_of: tuple[Mapping, ...], widths: tuple[int, ...], hover: bool) -> Visit:
     found = Visit()
     socket = await websocket_connect(address, max_message_size=2**28)
     number, session = 0, {}
@@ -181,8 +185,10 @@ async def _read(address: str, url: str, screen: Mapping, paper: Mapping, widths:
         await call("Input.dispatchMouseEvent", type="mouseMoved", x=mark["x"], y=mark["y"])
         answer = await call("Runtime.evaluate", expression=TIP, **waited)
         found.hovered.append(mark | {"lines": answer["result"]["value"]})
-    for media, asked in (("screen", screen), ("print", paper)):
-        await call("Emulation.setEmulatedMedia", media=media)
+    forms = (("screen", "light"), ("screen", "dark"), ("print", "light"))
+    for (media, scheme), asked in zip(forms, asked_of, strict=True):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await call("Emulation.setEmulatedMedia", media=media, features=features)
         if media == "print" and asked:
             await resize(PAPER)
         for name, ask in asked.items():

@@ -240,6 +240,40 @@ def test_no_table_is_wider_than_a_page_with_room(name: str, visits: Callable[...
     assert visits(name).answers["wider"] == []
 
 
+# Whether the titles of figures stand in the colour of the page's text, unfiltered, and what is drawn is filtered.
+TITLES = """(() => {
+  const [title, drawn] = [document.querySelector(".panel-title"), document.querySelector(".panel > div")];
+  const filters = [];
+  for (let node = title; node; node = node.parentElement) filters.push(getComputedStyle(node).filter);
+  const [ink, text] = [document.body, title].map((node) => getComputedStyle(node).color);
+  return {filters, alike: ink === text, ink, drawn: getComputedStyle(drawn).filter};
+})()"""
+# Sorts a table by keys alone: what its heads say of the order, before and after.
+SORT = """(() => {
+  const head = document.querySelector("thead th"), order = () => head.getAttribute("aria-sort");
+  const said = [order()];
+  for (const key of ["Enter", " ", "x"]) {
+    head.focus();
+    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+    said.push(order());
+  }
+  return said;
+})()"""
+
+
+def test_dark_titles_are_light_tables_sort_by_keys_and_the_tab_has_the_page_s_title(report_of: Callable[[str], Path]):
+    expect_browser()
+    ask = {"sorted": SORT, "title": "document.title"}
+    answers = browser.visit(report_of("shots"), ask, dark={"dark": TITLES}).answers
+    assert answers["sorted"] == [None, "ascending", "descending", "descending"]
+    assert answers["title"] == "Reading HDF5 files"
+    dark = answers["dark"]
+    assert set(dark["filters"]) == {"none"}
+    assert dark["alike"]
+    assert dark["ink"] == "rgb(228, 230, 234)"
+    assert dark["drawn"].startswith("invert")
+
+
 def test_the_first_page_does_not_scroll_sideways(report_of: Callable[[str], Path]):
     expect_browser()
     visit = browser.visit(report_of("shots").with_name("index.html"), {"sideways": SIDEWAYS}, {}, 400)

@@ -110,7 +110,8 @@ def find_insensitivity(run: Results) -> str:
     small = int((np.log(shown["ratio"].astype(float)).abs() < limit).sum())
     if not small and not (rows["verdict"] == Outcome.NO_EVIDENCE).any():
         return ""
-    others = words.fill("in range", many=prose.count(small, "effect above lies")) if small else words.fill("larger")
+    many = "1 effect shown lies" if small == 1 else f"{small} effects shown lie"
+    others = words.fill("in range", many=many) if small else words.fill("larger")
     if control["detectable_ratio"] > TOO_NOISY:
         return words.fill("too noisy", times=prose.number(control["detectable_ratio"]), others=others)
     return words.fill("insensitive", percent=_percent(control["detectable_ratio"] - 1), others=others)

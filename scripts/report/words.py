@@ -25,7 +25,7 @@ TEMPLATES = {
     "tally": "{factor}: {decided} of {of} decided{others}.",
     "insensitive": "Differences below about {percent} cannot be seen in this run; {others}.",
     "too noisy": "This run is too noisy to tell differences below {times}×; {others}.",
-    "larger": "the effects above are larger",
+    "larger": "the effects shown are larger",
     "in range": "{many} in that range",
     # Findings.
     "slow blocks": "; in {slow} of {blocks} blocks {who} took {times} its usual time against the other",

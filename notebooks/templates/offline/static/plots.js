@@ -112,6 +112,13 @@ document.addEventListener("DOMContentLoaded", () => {
     const head = event.target.closest("thead th");
     if (head) sort(head);
   });
+  document.querySelectorAll("thead th").forEach((head) => (head.tabIndex = 0));
+  document.addEventListener("keydown", (event) => {
+    const head = event.target.closest("thead th");
+    if (!head || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    sort(head);
+  });
   document.getElementById("code")?.addEventListener("change", (event) =>
     document.body.classList.toggle("with-code", event.target.checked));
   document.querySelectorAll("img.paper").forEach(inflate);
