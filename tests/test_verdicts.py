@@ -455,6 +455,8 @@ def test_an_arm_stops_scaling_where_more_workers_take_no_less_time(tmp_path):
     assert list(found["next"]) == [8, 8]
     assert set(found["outcome"]) == {"stops"}
     assert ((found["ratio_low"] < 1) & (found["ratio_high"] > 1)).all()
+    assert found["ratio"].between(0.9, 1.1).all(), "that of 8 workers, not of 10"
+    assert ((found["ratio_low"] <= found["ratio"]) & (found["ratio"] <= found["ratio_high"])).all()
 
 
 def test_an_arm_that_pauses_and_goes_on_has_not_stopped(tmp_path):
