@@ -92,6 +92,7 @@ def test_what_fails_or_is_killed_is_said_reported_and_done_again(tiny_run):
     write(tiny_run, values)
     process = subprocess.Popen(SNAKEMAKE, cwd=tiny_run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for(lambda: list(tiny_run.glob("results/tiny/logs/shots/*/*.begun")), process)
+    wait_for(lambda: steps_of(tiny_run), process)
     os.kill(steps_of(tiny_run)[0], signal.SIGKILL)
     words, _ = process.communicate()
     assert process.returncode == 1, words

@@ -11,7 +11,7 @@ from conftest import program
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
-from scripts.studies.volumes import credits
+from scripts.studies.volumes import credits, promises
 from scripts.studies.volumes.changes import Segment
 
 FULL = 5_400_000
@@ -44,7 +44,7 @@ def ran_out(spent):
     ],
 )
 def test_gp2_grows_with_its_size(size, baseline, burst, throughput):
-    found = credits.describe({"type": "gp2", "size_gib": size})
+    found = promises.describe({"type": "gp2", "size_gib": size})
     assert (found.baseline_iops, found.burst_iops, found.ceiling_mib_s) == (baseline, burst, throughput)
     assert (found.credits == FULL) == (baseline < 3000)
 
@@ -67,39 +67,39 @@ def test_gp2_grows_with_its_size(size, baseline, burst, throughput):
     ],
 )
 def test_other_types_have_the_ceilings_of_their_documentation(volume, iops, throughput):
-    found = credits.describe(volume)
+    found = promises.describe(volume)
     assert (found.burst_iops, found.ceiling_mib_s) == (iops, throughput)
     assert math.isnan(found.credits)
 
 
 def test_what_is_not_known_of_a_volume_is_left_open():
-    assert np.isnan(credits.describe({})[1:6]).all()
-    assert np.isnan(credits.describe({"type": "gp2"})[2:4]).all()
-    assert math.isnan(credits.describe({"type": "io1", "size_gib": 100}).ceiling_mib_s)
-    assert "not modelled" in credits.describe({"type": "st1", "size_gib": 500}).note
-    assert "1 to 16,384 GiB in 2023" in credits.describe({"type": "gp2", "size_gib": 20_000}).note
-    other = credits.describe({"type": "standard", "size_gib": 40})
+    assert np.isnan(promises.describe({})[1:6]).all()
+    assert np.isnan(promises.describe({"type": "gp2"})[2:4]).all()
+    assert math.isnan(promises.describe({"type": "io1", "size_gib": 100}).ceiling_mib_s)
+    assert "not modelled" in promises.describe({"type": "st1", "size_gib": 500}).note
+    assert "1 to 16,384 GiB in 2023" in promises.describe({"type": "gp2", "size_gib": 20_000}).note
+    other = promises.describe({"type": "standard", "size_gib": 40})
     assert (other.size_gib, other.note) == (40, "standard is not in config/facts/volume_types.yaml")
     assert np.isnan(other[2:6]).all()
 
 
 @pytest.mark.parametrize("size, seconds", [(1, 1862), (100, 2000), (334, 2703), (750, 7200)])
 def test_a_full_bucket_lasts_as_long_as_the_documentation_says(size, seconds):
-    volume = credits.describe({"type": "gp2", "size_gib": size})
+    volume = promises.describe({"type": "gp2", "size_gib": size})
     steady = jobs(np.full(90, 3000 * 100), 100, pause=0)
     assert ran_out(credits.model(steady, volume, 1)) == math.ceil(seconds / 100) - 1
 
 
 @pytest.mark.parametrize("size, seconds", [(1, 54_000), (100, 18_000), (334, 5_389), (750, 2_400)])
 def test_an_empty_bucket_fills_in_the_documented_time(size, seconds):
-    volume = credits.describe({"type": "gp2", "size_gib": size})
+    volume = promises.describe({"type": "gp2", "size_gib": size})
     idle = credits.model(jobs([1, 1], 1, pause=seconds), volume, 1, start=0.0)
     assert idle[1].credits_start == pytest.approx(FULL, rel=1e-3)
     assert credits.model(jobs([1, 1], 1, pause=2 * seconds), volume, 1)[1].credits_start == FULL
 
 
 def test_a_volume_without_credits_does_its_baseline():
-    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    volume = promises.describe({"type": "gp2", "size_gib": 100})
     first, second = credits.model(jobs([10_000_000, 30_000], [5_000, 10]), volume, 1)
     assert (first.credits_end, first.allowed_iops) == (0, 300)
     assert first.modelled_s == pytest.approx(FULL / 1700 + (10_000_000 - 2000 * FULL / 1700) / 300)
@@ -111,7 +111,7 @@ def test_a_volume_without_credits_does_its_baseline():
 
 
 def test_ios_of_the_device_and_reads_are_what_is_spent():
-    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    volume = promises.describe({"type": "gp2", "size_gib": 100})
     once = credits.model(jobs(np.full(50, 100_000), 100), volume, 1)
     twice = credits.model(jobs(np.full(50, 100_000), 100), volume, 2)
     reading = credits.model(jobs(np.full(50, 100_000), 100, reads=100_000), volume, 1)
@@ -122,7 +122,7 @@ def test_ios_of_the_device_and_reads_are_what_is_spent():
 
 def test_jobs_after_the_collapse_do_not_tell_when_it_was():
     """They took long because the credits were gone: with their times, a rate of the baseline would look sustainable."""
-    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    volume = promises.describe({"type": "gp2", "size_gib": 100})
     seconds = np.where(np.arange(50) < 20, 100.0, 700.0)
     assert ran_out(credits.model(jobs(np.full(50, 200_000), seconds), volume, 1, collapsed=None)) is None
     assert ran_out(credits.model(jobs(np.full(50, 200_000), seconds), volume, 1, collapsed=20)) == 32
@@ -138,11 +138,11 @@ def test_a_collapse_is_a_rise_of_the_mean_by_half():
 
 def test_a_refill_takes_what_an_empty_bucket_needs_and_spending_what_a_burst_does():
     gp2, gp3 = ({"type": name, "size_gib": 128} for name in ("gp2", "gp3"))
-    full, spent = (credits.lead(credits.describe(gp2), state) for state in ("full", "spent"))
+    full, spent = (promises.lead(promises.describe(gp2), state) for state in ("full", "spent"))
     assert full["seconds"] / 3600 == pytest.approx(3.9, abs=0.01)
     assert spent["seconds"] == math.ceil(FULL / (3000 - 384))
     assert spent["ios"] == pytest.approx(3000 * FULL / (3000 - 384))
-    assert credits.lead(credits.describe(gp3), "full")["seconds"] == math.inf
+    assert promises.lead(promises.describe(gp3), "full")["seconds"] == math.inf
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_volume_without_credits_or_time_for_them_is_left_out(planned):
 
 
 def test_the_amplification_is_counted_or_from_hindsight_or_assumed():
-    volume = credits.describe({"type": "gp2", "size_gib": 100})
+    volume = promises.describe({"type": "gp2", "size_gib": 100})
     fast, slow = jobs(np.full(5, 100_000), 100), jobs(np.full(4, 100_000), [400, 990, 990, 990])
     counted = credits.amplification(jobs(np.full(5, 1000), 1, device=2_500), slow, volume)
     assert counted == (2.5, "counted by the device")

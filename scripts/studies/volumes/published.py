@@ -5,7 +5,7 @@ from pathlib import Path
 
 from scripts.frame import csv_file
 from scripts.frame.csv_file import AMOUNT, TEXT
-from scripts.studies.volumes import credits, fio, fio_options, study
+from scripts.studies.volumes import fio, fio_options, promises, study
 
 FILE = "all_metrics_long.csv"
 COLUMNS = {name: AMOUNT if name.startswith("sync_") else TEXT for name in fio.COLUMNS[:9]}
@@ -34,5 +34,7 @@ def records(files: Mapping[str, Path]) -> Iterator[dict]:
 
 def ceilings() -> dict[str, dict]:
     """Return what the volumes of each layout carry, as config/facts/machines.yaml says it of machines."""
-    volumes = {layout: credits.describe({"type": layout.partition("x")[0], "size_gib": SIZE_GIB}) for layout in LAYOUTS}
+    volumes = {
+        layout: promises.describe({"type": layout.partition("x")[0], "size_gib": SIZE_GIB}) for layout in LAYOUTS
+    }
     return {layout: {"IOPS": {"value": volume.burst_iops, "unit": "IOPS"}} for layout, volume in volumes.items()}

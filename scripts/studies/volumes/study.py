@@ -215,11 +215,11 @@ def _reach(store: dict) -> str:
 
 def _lead(state: str, store: dict) -> dict:
     """How long it takes, at most, until a volume's credits are full, or spent, and the I/Os that spend them."""
-    # What models credits is not loaded where a battery is measured.
-    from scripts.studies.volumes import credits
+    # A module that reads what this one documents.
+    from scripts.studies.volumes import promises
 
     volume = store.get("volume")
-    return credits.lead(credits.describe(volume if isinstance(volume, dict) else {}), state)
+    return promises.lead(promises.describe(volume if isinstance(volume, dict) else {}), state)
 
 
 @cache

@@ -7,7 +7,7 @@ import pandas as pd
 
 from scripts.frame import records
 from scripts.statistics import histograms, sessions, stats
-from scripts.studies.volumes import changes, compare, credits, fio, limits
+from scripts.studies.volumes import changes, compare, credits, fio, limits, promises
 from scripts.studies.volumes.fio_output import PERCENTILES
 from scripts.studies.volumes.series import FACTORS, Series, by_credits, histograms_of, percentiles, with_hosts_together
 
@@ -119,7 +119,7 @@ def _level_of(jobs: pd.DataFrame) -> str:
 
 
 def _cell(series: Series, quantiles: dict[float, histograms.Percentile], seed: int) -> dict:
-    jobs, volume = series.jobs, credits.describe(series.volume)
+    jobs, volume = series.jobs, promises.describe(series.volume)
     wrong = [battery for battery in series.batteries if not battery.valid]
     failed = sum(battery.record.get("status") != "done" for battery in wrong)
     reasons = dict.fromkeys(" ".join(reason.split()) for battery in wrong for reason in battery.reasons)
