@@ -1,4 +1,4 @@
-"""All words of answers, findings and recommendations: one table of templates, and one phrase for each outcome."""
+"""Words of headlines, recommendations, reasons and limits: one table of templates, and one phrase for each outcome."""
 
 from scripts.statistics.outcomes import Outcome
 
