@@ -40,7 +40,7 @@ SHOWN = " ".join(re.sub(r"[\x00-\x08\x1b\u202e]", lambda sign: shown_as(sign[0])
 OPENINGS = ("# ", "- ", "1. ", "> ")
 # Columns whose texts code knows by name and makes of its own, or numbers: a foreign text there is no level of anything.
 KNOWN = {"control", "verdict", "metric", "role", "status", "phase", "cache_state", "interval", "segment", "operation"}
-KNOWN |= {"factor", "percentile", "rank_s", "repeat"}
+KNOWN |= {"factor", "percentile", "rank_s", "repeat", "used_blocks"}
 # Levels that the schema allows only from a list, or only as a size or a number.
 KNOWN |= set(shots.FACTORS) - {"library", "store"} | set(OF_BLOBS) - {"store"}
 COLUMNS = {
