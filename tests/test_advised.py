@@ -71,6 +71,8 @@ def run_of(
     settings = {"advice": FACTS | {"arms": arms} | facts, "read_files": files}
     frame = pd.DataFrame(rows, columns=["baseline_cell", "contender_cell", *ratios(1), "verdict", "detectable_ratio"])
     return SimpleNamespace(
+        select=lambda said: [text for text, _ in said],
+        to_comparisons=lambda rows: (),
         measured=pd.DataFrame(cells),
         contest=frame[:1],
         comparisons=lambda: frame[1:],
@@ -153,7 +155,7 @@ def test_the_page_has_the_code_what_was_left_out_and_what_does_not_suit(no_pictu
     assert "needs an h5py with ROS3" in opened
     assert "import xarray; data = xarray.open_dataset(" in xarray
     assert other.startswith(f"With PyPI's h5py: {code('import h5py, s3fs;')[:-1]}")
-    effort, first, *_ = advised.reasons(run)
+    effort, first, *_ = [text for text, _ in advised.reasons(run)]
     assert re.fullmatch(r"0\.500 s instead of 2\.00 s per read, .* requests instead of .*, for a copy of .*", effort)
     assert first == f"{unsuited}."
     assert len(re.sub(r"[*`]", "", answer.headline).split()) <= 35
@@ -286,6 +288,8 @@ def run_of_two(first: tuple[float, float], second: tuple[float, float], verdicts
     samples["open+read-data-time"] = 1.0
     settings = {"advice": FACTS | {"arms": arms, "considered": arms, "accesses": TWO}, "read_files": 1}
     return SimpleNamespace(
+        select=lambda said: [text for text, _ in said],
+        to_comparisons=lambda rows: (),
         measured=pd.DataFrame(cells),
         contest=frame[:0],
         comparisons=lambda: frame,

@@ -326,7 +326,7 @@ def test_trials_are_counted_by_outcome_and_the_answer_says_what_streaming_lifts(
     rows.append(rows[-1] | {"valid": False, "outcome": "answered"})
     pd.DataFrame(rows).to_csv(tmp_path / "samples.csv", index=False)
     tried = trials.load(tmp_path)
-    lines = list(trials.answer(tried))
+    lines = [line for line, _ in trials.answer(tried)]
     assert lines[:2] == [
         "With streaming, 2 of 2 binary reads and writes of up to 4 times the request limit were answered.",
         "Without streaming, 0 of 2 binary reads and writes of up to 4 times the request limit were answered; the "
@@ -365,7 +365,7 @@ def test_a_rate_is_of_what_is_stored_and_what_is_acknowledged_before_is_said(run
     assert (written["rate"] < written["acknowledged_rate"]).all()
     reads = run.records[run.records["operation"] == "read"]
     assert reads["acknowledged_rate"].isna().all()
-    lines = list(results.why(run))
+    lines = [line for line, _ in results.why(run)]
     assert len(lines) == len(set(lines)) == 3, "a line for each store and compression"
     assert all(line.startswith("HSDS acknowledges what is written to ") for line in lines)
     table = results.durable(run).frame
@@ -405,7 +405,7 @@ def test_the_best_configurations_leave_out_what_means_nothing_or_is_alike(run):
 
 
 def test_cpu_seconds_of_nodes_stand_against_those_of_the_library_for_the_same_write(run):
-    [line] = results.cores(run)
+    [(line, _)] = results.cores(run)
     assert re.fullmatch(
         r"On disk, writing an array of 12,000 × 2,200 of the published values with gzip took, in CPU seconds, the "
         r"service's nodes [\d.]+ with 1 data node, [\d.]+ with 2 data nodes and [\d.]+ with 4 data nodes; the "

@@ -25,7 +25,7 @@ def edges(**found: str) -> dict[tuple[str, str], str]:
 
 def lead(found: dict[tuple[str, str], str]) -> tuple[str, list[str], list[str]]:
     names = ["disk", "s3", "azure"]
-    arm = {"pattern": "single-file", "objects": "shared", "mib_s": 1.0}
+    arm = {"pattern": "single-file", "objects": "shared", "mib_s": 1.0, "total_s": 1.0}
     cells = pd.DataFrame([{"cell": name, "store": name, **arm} for name in names])
     one = leaders._lead(found, cells, ("store", "pattern", "objects"), "mib_s")
     return one.kind, [arm[0] for arm in one.arms], [arm[0] for arm in one.outside]

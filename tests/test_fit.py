@@ -115,17 +115,23 @@ def test_a_volume_near_its_limit_is_not_judged_by_one_battery(parts, verdict, wo
     assert bool(doubt) == bool(words)
 
 
-def test_the_word_is_that_of_the_report_and_the_course_ends_when_a_limit_is_missed():
+@pytest.mark.parametrize("verdict, low, high", [("misses", 11.0, 13.0), ("meets", 8.0, 9.0), ("undecided", 8.0, 12.0)])
+def test_the_word_is_that_of_the_report_and_the_course_ends_when_a_limit_is_missed(verdict, low, high):
     course = fit.Course({"name": "etcd", "operation": "sync", "p99_ms": 10})
-    course.batteries = [{"samples": [{"device_write_ios": 5}], "histograms": {}}]
-    for verdict in ("misses", "meets", "undecided"):
-        course.rows = [{"verdict": verdict}]
-        assert (course.word(), course.is_missed) == (verdict, verdict == "misses")
+    jobs = [{"number": number, "sync_lat_p99_ms": p99} for number, p99 in enumerate((low, high), 1)]
+    course.batteries = course._judged = [{"samples": [{"device_write_ios": 5} | job for job in jobs], "histograms": {}}]
+    row = {"verdict": verdict, "limit_ms": 10.0, "segment": "1", "repeat": 1, "jobs": 2, "value_ms": (low + high) / 2}
+    row |= {"jobs_over": sum(job["sync_lat_p99_ms"] >= 10 for job in jobs), "low_ms": low, "high_ms": high}
+    course.rows = [row | {"segment": "all"}, row]
+    assert (course.word(), course.is_missed) == (verdict, verdict == "misses")
+    course.rows = [row | {"segment": "all"}, row | {"jobs_over": 7}]
+    assert course.word() == "undecided", "the jobs do not bear it out"
 
 
 def test_without_a_sign_of_a_device_nothing_is_met(place):
     course = fit.Course({"p99_ms": 10})
     course.rows, course.batteries = [{"verdict": "meets"}], [{"samples": [{"device_write_ios": None}]}]
+    assert course.unseen
     assert course.word() == "undecided"
 
 

@@ -350,9 +350,11 @@ def test_comparisons_with_cells_that_were_never_tried_are_counted_and_not_told(t
 
 def test_where_dask_never_won_the_page_says_so(tmp_path):
     run = particles_tables.load(particles_tables.build(tmp_path))
-    assert [line[:8] for line in advice.why(run)] == ["The loop"]
+    assert [line[:8] for line, _ in advice.why(run)] == ["The loop"]
     lost = replace(run, verdicts=run.verdicts.assign(verdict=run.verdicts["verdict"].replace("faster", "slower")))
-    assert advice.why(lost)[0] == "No Dask method was shown to be faster than the serial loop at any size."
+    never, (statement,) = advice.why(lost)[0]
+    assert never == "No Dask method was shown to be faster than the serial loop at any size."
+    assert not statement.holds(lost.checks), "the records still have the methods that were faster"
 
 
 def test_the_code_shown_is_of_who_leads_among_the_same_cells(tmp_path):

@@ -1,5 +1,6 @@
 """Statements of pages against the records that they rest on: synthetic runs, checked by brute force."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,7 +18,6 @@ from scripts.report.statements import (
     Recommendation,
     Records,
     Statement,
-    find_contradictions,
 )
 from tests.synthetic_runs import REPORTS, Synthetic, draw
 
@@ -25,9 +25,10 @@ RUNS = 300
 
 
 def state(run: Results) -> list[Said]:
-    """Return everything that a page states, in words and as statements."""
+    """Return everything that a page states, in words and as statements, in its order."""
     leads = leaders.find(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headline.write_headline(run)]
+    pages.select_headline(said, run)
     primary, secondary = pages.of_run(run)
     said += [*answer.reasons(run, primary), *leaders.write_others(leads, run), *recommendation.recommend(run)]
     return [*said, *((finding.text, (finding.statement,)) for finding in (*primary, *secondary))]
@@ -57,6 +58,28 @@ def find_problems(drawn: Synthetic, seed: int) -> Iterator[str]:
         for comparison in one.comparisons if isinstance(one, Outcomes) else ():
             yield from (f"{seed}: {problem}" for problem in _find_wrong_order(comparison, drawn))
     yield from (f"{seed}: {problem}" for problem in _find_wrong_headline(said[0][0], drawn))
+
+
+def find_contradictions(statements: list[Statement]) -> Iterator[tuple[object, ...]]:
+    """Yield what is stated twice and not alike: outcomes of a comparison, choices for a situation, and counts."""
+    outcomes, choices, counts, lost = {}, {}, {}, set()
+    for one in statements:
+        chosen = one.choices if isinstance(one, Recommendation) else ()
+        for comparison in (*getattr(one, "comparisons", ()), *(c for choice in chosen for c in choice.comparisons)):
+            key = (comparison.baseline, comparison.contender, comparison.column)
+            outcomes.setdefault(key, set()).add(comparison.outcome)
+            if comparison.column == "value" and comparison.outcome in ("faster", "slower"):
+                lost.add(key[:2] if comparison.outcome == "faster" else key[1::-1])
+        if isinstance(one, Recommendation):
+            choices.setdefault(one.situation, set()).add(one.cell)
+        if isinstance(one, Counts):
+            for (column, *spans), cells in itertools.product(one.counts, [one.cells]):
+                for own, span in zip(cells, spans, strict=True):
+                    counts.setdefault((own, column), set()).add(span)
+    for said in (outcomes, choices, counts):
+        yield from ((key, *values) for key, values in said.items() if len(values) > 1)
+    recommended = [(one.cell, other) for one in statements if isinstance(one, Recommendation) for other in one.cells]
+    yield from ((pair, "is recommended, and lost") for pair in recommended if pair in lost)
 
 
 def _medians(drawn: Synthetic) -> pd.Series:

@@ -238,8 +238,9 @@ def _verdicts(battery: Battery, samples: pd.DataFrame) -> list[dict]:
         judged = {}
         for segment, (first, last, value) in parts.items():
             undecided = battery.verdict == "undecided" and name == "etcd"
-            low, high = (9.7, 10.4) if undecided else (np.nan, np.nan) if not battery.bins else _around(value)[1:]
             own = samples.iloc[first - 1 : last]
+            bounds = (own["sync_lat_p99_ms"].min(), own["sync_lat_p99_ms"].max())
+            low, high = (9.7, 10.4) if undecided else _around(value)[1:] if battery.bins else bounds
             verdict = "undecided" if undecided else "meets" if value < height else "misses"
             judged[segment] = {
                 **battery.levels,

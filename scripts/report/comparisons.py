@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from scripts.report import judgement, labels, prose
+from scripts.report import labels, prose
 from scripts.report.names import ratio_with_interval
 from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
@@ -78,7 +78,7 @@ def caption(results: Results, rows: pd.DataFrame) -> str:
     return (
         f"Ratio of {metric.title}{', block by block: median' if blocks else ''} with its 95 % CI. "
         f"Left of 1, the first named is {'faster' if metric.is_time else 'lower'}. "
-        f"Shaded: ±{judgement.equivalence(results.facts):g} %, which counts as the same."
+        f"Shaded: ±{results.same_percent:g} %, which counts as the same."
     )
 
 
@@ -132,7 +132,7 @@ def panel(rows: pd.DataFrame, names: list[str], title: str, axis: str, results: 
     )
     judged = rows[["verdict", "ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
     notes = [" ".join(filter(None, [verdict, ratio_with_interval(*ratio)])) for verdict, *ratio in judged]
-    percent = judgement.equivalence(results.facts) / 100
+    percent = results.same_percent / 100
     panel = Panel(
         title=title,
         x_label=axis,

@@ -16,14 +16,13 @@ from scripts.report import judgement, names, prose, words
 from scripts.report.declaration import Metric
 from scripts.report.markup import bold
 from scripts.report.results import Results
-from scripts.report.statements import Comparison, Outcomes
+from scripts.report.statements import Outcomes
 from scripts.statistics import stats, tables, verdicts
 from scripts.statistics.outcomes import DECIDED, ORDERED, Outcome
 
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5
 MOST_PARTS = 4
-_ENDS = {"ratio": "ratio", "low": "ratio_low", "high": "ratio_high"}
 Conditions = dict[str, list[str]]
 Steps = tuple[tuple[str, str], ...]
 
@@ -76,24 +75,6 @@ def describe_place(rows: pd.DataFrame, results: Results) -> str:
         if factor.given and rows[factor.name].nunique() == 1 < results.measured[factor.name].nunique()
     ]
     return ", ".join(filter(None, [results.names.place(rows.iloc[0]), *done[:1]]))
-
-
-def to_comparisons(rows: pd.DataFrame, results: Results) -> tuple[Comparison, ...]:
-    """Return comparisons (rows as `Results.comparisons` has them) as statements have them."""
-    decides, percent = results.report.metrics[0].name, judgement.equivalence(results.facts)
-    return tuple(
-        Comparison(
-            baseline=row["baseline_cell"],
-            contender=row["contender_cell"],
-            column="value" if row["metric"] == decides else f"{row['metric']}_s",
-            outcome=row["verdict"],
-            blocks=tuple(int(block) for block in str(row.get("used_blocks") or "").split()),
-            **{key: float(row[name]) for key, name in _ENDS.items()},
-            same_within=percent / 100,
-            is_bound=pd.notna(row.get("harness_percent")),
-        )
-        for row in rows.to_dict("records")
-    )
 
 
 def find(results: Results, metric: str = "") -> list[Finding]:
@@ -201,7 +182,7 @@ def _finding(
         conditions=conditions or {},
         rows=rows,
         under=under,
-        statement=Outcomes(to_comparisons(rows, results)),
+        statement=Outcomes(results.to_comparisons(rows)),
     )
 
 
@@ -245,7 +226,7 @@ def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") 
             spent = f" to {metric.spent_to}" if metric.spent_to else ""
             return f"{new} {text}{spent} {effect.than} {old}" if new else text
         case Outcome.SAME:
-            same = strong(words.get_outcome(Outcome.SAME, judgement.equivalence(results.facts)))
+            same = strong(words.get_outcome(Outcome.SAME, results.same_percent))
             ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
             return f"{f'{new} and {old} were ' if new else ''}{same}{in_time}, ratio {ratio}"
         case Outcome.NO_EVIDENCE if new:
@@ -379,7 +360,7 @@ def where_it_stops(run: Results) -> list[str]:
         return []
     records = run.records[run.records["valid"] & run.records["cell"].isin(run.measured["cell"])]
     others = [name for name in run.report.names if name != scaling.factor]
-    arms = verdicts.stops_scaling(records, others, scaling.factor, scaling.time, judgement.equivalence(run.facts))
+    arms = verdicts.stops_scaling(records, others, scaling.factor, scaling.time, run.same_percent)
     arms = arms[arms["outcome"] != "single"]
     tells = run.telling(arms, others) or others[:1]
     cells = run.measured.set_index([*others, scaling.factor])[value.column]

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose, words
-from scripts.report.findings import describe_place, get_effect, sides, to_comparisons
-from scripts.report.judgement import equivalence
+from scripts.report.findings import describe_place, get_effect, sides
 from scripts.report.results import ABSENT, Results
 from scripts.report.statements import Outcomes, Recommendation, Statement
 from scripts.statistics import MIN_BLOCKS
@@ -81,7 +80,7 @@ def write_headline(results: Results) -> Said:
         text = ", ".join(filter(None, [describe_place(group, results), _write_pairs(group, results, not clauses)]))
         if len(ordered) and (not clauses or len(" ".join([*clauses, text]).split()) <= LONGEST):
             clauses.append(text)
-            statements.append(Outcomes(to_comparisons(ordered, results)))
+            statements.append(Outcomes(results.to_comparisons(ordered)))
     if not clauses:
         return _write_undecided(rows, results)
     return f"{prose.capital('; '.join(clauses))}.", tuple(statements)
@@ -195,7 +194,7 @@ def _find_least(case: pd.DataFrame, context: list[str], results: Results) -> _Ca
         return _Case(level, seconds, row, why, ())
     situation = tuple((name, base[name]) for name in context)
     least = Recommendation(situation, best, tuple(times.index), ())
-    return _Case(level, seconds, row, "", (least, Outcomes(to_comparisons(judged, results))))
+    return _Case(level, seconds, row, "", (least, Outcomes(results.to_comparisons(judged))))
 
 
 def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
@@ -215,8 +214,8 @@ def _write_undecided(rows: pd.DataFrame, results: Results) -> Said:
         return words.fill("too few", blocks=most, needed=MIN_BLOCKS), ()
     if same := int((rows["verdict"] == Outcome.SAME).sum()):
         many, new = f"{prose.count(same, 'comparison')} of {len(rows)}", prose.capital(new)
-        shown = to_comparisons(rows[rows["verdict"] == Outcome.SAME], results)
-        return words.fill("same", new=prose.capital(new), old=old, percent=equivalence(results.facts), many=many), (
+        shown = results.to_comparisons(rows[rows["verdict"] == Outcome.SAME])
+        return words.fill("same", new=prose.capital(new), old=old, percent=results.same_percent, many=many), (
             Outcomes(shown),
         )
     return words.fill("undecided", new=new, old=old, medians=_medians(rows)), ()

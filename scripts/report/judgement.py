@@ -38,11 +38,6 @@ TROUBLES = {
 }
 
 
-def equivalence(facts: dict) -> float:
-    """Return the percentage within which two times count as the same."""
-    return float(facts.get("equivalence_percent") or (facts.get("settings") or {}).get("equivalence_percent") or 5)
-
-
 def control(verdicts: pd.DataFrame) -> str:
     """Return how the verdict rule did on cells that were measured twice under two names."""
     rows = verdicts[(verdicts["role"] == "control") & ~_slowed(verdicts)] if len(verdicts) else verdicts
@@ -170,7 +165,7 @@ def method(run: Results, own: Iterable[str]) -> list[str]:
     """Return how it was measured and judged, in short; `own` is what only the study knows."""
     if run.verdicts.empty:
         return ["Each value is drawn as it is; there are no repeats to judge differences by."]
-    title, meanings = run.report.metrics[0].title, verdicts(equivalence(run.facts)).items()
+    title, meanings = run.report.metrics[0].title, verdicts(run.same_percent).items()
     if "published" in run.facts:
         own = [
             "How it was measured is the study's own; the page of its audit has what it prints of that, and tests it."

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose
-from scripts.report.findings import stretch, to_comparisons
+from scripts.report.findings import stretch
 from scripts.report.headline import Said
 from scripts.report.markup import bold
 from scripts.report.results import ABSENT, Results
@@ -154,18 +154,19 @@ def write_headline(leads: list[Lead], results: Results) -> list[Said]:
 def to_statement(lead: Lead, results: Results) -> Leader:
     """Return a lead as the statement that it makes: its cells, those that it was judged against, and the verdicts."""
     cells = cells_of(lead, results)
-    cells = cells[~cells["arm"].isin(lead.outside)]
+    role = np.select([cells["arm"].isin(lead.arms), cells["arm"].isin(lead.outside)], ["leads", "unjudged"], "other")
     keys = [results.report.along, *context_of(results)]
-    groups = [group for _, group in cells.groupby(keys, sort=False)]
-    leading, others = (
-        tuple(tuple(group["cell"][group["arm"].isin(lead.arms) == is_leading]) for group in groups)
-        for is_leading in (True, False)
+    groups = [group for _, group in cells.assign(role=role).groupby(keys, sort=False)]
+    leading, others, unjudged = (
+        tuple(tuple(group["cell"][group["role"] == role]) for group in groups)
+        for role in ("leads", "other", "unjudged")
     )
+    judged = [group["cell"][group["role"] != "unjudged"] for group in groups]
     rows = _rows(results)
     rows = rows[rows["verdict"].isin(JUDGED)]
-    within = [rows["baseline_cell"].isin(one["cell"]) & rows["contender_cell"].isin(one["cell"]) for one in groups]
+    within = [rows["baseline_cell"].isin(cells) & rows["contender_cell"].isin(cells) for cells in judged]
     chosen = rows[np.logical_or.reduce(within)] if within else rows[:0]
-    return Leader(leading, others, to_comparisons(chosen, results), lead.kind == "one")
+    return Leader(leading, others, unjudged, results.to_comparisons(chosen), lead.kind == "one")
 
 
 def _first(leads: list[Lead]) -> list[Lead]:
@@ -212,12 +213,11 @@ def _lead(edges: Edges, cells: pd.DataFrame, arm: tuple[str, ...], value: str) -
     else:
         pairs = map(frozenset, itertools.combinations(leading, 2))
         kind = "same" if all(judged.get(pair) == "same" for pair in pairs) else "open"
-    outside = tuple(arm for cell, arm in arms.items() if cell not in contest)
-    values = cells.set_index("cell")[value]
-    ahead = values.reindex([cell for cell in arms if cell not in contest]).max()
-    if ahead > values.reindex(leading).max():
-        return Lead((arms[values[values == ahead].index[0]],), "ahead")
-    return Lead(tuple(arms[cell] for cell in leading), kind, outside)
+    outside = [cell for cell in arms if cell not in contest]
+    times = cells.set_index("cell")["total_s"].astype(float)
+    if times.reindex(outside).min() < times.reindex(leading).min():
+        return Lead((arms[times.reindex(outside).idxmin()],), "ahead")
+    return Lead(tuple(arms[cell] for cell in leading), kind, tuple(arms[cell] for cell in outside))
 
 
 def _edges(results: Results) -> Edges:

@@ -9,9 +9,21 @@ import pandas as pd
 
 from scripts.frame.matrix import permanent_name
 from scripts.lib.program import Problem, read_json, write_json
-from scripts.report import answer, comparisons, findings, judgement, leaders, listings, names, prose, recommendation
+from scripts.report import (
+    answer,
+    comparisons,
+    findings,
+    judgement,
+    leaders,
+    listings,
+    names,
+    prose,
+    recommendation,
+    words,
+)
 from scripts.report import headline as headlines
 from scripts.report.findings import Finding
+from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code, heading, link, paragraph, quotation
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
@@ -31,19 +43,20 @@ class Answer:
     picture: Figure
 
 
-def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | None = None, headline: str = "") -> None:
+def opening(page: Page, run: Results, why: Iterable[Said] = (), own: Answer | None = None, headline: str = "") -> None:
     """Show the answer, the picture of what decided it, its reason, what to do next and the best configurations.
 
     `why` are the study's own sentences about the reason, `headline` is its own sentence, and `own` all of its answer.
     """
-    primary, _ = of_run(run)
-    reasons = [*run.select(answer.reasons(run, primary)), *why]
     if own:
+        reasons = [*run.select(answer.reasons(run, of_run(run)[0])), *run.select(why)]
         first_screen(page, run, own.headline, own.picture, {"Why": reasons, "What to do next": list(own.to_do)})
         return
     leads = leaders.find(run) if run.report.contest else []
     said = leaders.write_headline(leads, run) if leads else [headlines.write_headline(run)]
-    headline = headline or bold(" ".join(run.select(said)))
+    # What is stated first stays where two statements contradict each other.
+    headline = headline or bold(select_headline(said, run))
+    reasons = [*run.select(answer.reasons(run, of_run(run)[0])), *run.select(why)]
     advice = run.select([*leaders.write_others(leads, run), *recommendation.recommend(run)])
     advice += recommendation.more_repeats(run)
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
@@ -52,6 +65,11 @@ def opening(page: Page, run: Results, why: Sequence[str] = (), own: Answer | Non
         with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
             page.figure(rest)
     page.table(answer.best(run), "")
+
+
+def select_headline(said: Iterable[Said], run: Results) -> str:
+    """Return the sentences of a headline that hold; where none does, that it was withheld."""
+    return " ".join(run.select(said)) or words.fill("withheld", many="The headline")
 
 
 def first_screen(
@@ -104,7 +122,7 @@ def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     The others are many families, so false alarms are among them: a sentence is made of those whose
     95 % CI lies outside what counts as the same.
     """
-    bound = 1 + judgement.equivalence(run.facts) / 100
+    bound = 1 + run.same_percent / 100
     others = [one for metric in run.report.metrics[1:] for one in findings.find(run, metric.name) if one.decided]
     beyond = [(one.rows["ratio_low"] > bound) | (one.rows["ratio_high"] < 1 / bound) for one in others]
     beyond = [one for one, is_beyond in zip(others, beyond, strict=True) if is_beyond.all()]

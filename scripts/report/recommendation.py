@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import judgement, names, prose, words
-from scripts.report.findings import to_comparisons
 from scripts.report.headline import Said
 from scripts.report.markup import bold, code
 from scripts.report.results import Results
@@ -57,7 +56,7 @@ def _recommend(
     own, best = set(cells["cell"]), cells.loc[cells["total_s"].idxmin()]
     mine = rows[rows["baseline_cell"].isin(own) & rows["contender_cell"].isin(own)]
     mine = mine[(mine["baseline_cell"] == best["cell"]) | (mine["contender_cell"] == best["cell"])]
-    compared = list(zip(mine["factor"], to_comparisons(mine, results), strict=True))
+    compared = list(zip(mine["factor"], results.to_comparisons(mine), strict=True))
     if any(one.winner not in ("", best["cell"]) for _, one in compared):
         return None
     choices = [

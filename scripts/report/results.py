@@ -20,7 +20,7 @@ from scripts.lib.program import Problem, shown
 from scripts.report.declaration import Report
 from scripts.report.markup import FOREIGN
 from scripts.report.names import Names
-from scripts.report.statements import Records, Statement
+from scripts.report.statements import DECIDES, Comparison, Records, Stated, Statement
 from scripts.statistics import stats
 from scripts.statistics.outcomes import Outcome
 from scripts.statistics.verdicts import CONTEST, NOT_USED, OTHER_CODE
@@ -201,7 +201,7 @@ class Results:
     """One study's tables, factors as text; an absent table is empty and has a sentence in `absent`.
 
     `records` has one row per record that was done: cell, repeat, valid, the factors and the report's values.
-    `raw` is records.csv, by which statements are checked; `withheld` are the sentences whose statements do not hold.
+    `raw` is records.csv, by which statements are checked; `withheld` are the sentences that do not.
     `requests` are those of `tables.exchanges`; `references` are published data that figures draw beside (`references`).
     """
 
@@ -216,6 +216,7 @@ class Results:
     requests: pd.DataFrame = field(default_factory=pd.DataFrame)
     raw: pd.DataFrame = field(default_factory=pd.DataFrame)
     withheld: list[str] = field(default_factory=list, init=False)
+    _stated: Stated = field(default_factory=Stated, init=False)
     _compared: dict[str, pd.DataFrame] = field(default_factory=dict, init=False)
     references: tuple["Results", ...] = ()
 
@@ -254,14 +255,14 @@ class Results:
         return cells[(cells["control"] == "") & (cells["n"] == 0) & (cells["invalid"] > 0)].reset_index(drop=True)
 
     def select(self, said: Iterable[tuple[str, tuple[Statement, ...]]]) -> list[str]:
-        """Return the sentences whose statements hold, and note the others as withheld.
+        """Return the sentences whose statements hold and contradict none before them; the others are withheld.
 
         Tables of before verdicts named their blocks cannot be checked (`is_checked`).
         """
         kept = []
         for text, statements in said:
             is_true = not self.is_checked or all(statement.holds(self.checks) for statement in statements)
-            (kept if is_true else self.withheld).append(text)
+            (kept if is_true and self._stated.add(statements) else self.withheld).append(text)
         return kept
 
     @cached_property
@@ -337,12 +338,36 @@ class Results:
         """
         metric = metric or self.report.metrics[0].name
         if metric not in self._compared:
-            rows = self._pairs[self._pairs["tried"] & (self._pairs["metric"] == metric)]
-            rows = rows[rows["factor"] != CONTEST]
-            self._compared[metric] = rows[~self._unequal(rows)].reset_index(drop=True)
+            rows = self._pairs[self._pairs["tried"] & (self._pairs["metric"] == metric) & ~self._unequal]
+            self._compared[metric] = rows[rows["factor"] != CONTEST].reset_index(drop=True)
         return self._compared[metric]
 
     @property
+    def same_percent(self) -> float:
+        """The percentage within which two times count as the same."""
+        settings = self.facts.get("settings") or {}
+        return float(self.facts.get("equivalence_percent") or settings.get("equivalence_percent") or 5)
+
+    def to_comparisons(self, rows: pd.DataFrame) -> tuple[Comparison, ...]:
+        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        decides = self.report.metrics[0].name
+        return tuple(
+            Comparison(
+                baseline=row["baseline_cell"],
+                contender=row["contender_cell"],
+                column=DECIDES if row["metric"] == decides else f"{row['metric']}_s",
+                outcome=row["verdict"],
+                blocks=tuple(map(int, str(row.get("used_blocks") or "").split())),
+                ratio=float(row["ratio"]),
+                low=float(row["ratio_low"]),
+                high=float(row["ratio_high"]),
+                same_within=self.same_percent / 100,
+                is_bound=pd.notna(row.get("harness_percent")),
+            )
+            for row in rows.to_dict("records")
+        )
+
+    @cached_property
     def contest(self) -> pd.DataFrame:
         """The comparisons of arms that the configuration does not compare, as `comparisons` has them.
 
@@ -363,7 +388,7 @@ class Results:
     def left_out(self) -> int:
         """How many comparisons that the configuration asks for are not told, as their arms deliver other amounts."""
         rows = self._pairs
-        return int((self._unequal(rows) & (rows["metric"] == self.report.metrics[0].name)).sum())
+        return int((self._unequal & (rows["metric"] == self.report.metrics[0].name)).sum())
 
     @property
     def untried(self) -> int:
@@ -384,8 +409,11 @@ class Results:
         unmade = notes.str.startswith(OTHER_CODE) | (lacking & (rows["verdict"] == Outcome.NOT_COMPARABLE))
         return unmade, lacking & ~unmade
 
-    def _unequal(self, rows: pd.DataFrame) -> pd.Series:
-        return pd.Series([self.report.unequal(row) for row in rows.to_dict("records")], rows.index, dtype=bool)
+    @cached_property
+    def _unequal(self) -> pd.Series:
+        """Which of all verdicts are of arms that deliver other amounts."""
+        unequal = [self.report.unequal(row) for row in self._pairs.to_dict("records")]
+        return pd.Series(unequal, self._pairs.index, dtype=bool)
 
     @cached_property
     def _pairs(self) -> pd.DataFrame:

@@ -4,8 +4,9 @@ A statement is checked against raw records (records.csv), without what found it:
 project. A page prints the statements that hold and that do not contradict each other.
 """
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 
 FASTER, SLOWER, SAME, TOO_FEW = "faster", "slower", "same", "too few repeats"
+# The column of records.csv with the figure that decides.
+DECIDES = "value"
 # Blocks of a verdict; of those of an order, the share that has to agree with it.
 _MIN_BLOCKS, _AGREE = 6, 0.75
 # Tables have twelve digits.
@@ -51,8 +54,17 @@ class Records:
         return float(np.median(values)) if len(values) else math.nan
 
 
+# What something is said of, and what is said of it: a page says one thing of each.
+Claim = tuple[Hashable, Hashable]
+
+
 class Statement(Protocol):
     """What a page states."""
+
+    @property
+    def claims(self) -> Iterable[Claim]:
+        """What it says of what."""
+        ...
 
     def holds(self, records: Records) -> bool:
         """Return whether the records bear it out."""
@@ -66,7 +78,7 @@ class Comparison:
     Attributes:
         baseline: name of a cell.
         contender: name of the other.
-        column: of the records, in seconds, "value" of the metric that decides.
+        column: of the records, in seconds, `DECIDES` of the metric that decides.
         outcome: that of METHOD 17.
         blocks: numbers of the blocks that it used.
         ratio: the median ratio with the ends of its interval; NaN where there is none.
@@ -107,6 +119,20 @@ class Comparison:
         return True
 
     @property
+    def claims(self) -> Iterator[Claim]:
+        """The outcome, and on the figure that decides which cell lost."""
+        yield (self.baseline, self.contender, self.column), self.outcome
+        if self.order:
+            yield ("lost", *self.order), True
+
+    @property
+    def order(self) -> tuple[str, str] | None:
+        """The loser and the winner on the figure that decides; None where there are none."""
+        if not self.winner or self.column != DECIDES:
+            return None
+        return (self.contender if self.winner == self.baseline else self.baseline), self.winner
+
+    @property
     def winner(self) -> str:
         """The cell that was shown to take less time; "" where none was."""
         return {FASTER: self.contender, SLOWER: self.baseline}.get(self.outcome, "")
@@ -134,6 +160,63 @@ class Outcomes:
     def holds(self, records: Records) -> bool:
         """Return whether each comparison holds."""
         return all(one.holds(records) for one in self.comparisons)
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """Those of the comparisons."""
+        yield from _of_all(self.comparisons)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """That a way gains against what is usual: it won a comparison at least, and takes less over all accesses.
+
+    Attributes:
+        comparisons: those with what is usual, one for each access, of which it is the contender.
+        shares: of all reads the share of each access.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    shares: tuple[float, ...]
+
+    def holds(self, records: Records) -> bool:
+        """Return whether each comparison holds, one is won, and the medians of all together are less."""
+        won = any(one.outcome == FASTER for one in self.comparisons)
+        both = zip(self.comparisons, self.shares, strict=True)
+        weighed = [(share, records.median(one.baseline, DECIDES), one.ratio) for one, share in both]
+        before, after = (sum(share * time * ratio**power for share, time, ratio in weighed) for power in (0, 1))
+        return won and after < before and all(one.holds(records) for one in self.comparisons)
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """Those of the comparisons."""
+        yield from _of_all(self.comparisons)
+
+
+@dataclass(frozen=True)
+class NoGain:
+    """That none of several ways gains: none was shown to be faster in all of its comparisons with what is usual.
+
+    Attributes:
+        ways: the comparisons of each way, of which it is the contender.
+    """
+
+    ways: tuple[tuple[Comparison, ...], ...]
+
+    def holds(self, records: Records) -> bool:
+        """Return whether each comparison holds, and no way won all of its own."""
+        won = any(own and all(one.outcome == FASTER for one in own) for own in self.ways)
+        return not won and all(one.holds(records) for one in self.comparisons)
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Those of all ways."""
+        return tuple(itertools.chain(*self.ways))
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """Those of the comparisons."""
+        yield from _of_all(self.comparisons)
 
 
 @dataclass(frozen=True)
@@ -163,11 +246,18 @@ class Recommendation:
 
     def holds(self, records: Records) -> bool:
         """Return whether no cell of the situation took less, and each choice was won by the recommended cell."""
-        medians = {cell: records.median(cell, "value") for cell in self.cells}
+        medians = {cell: records.median(cell, DECIDES) for cell in self.cells}
         least = min((value for value in medians.values() if value == value), default=math.nan)
         return medians[self.cell] <= least * (1 + _CLOSE) and all(
             one.holds(records) and one.winner == self.cell for choice in self.choices for one in choice.comparisons
         )
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """The choice for the situation, that the cell lost against no other, and those of the comparisons."""
+        yield self.situation, self.cell
+        yield from ((("lost", self.cell, other), False) for other in self.cells)
+        yield from _of_all(one for choice in self.choices for one in choice.comparisons)
 
 
 @dataclass(frozen=True)
@@ -176,29 +266,37 @@ class Leader:
 
     Attributes:
         cells: names of the leading cells by level.
-        others: names of the other cells by level.
+        others: names of the other cells that were judged, by level.
+        unjudged: names of the cells that were judged against none of these, by level.
         comparisons: those that decided.
         is_alone: whether each leader is one arm that beat all others; else nobody is called the fastest.
     """
 
     cells: tuple[tuple[str, ...], ...]
     others: tuple[tuple[str, ...], ...]
+    unjudged: tuple[tuple[str, ...], ...]
     comparisons: tuple[Comparison, ...]
     is_alone: bool
 
     def holds(self, records: Records) -> bool:
-        """Return whether the comparisons hold, no leader lost one, and one that is alone has won against all."""
-        lost = {cell for one in self.comparisons if one.winner for cell in (one.baseline, one.contender)}
-        lost -= {one.winner for one in self.comparisons}
+        """Return whether no leader lost, one that is alone won against all, and no arm without a verdict took less."""
         if not all(one.holds(records) for one in self.comparisons):
             return False
-        won = {(one.winner, *({one.baseline, one.contender} - {one.winner})) for one in self.comparisons if one.winner}
-        for leaders, others in zip(self.cells, self.others, strict=True):
-            if any((other, leader) in won for other in others for leader in leaders):
+        lost = {one.order for one in self.comparisons}
+        for leaders, others, unjudged in zip(self.cells, self.others, self.unjudged, strict=True):
+            if any((leader, other) in lost for other in others for leader in leaders):
                 return False
-            if self.is_alone and not all((leaders[0], other) in won for other in others):
+            if self.is_alone and not all((other, leaders[0]) in lost for other in others):
+                return False
+            least = min(records.median(leader, DECIDES) for leader in leaders)
+            if any(records.median(cell, DECIDES) < least * (1 - _CLOSE) for cell in unjudged):
                 return False
         return True
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """Those of the comparisons."""
+        yield from _of_all(self.comparisons)
 
 
 @dataclass(frozen=True)
@@ -222,32 +320,30 @@ class Counts:
                     return False
         return True
 
-
-def find_contradictions(statements: Iterable[Statement]) -> list[tuple[Statement, Statement]]:
-    """Return the pairs of statements that cannot both be printed.
-
-    These are two outcomes of one comparison, two recommendations for one situation, and a recommendation or a leader
-    that lost a comparison which another statement has.
-    """
-    statements = list(statements)
-    pairs = []
-    for number, one in enumerate(statements):
-        pairs += [(one, other) for other in statements[number + 1 :] if _contradict(one, other)]
-    return pairs
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """The amounts of each side."""
+        for column, *spans in self.counts:
+            yield from (((cells, column), span) for cells, span in zip(self.cells, spans, strict=True))
 
 
-def _contradict(first: Statement, second: Statement) -> bool:
-    if isinstance(first, Recommendation) and isinstance(second, Recommendation):
-        return first.situation == second.situation and first.cell != second.cell
-    first, second = ({_key(each): each.outcome for each in _comparisons(side)} for side in (first, second))
-    return any(second.get(key, outcome) != outcome for key, outcome in first.items())
+class Stated:
+    """What a page has stated so far, by which it sees what cannot be printed beside that."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._claims: dict[Hashable, Hashable] = {}
+
+    def add(self, statements: Iterable[Statement]) -> bool:
+        """Take statements, all or, where one contradicts what was stated before, none; return whether they were."""
+        claims = [claim for one in statements for claim in one.claims]
+        together = self._claims | dict(claims)
+        if any(together[about] != what or self._claims.get(about, what) != what for about, what in claims):
+            return False
+        self._claims = together
+        return True
 
 
-def _comparisons(statement: Statement) -> Iterable[Comparison]:
-    if isinstance(statement, Recommendation):
-        return [one for choice in statement.choices for one in choice.comparisons]
-    return getattr(statement, "comparisons", ())
-
-
-def _key(comparison: Comparison) -> tuple[str, str, str]:
-    return comparison.baseline, comparison.contender, comparison.column
+def _of_all(comparisons: Iterable[Comparison]) -> Iterator[Claim]:
+    for one in comparisons:
+        yield from one.claims

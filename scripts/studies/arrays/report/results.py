@@ -7,6 +7,7 @@ import pandas as pd
 
 from scripts.report import listings, names, prose, results
 from scripts.report.declaration import Column
+from scripts.report.headline import Said
 from scripts.report.page import Table
 from scripts.report.results import Results, read_facts
 from scripts.studies.arrays.pieces import TRIALS, of_levels
@@ -53,7 +54,7 @@ def _records(samples: pd.DataFrame) -> pd.DataFrame:
     return records
 
 
-def why(run: Results) -> Iterator[str]:
+def why(run: Results) -> Iterator[Said]:
     """Yield how much of a service's time for writing is that until it acknowledges."""
     cells = run.measured
     written = cells[(cells["backend"] == "hsds") & (cells["operation"] == "write") & cells["acknowledged_rate"].notna()]
@@ -62,11 +63,12 @@ def why(run: Results) -> Iterator[str]:
         yield (
             f"{BACKENDS['hsds']} acknowledges what is written to {run.names.store(store)} "
             f"{run.names.within('compression', [compression])} at {acknowledged} MiB/s and has stored it at {stored} "
-            "MiB/s: it stores what it holds about once a second."
+            "MiB/s: it stores what it holds about once a second.",
+            (),
         )
 
 
-def cores(run: Results) -> Iterator[str]:
+def cores(run: Results) -> Iterator[Said]:
     """Yield the CPU seconds of a service's nodes for a write with gzip, by their number, against the library's."""
     cells, named = run.measured.query("operation == 'write' and compression == 'gzip'"), run.names
     nodes = _taken(run, cells, "service_node_cpu_s") + _taken(run, cells, "data_nodes_cpu_s")
@@ -83,7 +85,8 @@ def cores(run: Results) -> Iterator[str]:
             what = named.subject("shape", rows["shape"].iloc[0]), named.within("values", rows["values"].unique())
             yield (
                 f"{prose.capital(run.place(rows.iloc[0]))}, writing {' '.join(what)} with gzip took, in CPU seconds, "
-                f"the service's nodes {spent(service, 'nodes')}; the library's processes {spent(library, 'clients')}."
+                f"the service's nodes {spent(service, 'nodes')}; the library's processes {spent(library, 'clients')}.",
+                (),
             )
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from scripts.lib import sizes
 from scripts.report import listings, prose, results
+from scripts.report.headline import Said
 from scripts.report.page import Table
 from scripts.studies.arrays.pieces import TRIALS
 from scripts.studies.arrays.report import MIB
@@ -61,7 +62,7 @@ def table(trials: pd.DataFrame, operation: str) -> Table:
     )
 
 
-def answer(trials: pd.DataFrame) -> Iterator[str]:
+def answer(trials: pd.DataFrame) -> Iterator[Said]:
     """Yield whether streaming lifts the limit, of what requests, and what it costs in memory."""
     near = trials[trials["operation"] == "limits"]
     above, binary = near["times_limit"] > 1, near["phase"].isin(BINARY)
@@ -71,7 +72,8 @@ def answer(trials: pd.DataFrame) -> Iterator[str]:
             yield (
                 f"{prose.capital(title)}, {len(of_level) - len(others)} of {len(of_level)} binary reads and writes of "
                 f"up to {most:g} times the request limit were answered"
-                f"{f'; the others: {_outcomes(others)}' if len(others) else ''}."
+                f"{f'; the others: {_outcomes(others)}' if len(others) else ''}.",
+                (),
             )
     on = near["streaming"] == "on"
     if len(reads := near[on & (near["phase"] == BINARY[0]) & (near["outcome"] == ANSWERED)]):
@@ -80,12 +82,13 @@ def answer(trials: pd.DataFrame) -> Iterator[str]:
         first, last = (prose.number(ends[-1][name]) for name in AMOUNTS[2:])
         yield (
             f"With streaming, a binary read of {small[0]} made the service node's memory grow by {small[1]}, one of "
-            f"{large[0]} by {large[1]}; its first byte came after {first} s, its last after {last} s."
+            f"{large[0]} by {large[1]}; its first byte came after {first} s, its last after {last} s.",
+            (),
         )
     others = near[above & on & ~near["phase"].isin((*BINARY, "h5pyd read"))]
     if len(others):
         kinds = [f"{what}: {_outcomes(part['outcome'])}" for what, part in others.groupby("phase", sort=False)]
-        yield f"What else was above the limit, with streaming: {'; '.join(kinds)}."
+        yield f"What else was above the limit, with streaming: {'; '.join(kinds)}.", ()
 
 
 def survivors(trials: pd.DataFrame) -> Iterator[str]:

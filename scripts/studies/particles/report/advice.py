@@ -8,9 +8,11 @@ import pandas as pd
 
 from scripts.report import leaders, listings, names, prose
 from scripts.report.declaration import Column
+from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code, verbatim
 from scripts.report.page import Page, Table
 from scripts.report.results import Results
+from scripts.report.statements import NoGain
 from scripts.statistics.outcomes import Outcome
 from scripts.studies.particles.methods import METHODS, script
 from scripts.studies.particles.report import OPERATIONS, counted
@@ -22,7 +24,7 @@ _DASK = [name for name, method in METHODS.items() if method.dask]
 _PLAIN = {"driver": "sec2", "selection": "all", "rereads": "1", "memory": "none", "pool": "processes"}
 
 
-def why(run: Results) -> list[str]:
+def why(run: Results) -> list[Said]:
     """Return that Dask never won, if so, what reading a chunk takes and what a task costs, where both were measured."""
     cells = run.measured
     if "chunk_s" not in cells:
@@ -35,10 +37,11 @@ def why(run: Results) -> list[str]:
     costs = cells[dask].groupby("method", sort=False)["overhead_ms"].median()
     tasks = prose.listing(f"{prose.number(cost)} ms with {method}" for method, cost in costs.items())
     rows = run.comparisons()
-    won = rows.loc[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK), "verdict"] == Outcome.FASTER
-    never = ["No Dask method was shown to be faster than the serial loop at any size."]
-    reason = f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}."
-    return [*(never if len(won) and not won.any() else []), reason]
+    rows = rows[(rows["baseline"] == "serial") & rows["contender"].isin(_DASK)]
+    never = "No Dask method was shown to be faster than the serial loop at any size."
+    none_won = len(rows) and not (rows["verdict"] == Outcome.FASTER).any()
+    said = [(never, (NoGain(tuple((one,) for one in run.to_comparisons(rows))),))] if none_won else []
+    return [*said, (f"The loop reads a chunk in {chunk} ms; a task that reads nothing costs {tasks}.", ())]
 
 
 def through_yt(run: Results) -> Iterator[str]:

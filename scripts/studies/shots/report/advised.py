@@ -6,11 +6,13 @@ from collections.abc import Callable
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import comparisons, names, pages, prose, recommendation
+from scripts.report import comparisons, names, pages, prose, recommendation, words
+from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
 from scripts.report.results import Results
+from scripts.report.statements import Comparison, Counts, Gain, NoGain, Statement
 from scripts.statistics.outcomes import JUDGED
 from scripts.studies.shots.arms import key_of
 from scripts.studies.shots.probe import is_miss, mean
@@ -34,9 +36,28 @@ def lines(run: Results) -> list[str]:
     gain = _gain(advice, lambda *of: f"{_times(*of)}: {_effort(*of)}")
     if advice.best is not advice.base:
         gain += f", {_cost(advice.facts, advice.best)}"
+    if not run.select([(gain, state(advice, run))]):
+        return [f"advice: {words.fill('withheld', many='none')}", *notes]
     undecided = "undecided, leave the files as they are until it is"
     repack = undecided if advice.is_undecided else _repack(advice.facts, advice.best)
     return [*_lines(advice, advice.best, gain, repack), *notes]
+
+
+def state(advice: Advice, run: Results) -> tuple[Statement, ...]:
+    """Return what advice states of measured times and requests: what the best way gains, or that none does."""
+    if advice.best is advice.base:
+        others = [way for way in advice.ways if way.rows and way not in advice.uneven]
+        return (NoGain(tuple(_comparisons(way, run) for way in others)),)
+    both = [[way.cells[level] for level in advice.shares] for way in (advice.best, advice.base)]
+    cells = tuple(tuple(cell["cell"] for cell in side) for side in both)
+    requests = [[float(cell.get("requests", math.nan)) for cell in side] for side in both]
+    spans = tuple((min(side), max(side)) for side in requests)
+    counts = () if math.isnan(sum(map(sum, requests))) else (("requests", *spans),)
+    return Gain(_comparisons(advice.best, run), tuple(advice.shares.values())), Counts(cells, counts)
+
+
+def _comparisons(way: Way, run: Results) -> tuple[Comparison, ...]:
+    return run.to_comparisons(pd.DataFrame(way.rows.values()))
 
 
 def lines_by_forecast(facts: dict) -> list[str]:
@@ -80,15 +101,16 @@ def answer(run: Results) -> pages.Answer | None:
         to_do.append(f"With PyPI's h5py: {code(opening.with_h5py(other.arm, target))}")
     text = bold(prose.capital("undecided" if advice.is_undecided else _recommend(best)))
     to_do += recommendation.more_repeats(run) if advice.is_undecided else []
-    return pages.Answer(f"{text}: {_gain(advice, _times)}.", to_do, _picture(advice, run))
+    said = [(f"{text}: {_gain(advice, _times)}.", state(advice, run))]
+    return pages.Answer(pages.select_headline(said, run), to_do, _picture(advice, run))
 
 
-def reasons(run: Results) -> list[str]:
+def reasons(run: Results) -> list[Said]:
     """Return sentences on why some ways are slow, and on how forecasts compare; none for other runs."""
     if not (advice := read_advice(run)):
         return []
     effort = [] if advice.best is advice.base else [_gain(advice, _effort), _cost(advice.facts, advice.best)]
-    return [f"{prose.capital(note)}." for note in [", ".join(effort), *_list_notes(advice, run)] if note]
+    return [(f"{prose.capital(note)}.", ()) for note in [", ".join(effort), *_list_notes(advice, run)] if note]
 
 
 def outcome(run: Results) -> dict:

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from scripts.report import names, pages, prose, rows
+from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code
 from scripts.report.page import Page, Table
 from scripts.report.plot import Figure
@@ -20,18 +21,16 @@ def answer(run: Results) -> pages.Answer | None:
     return pages.Answer(bold(headline), _next(section, run), _picture(run))
 
 
-def why(run: Results) -> list[str]:
+def why(run: Results) -> list[Said]:
     """Return what else differs between the releases with the change between them, in a sentence."""
     section = _section(run)
     if section.get("outcome") != "changed":
         return []
     differs = [f"{name} {old} → {new}" for name, old, new in section["differs"]]
     pair = f"{section['package']} {section['before']} and {section['after']}"
-    return (
-        [f"Between the libraries with {pair} these differ, too: {', '.join(differs)}."]
-        if differs
-        else [f"Nothing else differs between the libraries with {pair}."]
-    )
+    if not differs:
+        return [(f"Nothing else differs between the libraries with {pair}.", ())]
+    return [(f"Between the libraries with {pair} these differ, too: {', '.join(differs)}.", ())]
 
 
 def show(page: Page, run: Results) -> None:

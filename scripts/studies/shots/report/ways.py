@@ -227,5 +227,5 @@ def _gains(way: Way, base: Way, shares: Mapping[str, float], samples: pd.DataFra
 
 def _turned(row: dict) -> dict:
     ratios = {"ratio": 1 / row["ratio"], "ratio_low": 1 / row["ratio_high"], "ratio_high": 1 / row["ratio_low"]}
-    verdict = Outcome(row["verdict"]).mirrored
-    return row | ratios | {"verdict": verdict}
+    sides = {"baseline_cell": row["contender_cell"], "contender_cell": row["baseline_cell"]}
+    return row | ratios | sides | {"verdict": Outcome(row["verdict"]).mirrored}

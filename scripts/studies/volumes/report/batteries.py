@@ -13,6 +13,7 @@ from scripts.report import results
 from scripts.report.results import is_true, read_facts, read_table
 from scripts.studies.volumes.fio_output import OPERATIONS
 from scripts.studies.volumes.report import REPORT
+from scripts.studies.volumes.report.statements import Jobs, Levels, Ratio
 from scripts.studies.volumes.series import FACTORS
 
 LATENCIES = ("p50", "p99", "p99.9", "p99.99", "max", "mean", "stddev")
@@ -85,6 +86,33 @@ class Results(results.Results):
         """The segments that another precedes."""
         return self.segments[self.segments["jump"].notna()] if len(self.segments) else self.segments
 
+    @cached_property
+    def checks(self) -> Jobs:
+        """The jobs that statements are checked against."""
+        return Jobs(self.samples)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether there are jobs."""
+        return bool(self.checks)
+
+    def to_comparisons(self, rows: pd.DataFrame) -> tuple[Ratio, ...]:
+        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        return tuple(
+            Ratio(
+                *(_levels_of(row | {row["factor"]: row[side]}) for side in ("baseline", "contender")),
+                column=row["metric"] if (is_rate := row["metric"] == "iops") else f"{row['metric']}_ms",
+                part=row["phase"],
+                outcome=row["verdict"],
+                values=tuple(float(row.get(f"{side}_value", np.nan)) for side in ("baseline", "contender")),
+                ratio=float(row["ratio"]),
+                low=float(row["ratio_low"]),
+                high=float(row["ratio_high"]),
+                more_is_faster=is_rate,
+            )
+            for row in rows.to_dict("records")
+        )
+
     def has_bins(self, trace: Trace) -> bool:
         """Return whether the percentiles of a battery's series are of merged histograms."""
         cells = of(self.cells, trace.levels)
@@ -95,6 +123,10 @@ class Results(results.Results):
         """The options of fio by store, job and background."""
         batteries = self.facts.get("batteries") or []
         return {tuple(str(one.get(name) or "") for name in FACTORS[:3]): one.get("options") or {} for one in batteries}
+
+
+def _levels_of(row: Mapping[str, str]) -> Levels:
+    return tuple((name, row[name]) for name in FACTORS)
 
 
 def of(table: pd.DataFrame, levels: Mapping[str, str], repeat: int = 0) -> pd.DataFrame:

@@ -5,7 +5,7 @@ A course is what became of a limit along a series: met or missed, for how long, 
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,14 @@ import pandas as pd
 from scripts.report import headline as headlines
 from scripts.report import names, pages, prose
 from scripts.report.findings import Finding, sides
+from scripts.report.headline import Said
 from scripts.report.markup import bold, code
+from scripts.report.statements import Outcomes, Statement
 from scripts.statistics import MIN_BLOCKS
 from scripts.statistics.outcomes import ORDERED, Outcome
 from scripts.studies.volumes.report import REPORT, phrases
 from scripts.studies.volumes.report.batteries import Results, of
+from scripts.studies.volumes.report.statements import Limit, VolumeChoice, read_limit
 from scripts.studies.volumes.series import FACTORS
 
 Stretch = tuple[dict, ...]
@@ -56,6 +59,12 @@ class Course:
         """The verdict; `not judged` where it is open for another reason than that the limit lies in the interval."""
         within = self.deciding["low_ms"] < self.whole["limit_ms"] <= self.deciding["high_ms"]
         return Outcome.NOT_JUDGED if self.verdict == Outcome.UNDECIDED and not within else self.verdict
+
+    @property
+    def statement(self) -> Limit:
+        """What became of the limit, as it can be checked."""
+        levels = tuple((name, self.whole[name]) for name in FACTORS)
+        return read_limit(levels, self.whole, [row for stretch in self.stretches for row in stretch])
 
     @property
     def kept_jobs(self) -> int:
@@ -171,32 +180,37 @@ def find(run: Results) -> tuple[list[Finding], list[Finding], list[Finding]]:
 
 def headline(run: Results) -> str:
     """Return which volumes keep the first limit, or what they reached where none is for them, in a bold sentence."""
+    return bold(pages.select_headline([_write_headline(run)], run))
+
+
+def _write_headline(run: Results) -> Said:
     first = _first_limit(run)
     if run.measured.empty or not (first or "iops" in run.measured):
-        return bold(headlines.write_headline(run)[0])
+        return headlines.write_headline(run)
     if not first:
-        return bold(_reached(run))
-    whole, parts = first[0].whole, []
+        return _reached(run), ()
+    whole, parts, limits = first[0].whole, [], tuple(course.statement for course in first)
     if len(first) > phrases.NAMED:
-        return bold(_counts(first, run))
+        return _counts(first, run), limits
     what = f"{REPORT.metric(whole['metric']).title} of {phrases.operation([course.whole for course in first], run)}"
     for verdict, text in SAID.items():
         series = [_kept(course, run) for course in first if course.outcome == verdict]
         if series:
             limit = "it" if parts else phrases.limit(whole)
             parts.append(f"{text} {limit} on {phrases.some(series)}")
-    return bold(f"{what} {'; '.join([*parts, *_compared(run)])}.")
+    compared, statements = _compared(run)
+    return f"{what} {'; '.join([*parts, *compared])}.", (*limits, *statements)
 
 
-def _compared(run: Results) -> list[str]:
+def _compared(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
     """Return the largest effect of the comparison that the configuration asks for, in a clause, if any was decided."""
     rows = run.comparisons()
     rows = rows[(rows["factor"] == headlines.asked_factors(run)[0]) & rows["verdict"].isin(ORDERED)]
     if rows.empty:
-        return []
+        return [], ()
     largest = rows.loc[[np.log(rows["ratio"].astype(float)).abs().idxmax()]]
     effect, (new, old) = headlines.get_effect(largest, run), sides(largest.iloc[0], run)
-    return [f"{new} {effect.text} {effect.than} {old}"]
+    return [f"{new} {effect.text} {effect.than} {old}"], (Outcomes(run.to_comparisons(largest)),)
 
 
 def _counts(courses: Sequence[Course], run: Results) -> str:
@@ -236,7 +250,7 @@ def advice(run: Results) -> list[str]:
     kept = [course for course in first if course.verdict == Outcome.MEETS]
     # One chooses a volume, not what runs beside the application.
     if kept and len({(course.whole["store"], course.whole["host"]) for course in first}) > 1:
-        lines.append(_choose(kept, run))
+        lines += run.select([_choose(kept, first, run)])
     lines += _larger(run)
     here = any(battery.get("position") is not None for battery in run.facts.get("batteries") or [])
     if between := [phrases.label(course.whole, run) for course in first if course.outcome == Outcome.UNDECIDED]:
@@ -261,7 +275,7 @@ def advice(run: Results) -> list[str]:
     return lines
 
 
-def _choose(kept: Sequence[Course], run: Results) -> str:
+def _choose(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Said:
     """Return which volume to use of those that keep a limit: one that was shown to be lower than all others, or any."""
     best = min(kept, key=lambda course: course.deciding["value_ms"])
     own, rows = best.whole["store"], run.comparisons()
@@ -271,12 +285,18 @@ def _choose(kept: Sequence[Course], run: Results) -> str:
     beaten = {*as_contender["baseline"], *as_baseline["contender"]}
     stores = {course.whole["store"] for course in kept} - {own}
     limit, value = phrases.limit(best.whole), f"{best.whole['metric']} {phrases.latency(best.deciding)}"
+    kept_limits = tuple(course.statement for course in kept)
+    others = tuple(course.statement for course in every if course not in kept)
+    alone = VolumeChoice((best.statement,), others, kept_limits, ())
     if len(kept) == 1:
-        return f"Use {bold(phrases.label(best.whole, run))}: {value}, the only one that stayed below {limit}."
+        return f"Use {bold(phrases.label(best.whole, run))}: {value}, the only one that stayed below {limit}.", (alone,)
     if stores and stores <= beaten:
-        return f"Use {bold(phrases.label(best.whole, run))}: {value}, shown to be lower than the others below {limit}."
+        chosen = replace(alone, ratios=run.to_comparisons(pd.concat([as_contender, as_baseline])))
+        label = bold(phrases.label(best.whole, run))
+        return f"Use {label}: {value}, shown to be lower than the others below {limit}.", (chosen,)
     named = phrases.some([phrases.label(course.whole, run) for course in kept])
-    return f"Use any of {named}: all stayed below {limit}, and none was shown to be lower than the others."
+    text = f"Use any of {named}: all stayed below {limit}, and none was shown to be lower than the others."
+    return text, (replace(alone, chosen=kept_limits),)
 
 
 def limitations(run: Results) -> list[str]:
@@ -330,7 +350,9 @@ def _limits(run: Results) -> Iterator[Finding]:
     for group in alike(run):
         rows = pd.DataFrame([course.whole for course in group])[[*FACTORS, "limit", "metric", "verdict"]]
         where, rows = phrases.where(rows.to_dict("records"), run), rows.assign(factor="limit")
-        yield Finding(where, sentence(group, run), "limit", rows["metric"].iloc[0], group[0].verdict, {}, rows)
+        text, limits = sentence(group, run), tuple(course.statement for course in group)
+        if run.select([(text, limits)]):
+            yield Finding(where, text, "limit", rows["metric"].iloc[0], group[0].verdict, {}, rows)
 
 
 def _credits(run: Results) -> Iterator[Finding]:
