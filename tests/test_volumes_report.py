@@ -90,8 +90,8 @@ def test_a_limit_within_the_interval_is_undecided_and_the_reason_told(run: batte
 
 def test_a_volume_that_never_keeps_a_limit_says_so(run: batteries.Results):
     assert told(run, "limit", "on old")[0] == (
-        "p99 of fdatasync **misses** etcd's 10 ms in all 20 jobs (2 h 38 min): 12.0 [11.5, 13.0] ms; 20 jobs over it by "
-        "themselves."
+        "p99 of fdatasync **misses** etcd's 10 ms in all 20 jobs (2 h 38 min): 12.0 [11.5, 13.0] ms; 20 jobs over it "
+        "by themselves."
     )
 
 

@@ -105,6 +105,7 @@ def of_study(
         counts: the same cells: requests, bytes, opens and connections, and how they compare (`sessions.exactly`).
         alone: the cells that one side has.
         differences: what else differs between the sides, with the values of both.
+        records: those of both sides, by the names of `cells`, with the session of each as `unit_of`.
     """
     names, both = _names(study, base, other), (base.records[study], other.records[study])
     factors = _factors(both)
@@ -119,6 +120,7 @@ def of_study(
     facts = _facts(study, names, base, other)
     units = [sorted(records["unit_of"].unique()) for records in both] if paired else None
     judged = _judged(list(common.values()), units, facts["equivalence_percent"])
+    facts["pairs"] = list(zip(*units, strict=True)) if units else []
     facts["sessions_of"] = [_most_sessions(records, factors) for records in both]
     facts["sessions_due"] = sessions.LEAST_PAIRS if paired else sessions.LEAST
     is_judged = min(facts["sessions_of"]) >= facts["sessions_due"]
@@ -139,6 +141,7 @@ def of_study(
         "verdicts": pd.DataFrame(verdicts),
         "counts": pd.DataFrame([head | _of_counts(pair) for head, pair in zip(heads, common.values(), strict=True)]),
         "cells": pd.DataFrame([row for records in both for row in _cells(records, factors)]),
+        "records": pd.concat([_named(records, factors) for records in both]),
         "alone": _alone(names, by_levels, factors),
         "differences": differences(study, names, base, other),
     }
@@ -314,12 +317,20 @@ def _of_counts(pair: Pair) -> dict:
     return row
 
 
+def _named(records: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
+    """Return the records of a side with the names of its cells: the side's, and a number."""
+    number = records.groupby(list(factors), sort=False).ngroup() + 1
+    own = records.assign(cell=records["run"] + " " + number.astype(str))
+    return own[["cell", "repeat", "unit_of", "valid", "value", *sessions.COUNTS]]
+
+
 def _cells(records: pd.DataFrame, factors: Sequence[str]) -> Iterator[dict]:
-    for number, (levels, of) in enumerate(records.groupby(list(factors), sort=False), 1):
+    names = _named(records, factors)["cell"]
+    for levels, of in records.groupby(list(factors), sort=False):
         valid, column = of[of["valid"]], f"{of['figure'].iloc[0]}_{of['unit'].iloc[0]}"
         middle, run_of = stats.median(valid["value"]), of["run"].iloc[0]
         yield {
-            **{"cell": f"{run_of} {number}", "run": run_of, **dict(zip(factors, levels, strict=True))},
+            **{"cell": names[of.index[0]], "run": run_of, **dict(zip(factors, levels, strict=True))},
             **{"control": "", "n": len(valid), "failed": len(of) - len(valid), "sessions": of["unit_of"].nunique()},
             **{column: middle.value, f"{column}_low": middle.low, f"{column}_high": middle.high},
             **{name: valid[name].median() for name in ("requests", "opens", "connections")},

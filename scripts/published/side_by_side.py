@@ -11,9 +11,11 @@ from scripts.lib import sizes
 from scripts.report import answer, comparisons, findings, names, pages, prose
 from scripts.report import headline as headlines
 from scripts.report.declaration import Factor, Report, Value
+from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code, heading
 from scripts.report.page import Page, Table
 from scripts.report.results import TEXTS, Results, complete_cells, read_facts, read_table
+from scripts.report.statements import Outcomes, SessionRatio
 from scripts.statistics import sessions
 from scripts.statistics.outcomes import Outcome
 
@@ -26,7 +28,31 @@ _SHOWN = 40
 _ELSEWHERE = {"days": "on other days", "times": "at other times", "machines": "on other machines"}
 
 
-def load(tables: Path | str, facts: Path | str) -> tuple[Results, pd.DataFrame]:
+class Sides(Results):
+    """A comparison of runs, whose statements are on sessions."""
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether there are records."""
+        return bool(self.checks)
+
+    def to_comparisons(self, rows: pd.DataFrame) -> tuple[SessionRatio, ...]:
+        """Return comparisons, rows as `comparisons` has them, as statements have them."""
+        return tuple(
+            SessionRatio(
+                baseline=row["baseline_cell"],
+                contender=row["contender_cell"],
+                outcome=row["of_sessions"] or row["verdict"],
+                ratio=float(row["ratio"]),
+                low=float(row["ratio_low"]),
+                high=float(row["ratio_high"]),
+                pairs=tuple(map(tuple, self.facts["pairs"])),
+            )
+            for row in rows.to_dict("records")
+        )
+
+
+def load(tables: Path | str, facts: Path | str) -> tuple[Sides, pd.DataFrame]:
     """Return a comparison as results of a study with the factor `run`, and how counts compare."""
     folder, said = Path(tables), read_facts(facts)
     own = import_module(f"scripts.studies.{said['study']}.report").REPORT
@@ -35,19 +61,21 @@ def load(tables: Path | str, facts: Path | str) -> tuple[Results, pd.DataFrame]:
     report = _declared(own, said["sides"], next(name for name in cells if name.endswith("_low"))[: -len("_low")])
     cells = complete_cells(cells, pd.DataFrame({"cell": [], "valid": pd.Series(dtype=bool)}), report)
     verdicts = verdicts.assign(**dict.fromkeys(set(own.names) - set(verdicts), ""))
-    run = Results(pd.DataFrame(), cells, verdicts, pd.DataFrame(), said, report=report)
+    raw = read_table(folder / "records.csv", ("cell", "unit_of"))
+    run = Sides(pd.DataFrame(), cells, verdicts, pd.DataFrame(), said, report=report, raw=raw)
     return run, read_table(folder / "counts.csv", (*texts, *sessions.COUNTS))
 
 
 def show(page: Page, tables: Path | str, facts: Path | str) -> None:
     """Show a comparison whose tables are in a folder, and leave its answers for the first page."""
     run, counts = load(tables, facts)
-    primary = findings.find(run)
+    words = headline(run)
+    primary = pages.select(findings.find(run), run)
     (picture, rest), (few, _) = (comparisons.deciding(run, most) for most in (comparisons.ROWS, comparisons.FEW))
     why = [*run.select(answer.reasons(run, primary)), *of_counts(counts)]
     beside = {"Why": why, "What to do next": _next(run)}
     page.text(heading(1, run.report.title))
-    sentence = f"{counted(counts, run.facts['sides'])}{ruled(run.facts)}{headline(run, primary)}"
+    sentence = f"{counted(counts, run.facts['sides'])}{ruled(run.facts)}{words}"
     pages.first_screen(page, run, sentence, picture, beside, few, summary=_summary(run, counts))
     if rest.panels:
         with page.fold(f"and {prose.count(len(rest.numbers), 'more comparison')}"):
@@ -97,25 +125,31 @@ def counted(counts: pd.DataFrame, sides: list[str]) -> str:
     return bold(f"{sides[0]} → {sides[1]}: {prose.listing(texts)}{together}.") + " "
 
 
-def headline(run: Results, primary: list[findings.Finding]) -> str:
+def headline(run: Results) -> str:
     """Return one bold sentence: how the second side compares, or how far apart both are where nothing is decided."""
+    return bold(pages.select_headline([_write_headline(run)], run))
+
+
+def _write_headline(run: Results) -> Said:
     rows = run.comparisons()
     if rows.empty:
-        return bold("The two sides have no cell in common.")
+        return "The two sides have no cell in common.", ()
     base, other = run.facts["sides"]
     if rows["of_sessions"].ne("").any():
-        return bold(_of_sessions_alone(run, rows[rows["of_sessions"] != ""]))
+        rows = rows[rows["of_sessions"] != ""]
+        return _of_sessions_alone(run, rows), (Outcomes(run.to_comparisons(rows)),)
     if not rows["verdict"].eq(Outcome.TOO_FEW).all():
-        return bold(headlines.write_headline(run)[0])
+        return headlines.write_headline(run)
     ratios = prose.span(rows["ratio"].dropna(), prose.ratio) if rows["ratio"].notna().any() else "unknown"
     of = dict.fromkeys(run.facts["sessions_of"])
     have = f"{prose.count(*of, 'session')} on each side" if len(of) == 1 else f"{prose.listing(map(str, of))} sessions"
     due = run.facts["sessions_due"]
-    return bold(
+    text = (
         f"Between these two, {base} and {other}, {run.report.metrics[0].title} differs by a ratio of {ratios} in"
         f" {prose.count(len(rows), 'cell')}, which {have} cannot decide;"
         f" {f'{due} pairs' if due == sessions.LEAST_PAIRS else f'{due} on each side'} can."
     )
+    return text, (Outcomes(run.to_comparisons(rows)),)
 
 
 def _of_sessions_alone(run: Results, rows: pd.DataFrame) -> str:

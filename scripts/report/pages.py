@@ -126,11 +126,11 @@ def of_run(run: Results) -> tuple[list[Finding], list[Finding]]:
     others = [one for metric in run.report.metrics[1:] for one in findings.find(run, metric.name) if one.decided]
     beyond = [(one.rows["ratio_low"] > bound) | (one.rows["ratio_high"] < 1 / bound) for one in others]
     beyond = [one for one, is_beyond in zip(others, beyond, strict=True) if is_beyond.all()]
-    return _select(findings.find(run), run), _select(beyond, run)
+    return select(findings.find(run), run), select(beyond, run)
 
 
-def _select(group: list[Finding], run: Results) -> list[Finding]:
-    """The findings whose statements hold."""
+def select(group: list[Finding], run: Results) -> list[Finding]:
+    """Return the findings whose statements hold."""
     return [one for one in group if run.select([(one.text, (one.statement,) if one.statement else ())])]
 
 

@@ -18,12 +18,17 @@ FASTER, SLOWER, SAME, TOO_FEW = "faster", "slower", "same", "too few repeats"
 DECIDES = "value"
 # Blocks of a verdict; of those of an order, the share that has to agree with it.
 _MIN_BLOCKS, _AGREE = 6, 0.75
+# Sessions of each side that a verdict between runs needs where they are no pairs.
+_MIN_SESSIONS = 4
 # Tables have twelve digits.
 _CLOSE = 1e-9
 
 
 class Records:
-    """Raw records: one row per record of records.csv, by cell and block."""
+    """Raw records: one row per record of records.csv, by cell and block.
+
+    Records of several runs have a column `unit_of`, which names the session of each.
+    """
 
     def __init__(self, table: pd.DataFrame) -> None:
         """Take records.csv; one without rows has no records."""
@@ -52,6 +57,12 @@ class Records:
         values = self.get(cell, column, self.blocks(cell))
         values = values[np.isfinite(values)]
         return float(np.median(values)) if len(values) else math.nan
+
+    def get_sessions(self, cell: str, column: str) -> dict[str, float]:
+        """Return the median of a column of a cell's valid records by session."""
+        rows = self._rows[self._rows.index.get_level_values("cell") == cell] if len(self._rows) else self._rows
+        rows = rows[rows[column] > 0] if len(rows) else rows
+        return rows.groupby("unit_of")[column].median().to_dict() if len(rows) else {}
 
 
 # What something is said of, and what is said of it: a page says one thing of each.
@@ -149,6 +160,52 @@ class Comparison:
             longer -= records.get(cell, "null_s", self.blocks)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(other) - np.log(base)
+
+
+@dataclass(frozen=True)
+class SessionRatio:
+    """The outcome of one comparison of runs, whose unit is the session: contender / baseline.
+
+    Attributes:
+        baseline: name of a cell.
+        contender: name of the other.
+        outcome: that of METHOD 17; of these sessions alone where sides did not take turns.
+        ratio: with the ends of its interval; NaN where there is none.
+        low: lower end.
+        high: upper end.
+        pairs: sessions of the baseline and of the contender that are pairs; none where sides are not paired.
+    """
+
+    baseline: str
+    contender: str
+    outcome: str
+    ratio: float
+    low: float
+    high: float
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def holds(self, records: Records) -> bool:
+        """Return whether the sessions have the ratio, are enough for the outcome, and most have its order."""
+        base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
+        if self.pairs:
+            d = [math.log(other[two] / base[one]) for one, two in self.pairs if one in base and two in other]
+            sessions, least = len(d), _MIN_BLOCKS
+        else:
+            d = [math.log(two / one) for one in base.values() for two in other.values()]
+            sessions, least = min(len(base), len(other)), _MIN_SESSIONS
+        if math.isnan(self.ratio) or not d:
+            return self.outcome not in (FASTER, SLOWER, SAME)
+        if abs(np.median(d) - math.log(self.ratio)) > _CLOSE:
+            return False
+        order = {FASTER: np.mean(np.array(d) < 0), SLOWER: np.mean(np.array(d) > 0)}
+        if self.outcome in order:
+            return sessions >= least and order[self.outcome] > 0.5 and (self.low > 1 or self.high < 1)
+        return (sessions < least) == (self.outcome == TOO_FEW)
+
+    @property
+    def claims(self) -> Iterator[Claim]:
+        """The outcome."""
+        yield (self.baseline, self.contender), self.outcome
 
 
 @dataclass(frozen=True)
