@@ -218,3 +218,56 @@ def _results(matrix: pd.DataFrame, runs: pd.DataFrame, verdicts: pd.DataFrame, f
         records=records,
         raw=raw,
     )
+
+
+# Ways to read that advice compares: layout, driver and settings, and what a run for advice reads.
+WAYS = (
+    {"layout": "original", "driver": "ros3"},
+    {"layout": "original", "driver": "s3fs", "read_cache": "blockcache-4MiB"},
+    {"layout": "paged-4MiB", "driver": "ros3", "page_buffer": "64MiB"},
+    {"layout": "paged-4MiB", "driver": "s3fs"},
+)
+USUAL = {"page_buffer": "unset", "read_cache": "default", "chunk_cache": "default"}
+SHARES_OF_ACCESSES = ({"all": 1.0}, {"[:, 0]": 0.75, "all": 0.25})
+
+
+def draw_advice(seed: int) -> Synthetic:
+    """Return a run of two to four ways to read one to eight files, by one access or two."""
+    random, report = np.random.default_rng([seed, 7]), REPORTS["shots"]
+    ways = [USUAL | way for way in WAYS[: int(random.integers(2, len(WAYS) + 1))]]
+    shares, files = SHARES_OF_ACCESSES[int(random.integers(2))], int(random.choice([1, 3, 6, 8]))
+    together = {"library": "hdf5-2.0.0", "store": "s3", "access": "files", "cache": "cold", "workers": "1"}
+    levels = [together | way | {"selection": level} for way in ways for level in shares]
+    cells = [{"cell": f"cell{number}", **own, "control": "", "twin_of": ""} for number, own in enumerate(levels)]
+    factors = [name for name in report.names if name in cells[0]]
+    matrix = pd.DataFrame(cells)[["cell", *factors, "control", "twin_of"]]
+    kept = list(_records(matrix, factors, "shots", random))
+    runs, _ = tables.runs_and_samples(matrix, kept)
+    verdicts = verdicts_table(matrix, runs, [], 5, 1, lambda cell: (cell["access"], cell["selection"]))
+    arms = [way | {what: dict.fromkeys(shares, 1.0) for what in ("requests", "bytes", "seconds")} for way in ways]
+    copy = {"typed": "h5repack -S PAGE", "original_bytes": 2**30, "copy_bytes": 2**30, "seconds": 3.0}
+    where = {"files": {"original": "bucket/a.h5", "paged-4MiB": "bucket/b.h5"}, "region": "eu-west-1", "groups": ["/"]}
+    advice = {"accesses": shares, "arms": arms, "considered": arms, "copies": {"paged-4MiB": copy}, "where": where}
+    advice |= {"place": "loopback", "left_out": [], "unsuited": []}
+    facts = {
+        **{"run": "synthetic", "study": "shots", "stores": STORES, "repeats": 6, "equivalence_percent": 5},
+        "settings": {"compare": [], "matrix": [], "advice": advice, "read_files": files},
+    }
+    run = _results(matrix, runs, verdicts, facts, report)
+    object.__setattr__(run, "samples", _samples(kept, files, random))
+    return Synthetic(run, _times(kept), "driver")
+
+
+def _samples(kept: list[Kept], files: int, random: np.random.Generator) -> pd.DataFrame:
+    """Each file's part of the time of a record; ways differ in how fast they read which file."""
+    spread = float(random.choice([0.02, 0.4]))
+    weights = {name: random.lognormal(0, spread, files) for name in {one.cell for one in kept}}
+    rows = []
+    for one in kept:
+        total, of = one.record["seconds"]["total"], weights[one.cell]
+        rows += [
+            {"cell": one.cell, "repeat": one.repeat, "obj-id": f"{name}.h5", "valid": one.record["valid"]}
+            | {"open+read-data-time": total * part / of.sum(), "cpu-time": 0.0}
+            for name, part in enumerate(of)
+        ]
+    return pd.DataFrame(rows)

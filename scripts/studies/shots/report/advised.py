@@ -46,8 +46,10 @@ def lines(run: Results) -> list[str]:
 def state(advice: Advice, run: Results) -> tuple[Statement, ...]:
     """Return what advice states of measured times and requests: what the best way gains, or that none does."""
     if advice.best is advice.base:
-        others = [way for way in advice.ways if way.rows and way not in advice.uneven]
-        return (NoGain(tuple(_comparisons(way, run) for way in others)),)
+        faster = (*advice.uneven, *advice.faster)
+        others = [way for way in advice.ways if way.rows.keys() == advice.shares.keys() and way not in faster]
+        gained = [Gain(_comparisons(copy, run), tuple(advice.shares.values())) for copy in [advice.copy] if copy]
+        return (NoGain(tuple(_comparisons(way, run) for way in others)), *gained)
     both = [[way.cells[level] for level in advice.shares] for way in (advice.best, advice.base)]
     cells = tuple(tuple(cell["cell"] for cell in side) for side in both)
     requests = [[float(cell.get("requests", math.nan)) for cell in side] for side in both]
@@ -153,6 +155,12 @@ def _gain(advice: Advice, describe: Callable[[Advice, str], str]) -> str:
     best, base = advice.best, advice.base
     if best is base:
         text = f"no way was shown to be faster than the files as they are, read with {base.name}{_each(advice, base)}"
+        if copy := advice.copy:
+            gains = f"{names.times(1 / advice.ratio(copy, 'ratio'))}×"
+            text = (
+                f"no way without a copy was shown to be faster than {base.name}{_each(advice, base)}, and"
+                f" {copy.layout} with {copy.name} gains too little for one ({gains})"
+            )
         unseen = f"; gains below {names.times(advice.detectable)} times could not be detected"
         return text + (unseen if advice.detectable > DETECTED else "")
     shares = advice.shares.items() if len(advice.shares) > 1 else [(next(iter(advice.shares)), None)]
@@ -182,9 +190,12 @@ def _list_notes(advice: Advice, run: Results) -> list[str]:
 
 
 def _times(advice: Advice, level: str) -> str:
-    ratio, *ends = (1 / advice.best.rows[level][key] for key in ("ratio", "ratio_high", "ratio_low"))
+    row = advice.best.rows[level]
+    ratio, *ends = (1 / row[key] for key in ("ratio", "ratio_high", "ratio_low"))
+    # The harness's own time may be a part of either side's.
+    bound = "" if pd.isna(row.get("harness_percent")) else "at least " if ratio > 1 else "at most "
     than = f"as {'' if advice.best.layout == ORIGINAL else 'the files as they are '}with {advice.base.name}"
-    return f"{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
+    return f"{bound}{names.times(ratio)} [{', '.join(map(names.times, ends))}] times as fast {than}"
 
 
 def _effort(advice: Advice, level: str) -> str:

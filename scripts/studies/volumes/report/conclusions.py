@@ -286,7 +286,7 @@ def _choose(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Sa
     stores = {course.whole["store"] for course in kept} - {own}
     limit, value = phrases.limit(best.whole), f"{best.whole['metric']} {phrases.latency(best.deciding)}"
     kept_limits = tuple(course.statement for course in kept)
-    others = tuple(course.statement for course in every if course not in kept)
+    others = tuple(course.statement for course in every if course.verdict != Outcome.MEETS)
     alone = VolumeChoice((best.statement,), others, kept_limits, ())
     if len(kept) == 1:
         return f"Use {bold(phrases.label(best.whole, run))}: {value}, the only one that stayed below {limit}.", (alone,)
