@@ -109,20 +109,23 @@ def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
     for number, part in enumerate(_order(rows)):
         effect = get_effect(part, results)
         against = f" {effect.than} {old}" if is_named and not number else ""
-        texts.append(f"{new if not number else 'it'} {effect.text}{against}{_limit(part, rows, results)}")
+        who = f"{new} " if not number else "" if effect.text.startswith("took ") else "it "
+        text = effect.text if not number else effect.text.removeprefix("took ")
+        texts.append(f"{who}{text}{against}{_limit(part, rows, results)}")
     return "; ".join(texts)
 
 
 def _limit(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
-    """Where an order was found, if it was not in all comparisons: " with …", " in 3 of 4 comparisons with …"."""
+    """Where an order was found, if it was not in all comparisons: " with …", " with … (3 of 4)"."""
     if len(part) == len(rows):
         return ""
     opposite = rows[rows["verdict"].isin(ORDERED) & (rows["verdict"] != part["verdict"].iloc[0])]
     conditions = _find_conditions(part, opposite, rows, results)
     among = rows[_match(rows, conditions)]
     text = ", ".join(results.names.within(factor, levels) for factor, levels in conditions.items())
-    count = f" in {len(part)} of {len(among)} comparisons" if len(among) > len(part) else ""
-    return f"{count}{f' {text}' if text else ''}"
+    if not text:
+        return f" in {len(part)} of {len(among)} comparisons"
+    return f" {text}{f' ({len(part)} of {len(among)})' if len(among) > len(part) else ''}"
 
 
 def _find_conditions(

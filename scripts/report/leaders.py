@@ -46,7 +46,7 @@ class Lead:
     arms: tuple[Arm, ...]
     kind: str
     outside: tuple[Arm, ...] = ()
-    group: str = ""
+    groups: tuple[str, ...] = ()
     contexts: tuple[Context, ...] = ()
     levels: tuple[str, ...] = ()
     of: tuple[str, ...] = ()
@@ -69,14 +69,14 @@ def find(results: Results) -> list[Lead]:
             outcomes = tuple((lead.levels, lead.of, *lead.outcome) for lead in leads)
             alike.setdefault((group, outcomes), {})[tuple(context)] = leads
     distinct = [
-        replace(lead, group=group, contexts=tuple(contexts))
+        replace(lead, groups=(group,), contexts=tuple(contexts))
         for (group, _), parts in alike.items()
         for contexts in products(list(parts))
         for lead in parts[contexts[0]]
     ]
     # What says most stands first.
     order = list(cells["group"].unique())
-    return sorted(distinct, key=lambda lead: (-len(lead.of), order.index(lead.group)))
+    return sorted(distinct, key=lambda lead: (-len(lead.of), order.index(lead.groups[0])))
 
 
 def context_of(results: Results) -> list[str]:
@@ -104,7 +104,9 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
         levels = list(dict.fromkeys(column))
         if factor != "cache" and levels != [""] and levels != [results.usual.get(factor)]:
             conditions.append(named.within(factor, levels))
-    where = ", ".join(dict.fromkeys(filter(None, [lead.group, *conditions])))
+    # A factor that tells groups of arms apart is in their names.
+    conditions = [text for text in conditions if text != prose.listing(lead.groups, "or")]
+    where = ", ".join(dict.fromkeys(filter(None, [prose.listing(lead.groups), *conditions])))
 
     def called(arm: Arm) -> str:
         return report.contest.name(dict(zip(report.contest.arm, arm, strict=True)), named)
@@ -138,7 +140,7 @@ def write_others(leads: list[Lead], results: Results) -> list[Said]:
 def write_headline(leads: list[Lead], results: Results) -> list[Said]:
     """Return who leads along all levels, in a sentence for each group of arms, with its statements."""
     places: dict[str, list[tuple[str, Leader]]] = {}
-    for lead in _first(leads):
+    for lead in _merge(_first(leads)):
         where, text = in_words(lead, results, str, brief=True)
         places.setdefault(where, []).append((text.rstrip("."), to_statement(lead, results)))
     if places:
@@ -172,8 +174,20 @@ def to_statement(lead: Lead, results: Results) -> Leader:
 def _first(leads: list[Lead]) -> list[Lead]:
     """The leads that the headline tells: of each group the first that was decided, and those in the same contexts."""
     decided = [lead for lead in leads if lead.kind in DECIDED_KINDS]
-    contexts = {lead.group: lead.contexts for lead in reversed(decided)}
-    return [lead for lead in decided if lead.contexts == contexts[lead.group]]
+    contexts = {lead.groups: lead.contexts for lead in reversed(decided)}
+    return [lead for lead in decided if lead.contexts == contexts[lead.groups]]
+
+
+def _merge(leads: list[Lead]) -> list[Lead]:
+    """Return leads that came out alike in several groups of arms as one."""
+    alike: dict[tuple, Lead] = {}
+    for lead in leads:
+        key = (lead.levels, lead.of, lead.outcome)
+        if before := alike.get(key):
+            groups = tuple(dict.fromkeys((*before.groups, *lead.groups)))
+            lead = replace(before, groups=groups, contexts=tuple(dict.fromkeys((*before.contexts, *lead.contexts))))
+        alike[key] = lead
+    return list(alike.values())
 
 
 def _along(cells: pd.DataFrame, edges: Edges, results: Results) -> list[Lead]:
@@ -236,7 +250,7 @@ def cells_of(lead: Lead, results: Results) -> pd.DataFrame:
     cells, along = results.measured, results.report.along
     cells = cells[cells[along].isin(lead.levels)]
     cells = cells[[tuple(context) in lead.contexts for context in cells[context_of(results)].to_numpy()]]
-    cells = cells[[results.report.contest.group(cell) == lead.group for cell in cells.to_dict("records")]]
+    cells = cells[[results.report.contest.group(cell) in lead.groups for cell in cells.to_dict("records")]]
     cells = cells.sort_values(along, key=lambda levels: levels.map(names.amount), kind="stable")
     return cells.assign(arm=list(cells[list(results.report.contest.arm)].itertuples(index=False, name=None)))
 

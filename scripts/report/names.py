@@ -198,14 +198,14 @@ class Names:
         return declared.labels.get(level) or self._bare(declared, level)
 
     def subject(self, factor: str, *levels: str) -> str:
-        """Return a level, or several, as a sentence is about them: "a 64 MiB or 256 MiB page buffer"."""
+        """Return a level, or several, as a sentence is about them: "a 64 or 256 MiB page buffer"."""
         declared = self.report.factor(factor)
         named = [declared.names[level] for level in levels if level in declared.names]
         bare = [self._bare(declared, level) for level in levels if level not in declared.names]
         if bare and declared.unit:
             named.append(prose.listing(bare, "or") + f" {declared.unit}" + "s" * (bare != ["1"]))
         elif bare:
-            named.append(declared.subject.format(prose.listing(bare, "or")))
+            named.append(declared.subject.format(_list_amounts(bare)))
         return prose.listing(named, "or")
 
     def pair(self, row: Mapping, call: Callable[[str, str], str]) -> tuple[str, str]:
@@ -218,7 +218,7 @@ class Names:
     def within(self, factor: str, levels: Iterable[str]) -> str:
         """Return levels as the condition of a sentence: "with a 64 MiB page buffer"."""
         levels, declared = list(levels), self.report.factor(factor)
-        bare = prose.listing((self._bare(declared, level) for level in levels), "or")
+        bare = _list_amounts([self._bare(declared, level) for level in levels])
         return declared.within.format(self.subject(factor, *levels), level=bare)
 
     def row(self, row: Mapping, factors: Iterable[str]) -> str:
@@ -240,7 +240,7 @@ class Names:
         return True
 
     def store(self, name: str) -> str:
-        """Return what a store is called everywhere: "disk", "S3 at 20 ms, 50 MiB/s", "Azurite on loopback"."""
+        """Return what a store is called everywhere: "disk", "S3 (emulated: 20 ms, 50 MiB/s)", "Azurite on loopback"."""
         stores = self.facts.get("stores") or {}
         usual = _usual_name(name, stores.get(name) or {})
         alike = [other for other in stores if _usual_name(other, stores[other] or {}) == usual]
@@ -293,6 +293,14 @@ class Names:
         return len({driver for part in parts if store in part.get("store", []) for driver in part.get("driver", [])})
 
 
+def _list_amounts(levels: list[str]) -> str:
+    """Return levels as alternatives, with their unit once where all have the same: "64 or 256 MiB"."""
+    units = {level.partition(" ")[2] for level in levels}
+    if len(levels) > 1 and len(units) == 1 and all(level[:1].isdigit() for level in levels):
+        levels = [*(level.partition(" ")[0] for level in levels[:-1]), levels[-1]]
+    return prose.listing(levels, "or")
+
+
 def _is_files(spec: dict) -> bool:
     return "kind" in spec and stores.of(spec).files
 
@@ -306,4 +314,4 @@ def _usual_name(name: str, spec: dict) -> str:
         return store.service or name
     server = store.server + " over TLS" * bool(spec.get("tls"))
     emulated = networks.name(network)
-    return f"{server} {f'at {emulated}' if emulated else 'on loopback'}"
+    return f"{server} (emulated: {emulated})" if emulated else f"{server} on loopback"

@@ -15,7 +15,6 @@ from scripts.report.declaration import (
 from scripts.report.listings import WHOLE, in_mib, of_readers
 from scripts.report.prose import number
 from scripts.studies.particles.methods import PUBLISHED
-from scripts.studies.particles.snapshots import PRESETS
 
 MILLION = 1e6
 OPERATIONS = {
@@ -27,11 +26,8 @@ OPERATIONS = {
 
 
 def counted(level: str, _facts: dict | None = None) -> str:
-    """Return "1.94 million (A)" of a number of particles."""
-    if not level.isdigit():
-        return "own"
-    preset = next((f" ({name})" for name, (particles, *_) in PRESETS.items() if str(particles) == level), "")
-    return f"{int(level) / MILLION:.3g} million{preset}"
+    """Return "1.94 million" of a number of particles."""
+    return f"{int(level) / MILLION:.3g} million" if level.isdigit() else "own"
 
 
 def called(cell: dict) -> str:
