@@ -8,7 +8,7 @@ import pytest
 from scripts import gather as facts_program
 from scripts.lib.program import Problem
 from scripts.report import comparisons as ratios
-from scripts.report import curves, findings, judgement, leaders, listings, names
+from scripts.report import curves, judgement, leaders, listings, names, scaling
 from scripts.report.results import Results
 from scripts.stores import store as stores
 from scripts.studies.blobs import patterns, report
@@ -161,14 +161,14 @@ def test_processes_are_drawn_and_the_base_is_named(run: Results):
     [panel] = curves.against(run, "processes").panels
     assert panel.title == "multiple-files · 16 MiB"
     assert panel.x_ticks == (1, 2, 4)
-    told = " ".join(findings.where_it_stops(run))
+    told = " ".join(scaling.find_where_it_stops(run))
     base = run.cells[(run.cells["processes"] == "1") & (run.cells["store"] == "disk")]["mib_s"].iloc[0]
     assert f"(base: 1 process, {names.rate(base)} MiB/s)" in told
 
 
 def test_where_more_processes_stop_to_help(tmp_path: Path):
     rows = cells(store=("disk",), pattern=("sections",), size=("64MiB",), processes=("1", "2", "4", "8"))
-    [told] = findings.where_it_stops(load(build(tmp_path, rows)))
+    [told] = scaling.find_where_it_stops(load(build(tmp_path, rows)))
     # The formula gives 0.5, 0.95, 1 and 1 of the rate: 4 is 5 % more than 2, 8 no more than 4.
     assert re.search(
         r": no gain is shown beyond [24] processes: the time per byte with [48] processes is (0.9|1.0)\d \[", told

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.program import Problem
-from scripts.report import curves, findings, judgement, leaders, listings, names, pages
+from scripts.report import curves, findings, judgement, leaders, listings, names, pages, sentences
 from scripts.report.markup import markdown_line
 from scripts.report.names import Names
 from scripts.report.results import ABSENT, Results
@@ -166,7 +166,7 @@ def test_a_run_with_one_store_and_pattern_has_nobody_to_lead(tmp_path: Path):
 
 def test_one_size_alone_is_not_called_up_to_or_from(run: Results):
     def stretch(*levels: str, of: tuple[str, ...] = SIZES) -> str:
-        return findings.stretch([*levels], [*of], run)
+        return sentences.write_stretch([*levels], [*of], run)
 
     assert stretch("1MiB") == "at 1 MiB"
     assert stretch("1MiB", "4MiB") == "up to 4 MiB"

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 from scripts.report import comparisons as ratios
-from scripts.report import curves, findings, judgement, listings, plot_html, rows
+from scripts.report import curves, findings, judgement, listings, plot_html, rows, scaling
 from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel
 from scripts.report.results import ABSENT, Results
 from scripts.studies.shots.report import results
@@ -182,7 +182,7 @@ def test_tables_made_of_records_are_understood(tmp_path: Path):
     run = results.load(tmp_path)
     assert run.absent == ()
     assert sum(len(one.rows) for one in findings.find(run) if one.verdict == "slower") == 24
-    assert len(findings.where_it_stops(run)) >= 1
+    assert len(scaling.find_where_it_stops(run)) >= 1
     assert len(curves.against(run, "workers").panels) == 4
     assert "1 cell measured twice" in judgement.control(run.verdicts)
 

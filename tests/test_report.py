@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 
 from scripts.lib.program import Problem
-from scripts.report import curves, findings, notebook, rows
+from scripts.report import curves, notebook, rows, scaling
 from scripts.studies.shots.report import hdf5_version, results
 from tests.pages import write, write_words
 
@@ -61,7 +61,7 @@ def test_figures_are_empty_and_not_in_error_where_nothing_can_be_drawn(left: str
     drawn = [curves.speedup(run), rows.alone(run), rows.parts(run, "parts", "", results.PARTS, "", "")]
     drawn += [curves.against(run, "workers"), rows.boxes(run, "boxes", "", "mean-obj-time", "", "")]
     assert [bool(figure.panels) for figure in drawn] == ([False] * 5 if left == "no cell" else [False, *[True] * 4])
-    assert left == "no cell" or findings.where_it_stops(run) == []
+    assert left == "no cell" or scaling.find_where_it_stops(run) == []
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose, words
-from scripts.report.findings import Finding, modelled, sides
+from scripts.report.findings import Finding
 from scripts.report.headline import Said, asked_factors
 from scripts.report.markup import bold
 from scripts.report.page import Table
 from scripts.report.results import Results
+from scripts.report.sentences import get_modelled, name_sides
 from scripts.report.statements import Counts
 from scripts.statistics import tables
 from scripts.statistics.outcomes import ORDERED
@@ -57,7 +58,7 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str
     # Requests are printed with their bytes; of the others those that differ.
     shown = [name for name in ("opens", "connections") if name in counts and not both[0][name].isna().any()]
     texts = [", ".join([_asked(side), *(_counted(side[name], name) for name in shown)]) for side in both]
-    new, old = sides(finding.rows.iloc[0], results)
+    new, old = name_sides(finding.rows.iloc[0], results)
     spans = tuple(
         (column, *((float(factor * side[name].min()), float(factor * side[name].max())) for side in both))
         for column, name, factor in (("requests", "requests", 1), ("bytes", "moved", MIB), *((n, n, 1) for n in shown))
@@ -76,7 +77,7 @@ def _counted(values: pd.Series, noun: str) -> str:
 
 def _explained(rows: pd.DataFrame, results: Results) -> str:
     """What the model of requests, bytes, CPU and opens gives beside what was measured; "" where it is not known."""
-    ratios, measured = modelled(rows, results), rows["ratio"].astype(float)
+    ratios, measured = get_modelled(rows, results), rows["ratio"].astype(float)
     if ratios.isna().any():
         return ""
     spans = {"model": prose.span(ratios), "measured": prose.span(measured)}

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.report import judgement, names, prose, words
-from scripts.report.declaration import Metric
-from scripts.report.markup import bold
+from scripts.report import names
 from scripts.report.results import Results
+from scripts.report.sentences import Steps, write_finding
 from scripts.report.statements import Outcomes
-from scripts.statistics import stats, tables, verdicts
-from scripts.statistics.outcomes import DECIDED, ORDERED, Outcome
+from scripts.statistics.outcomes import DECIDED, ORDERED
 
 # Ratios further apart than this are not told as one range, where a level tells them apart.
 ALIKE = 1.5
 MOST_PARTS = 4
 Conditions = dict[str, list[str]]
-Steps = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,7 @@ def _finding(
     some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)" if conditions is None else ""
     return Finding(
         where=where,
-        text=sentence(rows, steps, under or some, results),
+        text=write_finding(rows, steps, under or some, results),
         factor=head["factor"],
         metric=head["metric"],
         verdict=verdicts.pop() if len(verdicts) == 1 else "mixed",
@@ -184,203 +181,3 @@ def _finding(
         under=under,
         statement=Outcomes(results.to_comparisons(rows)),
     )
-
-
-def sentence(rows: pd.DataFrame, steps: Steps, conditions: str, results: Results) -> str:
-    """Return what some courses that came out alike say, with the conditions that they hold under."""
-    report, along = results.report, results.report.along
-    blocks = prose.span(rows["blocks"], "{:.0f}".format)
-    comparisons = len(rows) // len(steps)
-    evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
-    evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
-    evidence += _spikes(rows, *sides(rows.iloc[0], results)) + _failures(rows, *sides(rows.iloc[0], results))
-    evidence += _reason(rows, results)
-    under = f", {conditions}" if conditions else ""
-    new, old = sides(rows.iloc[0], results)
-    if len(steps) == 1:
-        return f"{outcome(rows, results, new, old)}{under} ({evidence})."
-    texts = []
-    for verdict, alike in itertools.groupby(steps, key=lambda step: step[1]):
-        levels = [level for level, _ in alike]
-        part = rows[rows[along].isin(levels)].assign(verdict=verdict)
-        texts.append(f"{stretch(levels, [level for level, _ in steps], results)} {outcome(part, results)}")
-    decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
-    turns = [f"between {a} and {b}" for (a, before), (b, after) in itertools.pairwise(decided) if before != after]
-    turn = f" {bold(f'The order turns {prose.listing(turns)}.')}" if turns else ""
-    in_time = _in_time(report.metric(rows["metric"].iloc[0]))
-    return f"{new} against {old}{in_time}{under}: {'; '.join(texts)} ({evidence}).{turn}"
-
-
-def outcome(rows: pd.DataFrame, results: Results, new: str = "", old: str = "") -> str:
-    """Return what one verdict says, with ratio and interval; with `new` and `old` as a whole sentence."""
-    low, high = rows["ratio_low"].min(), rows["ratio_high"].max()
-    metric = results.report.metric(rows["metric"].iloc[0])
-    # What does not decide is of the second rank.
-    strong = bold if metric == results.report.metrics[0] else str
-    in_time, nothing = _in_time(metric) if new else "", words.get_outcome(Outcome.NO_EVIDENCE)
-    against = f"{new} against {old}: " if new else ""
-    match rows["verdict"].iloc[0]:
-        case Outcome.FASTER | Outcome.SLOWER:
-            effect = get_effect(rows, results)
-            text = f"{strong(effect.text)} {effect.interval}"
-            spent = f" to {metric.spent_to}" if metric.spent_to else ""
-            return f"{new} {text}{spent} {effect.than} {old}" if new else text
-        case Outcome.SAME:
-            same = strong(words.get_outcome(Outcome.SAME, results.same_percent))
-            ratio = names.ratio_with_interval(rows["ratio"].median(), low, high)
-            return f"{f'{new} and {old} were ' if new else ''}{same}{in_time}, ratio {ratio}"
-        case Outcome.NO_EVIDENCE if new:
-            return f"{strong(nothing)} that {new} and {old} differ{in_time}: {_doubt(rows)}"
-        case Outcome.NO_EVIDENCE:
-            return f"{bold(nothing)} of a difference ({_doubt(rows)})"
-        case Outcome.TOO_FEW:
-            ratios = f", ratio {prose.span(rows['ratio'])}" if rows["ratio"].notna().any() else ""
-            return f"{against}{strong(words.get_outcome(Outcome.TOO_FEW))}{ratios}"
-        case _:
-            notes = dict.fromkeys(part for note in rows["note"] for part in str(note).split("; ") if part)
-            why = f" ({'; '.join(notes)})" if notes else ""
-            return f"{against}{strong(words.get_outcome(Outcome.NOT_COMPARABLE))}{why}"
-
-
-def get_effect(rows: pd.DataFrame, results: Results) -> names.Effect:
-    """Return the effect of comparisons of one order in words; "at least" where the harness makes it a bound."""
-    metric, factor = results.report.metric(rows["metric"].iloc[0]), results.report.factor(rows["factor"].iloc[0])
-    ends = rows["ratio_low"].min(), rows["ratio_high"].max()
-    is_bound = "harness_percent" in rows and bool(rows["harness_percent"].notna().any())
-    return names.effect(rows["ratio"], *ends, factor.plural, metric.is_time, is_bound)
-
-
-def _spikes(rows: pd.DataFrame, new: str, old: str) -> str:
-    """What a median does not show: blocks in which one side took much longer than in the others."""
-    counts = {
-        who: pd.to_numeric(rows.get(column, pd.Series(0, rows.index))).fillna(0)
-        for who, column in ((new, "slow_contender"), (old, "slow_baseline"))
-    }
-    slow = rows[sum(counts.values()) > 0]
-    if slow.empty:
-        return ""
-    times = prose.span(slow["slow_ratio"], lambda ratio: f"{prose.ratio(ratio)}×")
-    blocks = f"{slow['blocks'].sum():.0f}"
-    if all(count.sum() for count in counts.values()):
-        # Their ratio is that of both sides together.
-        either = sum(count.sum() for count in counts.values())
-        return words.fill("slow blocks of both", slow=f"{either:.0f}", blocks=blocks, times=times)
-    who = next(who for who, count in counts.items() if count.sum())
-    return words.fill("slow blocks", who=who, slow=f"{counts[who].sum():.0f}", blocks=blocks, times=times)
-
-
-def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
-    """How many attempts at each side failed, with the exact interval of that share, where any did (METHOD 15)."""
-    texts, any_failed = [], False
-    for who, side in ((new, "contender"), (old, "baseline")):
-        if f"attempts_{side}" not in rows:
-            return ""
-        cells = rows.drop_duplicates(f"{side}_cell")
-        failed, attempts = (int(cells[f"{what}_{side}"].sum()) for what in ("failed", "attempts"))
-        of = stats.share(failed, attempts)
-        texts.append(f"{who} in {failed} of {attempts} attempts [{100 * of.low:.0f}, {100 * of.high:.0f} %]")
-        any_failed |= failed > 0
-    return f"; failed: {', '.join(texts)}" if any_failed else ""
-
-
-def modelled(rows: pd.DataFrame, results: Results) -> pd.Series:
-    """Return the ratios of times that follow from requests, bytes, CPU time and opens, NaN if unknown."""
-    seconds = results.cells.set_index("cell").get("modelled_s", pd.Series(dtype=float)).astype(float)
-    new, old = (seconds.reindex(rows[f"{side}_cell"]).to_numpy() for side in ("contender", "baseline"))
-    return pd.Series(new / old, index=rows.index)
-
-
-def _reason(rows: pd.DataFrame, results: Results) -> str:
-    """Whether requests and bytes explain what was decided about the time of everything; "" where it is not known."""
-    decided = rows[rows["verdict"].isin(ORDERED) & (rows["metric"] == results.report.metrics[0].name)]
-    ratios = modelled(decided, results) if {"baseline_cell", "contender_cell"} <= set(decided) else pd.Series()
-    if ratios.empty or ratios.isna().any():
-        return ""
-    measured = decided["ratio"].astype(float)
-    if tables.explains(ratios, measured).all():
-        return "; requests, bytes and CPU time explain it"
-    same_way = tables.has_direction(ratios, measured)
-    if same_way.all():
-        return "; requests and bytes point the same way"
-    some = f" in {(~same_way).sum()} of {len(decided)}" if same_way.any() else ""
-    return f"; not explained by requests or bytes{some}"
-
-
-def _in_time(metric: Metric) -> str:
-    return f" in the time to {metric.spent_to}" if metric.spent_to else ""
-
-
-def _doubt(rows: pd.DataFrame) -> str:
-    """The ratios, what this run could have detected, and why an interval without 1 does not decide."""
-    ratios = names.ratio_with_interval(rows["ratio"].median(), rows["ratio_low"].min(), rows["ratio_high"].max())
-    seen = detectable(rows)
-    doubts = [f"ratio {prose.span(rows['ratio'])}", seen] if seen else [f"ratio {ratios}"]
-    lost = rows["note"].fillna("").str.contains(verdicts.LOST)
-    doubts += [verdicts.LOST] if lost.any() else []
-    if beyond := int((((rows["ratio_low"] > 1) | (rows["ratio_high"] < 1)) & ~lost).sum()):
-        of = "the interval" if len(rows) == 1 else f"{beyond} of {len(rows)} intervals"
-        which = f"{of} exclude{'s' * (beyond == 1)}"
-        doubts.append(f"{which} 1, but not after correction for all comparisons of this factor")
-    return "; ".join(doubts)
-
-
-def detectable(rows: pd.DataFrame) -> str:
-    """Return which differences a run could have detected, "" where that is not known."""
-    ratios = rows["detectable_ratio"][np.isfinite(rows["detectable_ratio"])]
-    if ratios.empty:
-        return ""
-    if ratios.min() > judgement.TOO_NOISY:
-        return words.fill("noisy")
-    return words.fill("detectable", times=prose.span(ratios, lambda ratio: f"{prose.ratio(ratio)}×"))
-
-
-def sides(row: pd.Series, results: Results) -> tuple[str, str]:
-    """Return contender and baseline as a sentence is about them; the second without what both begin with."""
-    new, old = results.names.pair(row, results.names.subject)
-    metric = results.report.metric(row["metric"])
-    return (new if metric.is_time else f"{metric.title} {new}"), old
-
-
-def stretch(levels: list[str], of: list[str], results: Results) -> str:
-    """Return where among the levels `of` some beside each other lie: "up to 4 MiB", "at 1 MiB"."""
-    first, last = (results.names.level(results.report.along, level) for level in (levels[0], levels[-1]))
-    if len(levels) == 1:
-        return f"at {first}"
-    if len(levels) == len(of):
-        return f"at {first} and at {last}" if len(of) == 2 else f"at all sizes from {first} to {last}"
-    if levels[0] == of[0]:
-        return f"up to {last}"
-    return f"from {first} on" if levels[-1] == of[-1] else f"from {first} to {last}"
-
-
-def where_it_stops(run: Results) -> list[str]:
-    """Return a sentence for arms that came out alike: bases, and beyond what level they gain no more (METHOD 19)."""
-    scaling, value = run.report.scaling, run.report.values[0]
-    if run.records.empty or not scaling:
-        return []
-    records = run.records[run.records["valid"] & run.records["cell"].isin(run.measured["cell"])]
-    others = [name for name in run.report.names if name != scaling.factor]
-    arms = verdicts.stops_scaling(records, others, scaling.factor, scaling.time, run.same_percent)
-    arms = arms[arms["outcome"] != "single"]
-    tells = run.telling(arms, others) or others[:1]
-    cells = run.measured.set_index([*others, scaling.factor])[value.column]
-    lines: dict[str, list[str]] = {}
-    for arm in arms.to_dict("records"):
-        base = cells.get((*(arm[name] for name in others), str(arm["base"])), float("nan"))
-        level = run.names.level(scaling.factor, str(arm["base"]))
-        base_value = f", {prose.number(base)} {value.unit}" if pd.notna(base) else ""
-        own = records[(records[others] == [arm[name] for name in others]).all(axis=1)]
-        lines.setdefault(_stop(arm, own, run), []).append(f"{run.names.row(arm, tells)} (base: {level}{base_value})")
-    return [f"{prose.capital('; '.join(who))}: {outcome}." for outcome, who in lines.items()]
-
-
-def _stop(arm: dict, records: pd.DataFrame, run: Results) -> str:
-    scaling = run.report.scaling
-    if arm["outcome"] == "few":
-        return f"fewer than {stats.MIN_BLOCKS} complete repeats, so where it stops to gain is not decided"
-    if arm["outcome"] == "stops":
-        at, after = (run.names.level(scaling.factor, str(arm[key])) for key in ("stops_at", "next"))
-        effect = names.ratio_with_interval(arm["ratio"], arm["ratio_low"], arm["ratio_high"])
-        return f"no gain is shown beyond {at}: the {scaling.title} with {after} is {effect} of that"
-    most = run.names.level(scaling.factor, max(records[scaling.factor], key=int))
-    return f"still gains at {most}, the most measured"

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import names, prose, words
-from scripts.report.findings import describe_place, get_effect, sides
+from scripts.report.findings import describe_place
 from scripts.report.results import ABSENT, Results
+from scripts.report.sentences import get_effect, name_sides
 from scripts.report.statements import Outcomes, Recommendation, Statement
 from scripts.statistics import MIN_BLOCKS
 from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
@@ -49,7 +50,7 @@ def write_question(results: Results) -> str:
     rows, title = results.comparisons(), results.report.factor(first).title
     pairs = rows[rows["factor"] == first][["factor", "baseline", "contender", "metric"]].drop_duplicates()
     if len(pairs) == 1:
-        new, old = sides(pairs.iloc[0], results)
+        new, old = name_sides(pairs.iloc[0], results)
         text = f"Is {new} faster or slower than {old}"
     else:
         named = [results.names.cell(first, level) for level in levels[:NAMED]]
@@ -104,7 +105,7 @@ def _order(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _write_pair(rows: pd.DataFrame, results: Results, is_named: bool) -> str:
     """Return which of two arms took less time in one place, and where it was the other."""
-    new, old = sides(rows.iloc[0], results)
+    new, old = name_sides(rows.iloc[0], results)
     texts = []
     for number, part in enumerate(_order(rows)):
         effect = get_effect(part, results)
@@ -211,7 +212,7 @@ def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
 
 def _write_undecided(rows: pd.DataFrame, results: Results) -> Said:
     """Return that nothing was shown to take less time: too few blocks, the same, or not decided, with the medians."""
-    new, old = sides(rows.iloc[0], results)
+    new, old = name_sides(rows.iloc[0], results)
     if (rows["verdict"] == Outcome.TOO_FEW).all():
         most = prose.count(int(rows["blocks"].max()), "complete repeat")
         return words.fill("too few", blocks=most, needed=MIN_BLOCKS), ()

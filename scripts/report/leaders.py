@@ -10,23 +10,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from scripts.report import names, prose
-from scripts.report.findings import stretch
+from scripts.report import names, prose, words
 from scripts.report.headline import Said
 from scripts.report.markup import bold
 from scripts.report.results import ABSENT, Results
+from scripts.report.sentences import write_stretch
 from scripts.report.statements import Leader
 from scripts.statistics.outcomes import JUDGED, Outcome
 
 NAMED = 3  # leaders that a sentence names
 ADVICE = 4  # sentences that a page opens with
-# Where no two arms were judged: why the arm with the highest value is not called the fastest.
-UNJUDGED = {
-    "unjudged": "without repeats nothing is judged",
-    "apart": "the arms are not comparable",
-    "few": "too few repeats for a verdict",
-    "ahead": "it has no verdict, so nothing is decided",
-}
+# Where no two arms were judged, or the first of them has no verdict: kinds of which `words` says why.
+UNJUDGED = ("unjudged", "apart", "few", "ahead")
 DECIDED_KINDS = ("one", "same")
 Arm = tuple[str, ...]
 Context = tuple[str, ...]
@@ -115,16 +110,18 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
     texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
     texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
-    at = stretch(lead.levels, lead.of, results)
+    at = write_stretch(lead.levels, lead.of, results)
     if lead.kind in UNJUDGED:
-        return where, f"{at}, most was measured with {texts[0]}; {UNJUDGED[lead.kind]}."
+        return where, words.fill("most without verdict", at=at, arm=texts[0], why=words.fill(lead.kind))
     rest, among = ".", ""
     if lead.outside:
-        rest, among = f"; not judged: {prose.listing(map(called, lead.outside))}.", " of those judged"
+        outside = prose.listing(map(called, lead.outside))
+        rest, among = words.fill("not judged", arms=outside), words.fill("of those judged")
     if lead.kind == "open":
-        return where, f"{at}, nothing was shown to be faster than {prose.listing(texts, 'or')}{rest}"
-    same = ", each as fast as the other" if lead.kind == "same" else ""
-    return where, f"{at}, {prose.listing(texts)} {report.contest.fastest}{among}{same}{rest}"
+        return where, words.fill("not told apart", at=at, arms=prose.listing(texts, "or"), rest=rest)
+    said = {"fastest": report.contest.fastest, "among": among, "rest": rest}
+    said["same"] = words.fill("each as fast") if lead.kind == "same" else ""
+    return where, words.fill("fastest", at=at, arms=prose.listing(texts), **said)
 
 
 def write_others(leads: list[Lead], results: Results) -> list[Said]:
@@ -149,7 +146,7 @@ def write_headline(leads: list[Lead], results: Results) -> list[Said]:
             for where, said in places.items()
         ]
     where, text = in_words(leads[0], results, str)
-    nothing = ABSENT["verdicts"] if results.verdicts.empty else "No arm was shown to be the fastest."
+    nothing = ABSENT["verdicts"] if results.verdicts.empty else words.fill("no leader")
     return [(f"{nothing} {prose.capital(where)}, {text}", ())]
 
 

@@ -12,9 +12,10 @@ import pandas as pd
 
 from scripts.report import headline as headlines
 from scripts.report import names, pages, prose
-from scripts.report.findings import Finding, sides
+from scripts.report.findings import Finding
 from scripts.report.headline import Said
 from scripts.report.markup import bold, code
+from scripts.report.sentences import name_sides
 from scripts.report.statements import Outcomes, Statement
 from scripts.statistics import MIN_BLOCKS
 from scripts.statistics.outcomes import ORDERED, Outcome
@@ -209,7 +210,7 @@ def _compared(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
     if rows.empty:
         return [], ()
     largest = rows.loc[[np.log(rows["ratio"].astype(float)).abs().idxmax()]]
-    effect, (new, old) = headlines.get_effect(largest, run), sides(largest.iloc[0], run)
+    effect, (new, old) = headlines.get_effect(largest, run), name_sides(largest.iloc[0], run)
     return [f"{new} {effect.text} {effect.than} {old}"], (Outcomes(run.to_comparisons(largest)),)
 
 
