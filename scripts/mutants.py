@@ -24,11 +24,16 @@ JUDGING = {
     "frame/records.py": ("records", "tables"),
     "frame/software.py": ("software",),
     "frame/study.py": ("matrix", "blocks", "blobs_cells"),
+    "gather.py": ("tables", "records", "volumes_tables"),
     "lib/cache.py": ("page_cache", "host"),
+    "report/headline.py": ("words", "statements"),
+    "report/statements.py": ("statements", "drawn_statements", "words"),
     "statistics/histograms.py": ("latency",),
+    "statistics/sessions.py": ("sessions",),
     "statistics/stats.py": ("stats", "latency", "verdicts"),
     "statistics/tables.py": ("tables", "records", "verdicts", "explained"),
     "statistics/verdicts.py": ("verdicts", "software", "tables"),
+    "studies/volumes/report/statements.py": ("drawn_statements",),
 }
 # What fails in any test or changes nothing: operators that the types do not have, identity of what is equal, and
 # options (strict=True of zip, frozen=True).
