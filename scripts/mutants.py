@@ -26,6 +26,7 @@ JUDGING = {
     "frame/study.py": ("matrix", "blocks", "blobs_cells"),
     "gather.py": ("tables", "records", "volumes_tables"),
     "lib/cache.py": ("page_cache", "host"),
+    "published/statements.py": ("drawn_statements",),
     "report/headline.py": ("words", "statements"),
     "report/statements.py": ("statements", "drawn_statements", "words"),
     "statistics/histograms.py": ("latency",),

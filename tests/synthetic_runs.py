@@ -13,7 +13,8 @@ import pandas as pd
 from scripts.frame.records import Kept
 from scripts.lib.slowed import SHARES
 from scripts.report.declaration import Report
-from scripts.report.results import TEXTS, Results, complete_cells
+from scripts.report.reading import TEXTS
+from scripts.report.results import Results, complete_cells
 from scripts.statistics import sessions, tables
 from scripts.statistics.verdicts import verdicts_table
 from scripts.studies.arrays.report import REPORT as ARRAYS

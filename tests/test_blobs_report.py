@@ -9,7 +9,8 @@ from scripts.lib.program import Problem
 from scripts.report import curves, findings, judgement, leaders, listings, names, pages, sentences
 from scripts.report.markup import markdown_line
 from scripts.report.names import Names
-from scripts.report.results import ABSENT, Results
+from scripts.report.reading import ABSENT
+from scripts.report.results import Results
 from scripts.studies.blobs.report import REPORT, results
 from tests.blobs_tables import SIZES, build, cells, delivered, load, seconds
 from tests.pages import write_words
@@ -181,11 +182,11 @@ def test_stores_are_called_by_what_stands_in_their_place():
     named = Names(REPORT, {"stores": stores})
     assert [named.store(name) for name in ("s3", "a", "gone")] == ["S3", "Azurite on loopback", "gone"]
     stores["a"]["network"] = {"latency_ms": 20, "per_connection_mib_s": 50.0}
-    assert named.store("a") == "Azurite (emulated: 20 ms, 50 MiB/s)"
+    assert named.store("a") == "Azurite (emulated, 20 ms, 50 MiB/s)"
     stores["tls"] = stores["a"] | {"tls": True}
-    assert named.store("tls") == "Azurite over TLS (emulated: 20 ms, 50 MiB/s)"
+    assert named.store("tls") == "Azurite over TLS (emulated, 20 ms, 50 MiB/s)"
     stores["b"] = stores["a"]
-    assert named.store("a") == "Azurite (emulated: 20 ms, 50 MiB/s) (a)", "two that look alike are told apart"
+    assert named.store("a") == "Azurite (emulated, 20 ms, 50 MiB/s) (a)", "two that look alike are told apart"
 
 
 # What is not there

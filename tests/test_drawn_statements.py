@@ -14,7 +14,8 @@ import pytest
 from scripts.lib.program import write_json
 from scripts.published import compare, side_by_side
 from scripts.published.sides import Side
-from scripts.report.statements import Comparison, Gain, NoGain, Outcomes, Records, SessionRatio
+from scripts.published.statements import SessionRatio
+from scripts.report.statements import Comparison, Gain, NoGain, Outcomes, Records
 from scripts.statistics import tables
 from scripts.studies.shots.report import advised
 from scripts.studies.shots.report.ways import LEAST_FILES, read_advice

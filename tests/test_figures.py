@@ -13,7 +13,8 @@ from conftest import ROOT
 from scripts.report import comparisons as ratios
 from scripts.report import curves, findings, judgement, listings, plot_html, rows, scaling
 from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel
-from scripts.report.results import ABSENT, Results
+from scripts.report.reading import ABSENT
+from scripts.report.results import Results
 from scripts.studies.shots.report import results
 from tests import browser, records
 from tests.report_tables import changed

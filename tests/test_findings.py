@@ -39,7 +39,7 @@ def test_a_finding_gives_effect_interval_and_blocks_of_the_tables(run: Results):
     effect = names.effect(slower["ratio"], slower["ratio_low"].min(), slower["ratio_high"].max())
     assert effect.text in finding.text
     assert f"{effect.interval} to open a file {effect.than} 1.14.6 (8 comparisons of 6 blocks)" in finding.text
-    assert finding.where == "from S3 (emulated: 20 ms, 50 MiB/s), cold cache"
+    assert finding.where == "from S3 (emulated, 20 ms, 50 MiB/s), cold cache"
 
 
 def test_one_comparison_reads_as_a_plain_sentence(tables: Path, tmp_path: Path):
@@ -177,7 +177,7 @@ def test_parts_of_a_run_are_told_only_beyond_what_counts_as_the_same(tables: Pat
 
 def test_the_headline_answers_by_the_factor_of_the_question(run: Results, tables: Path, tmp_path: Path):
     text, _ = headline.write_headline(run)
-    assert text.startswith("From S3 (emulated: 20 ms, 50 MiB/s), cold cache, HDF5 2.0.0 took ")
+    assert text.startswith("From S3 (emulated, 20 ms, 50 MiB/s), cold cache, HDF5 2.0.0 took ")
     assert "than 1.14.6" in text
     assert len(text.split()) <= 35
     few = changed(tmp_path, tables, "verdicts.csv", lambda rows: rows.assign(verdict="too few repeats", blocks="3"))

@@ -19,7 +19,7 @@ from scripts.frame import config as configuration
 from scripts.lib.program import shown as shown_as
 from scripts.report import markup, plot_html, plot_svg
 from scripts.report.plot import LONGEST, Figure, Panel, Rule, legible
-from scripts.report.results import TEXTS
+from scripts.report.reading import TEXTS
 from scripts.studies.blobs.report.results import FACTORS as OF_BLOBS
 from scripts.studies.shots.report import results as shots
 from scripts.studies.volumes.report import batteries as volumes

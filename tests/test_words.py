@@ -17,7 +17,7 @@ from tests.synthetic_runs import REPORTS, STORES, _results
 
 OLD, NEW = "hdf5-1.14.6", "hdf5-2.0.0"
 FIXED = {"store": "s3", "driver": "ros3", "layout": "shot-major", "access": "shots", "workers": "1", "cache": "cold"}
-WHERE = "From S3 (emulated: 20 ms), cold cache, "
+WHERE = "From S3 (emulated, 20 ms), cold cache, "
 LIBRARIES = {name: {"hdf5": name.removeprefix("hdf5-")} for name in (OLD, NEW)}
 
 

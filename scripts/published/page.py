@@ -10,7 +10,7 @@ from scripts.published import claims, labels, rules
 from scripts.report import prose
 from scripts.report.markup import bold, bullets, heading, link, paragraph, quotation
 from scripts.report.page import Page, Table
-from scripts.report.results import read_facts, read_table
+from scripts.report.reading import read_facts, read_table
 
 _TEXTS = (*claims.COLUMNS, *labels.COLUMNS, *rules.COLUMNS, "column", "row", "what", "value")
 _COLOURS = {claims.NOT: "red", claims.PARTLY: "yellow", rules.BROKEN: "red"}

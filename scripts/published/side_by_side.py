@@ -8,14 +8,16 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.lib import sizes
+from scripts.published.statements import SessionRatio
 from scripts.report import answer, comparisons, findings, names, pages, prose
 from scripts.report import headline as headlines
 from scripts.report.declaration import Factor, Report, Value
 from scripts.report.headline import Said
 from scripts.report.markup import bold, bullets, code, heading
 from scripts.report.page import Page, Table
-from scripts.report.results import TEXTS, Results, complete_cells, read_facts, read_table
-from scripts.report.statements import Outcomes, SessionRatio
+from scripts.report.reading import TEXTS, read_facts, read_table
+from scripts.report.results import Results, complete_cells
+from scripts.report.statements import Outcomes
 from scripts.statistics import sessions
 from scripts.statistics.outcomes import Outcome
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from scripts.report import names, prose, words
 from scripts.report.findings import describe_place
-from scripts.report.results import ABSENT, Results
+from scripts.report.reading import ABSENT
+from scripts.report.results import Results
 from scripts.report.sentences import get_effect, name_sides
 from scripts.report.statements import Outcomes, Recommendation, Statement
 from scripts.statistics import MIN_BLOCKS

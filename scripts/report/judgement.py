@@ -9,7 +9,8 @@ import pandas as pd
 from scripts.lib.slowed import SHARES
 from scripts.report import listings, prose, references, words
 from scripts.report.markup import code
-from scripts.report.results import Results, is_true
+from scripts.report.reading import is_true
+from scripts.report.results import Results
 from scripts.statistics import HARNESS, MIN_BLOCKS, stats
 from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 

@@ -13,7 +13,8 @@ import pandas as pd
 from scripts.report import names, prose, words
 from scripts.report.headline import Said
 from scripts.report.markup import bold
-from scripts.report.results import ABSENT, Results
+from scripts.report.reading import ABSENT
+from scripts.report.results import Results
 from scripts.report.sentences import write_stretch
 from scripts.report.statements import Leader
 from scripts.statistics.outcomes import JUDGED, Outcome

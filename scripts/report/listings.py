@@ -9,7 +9,8 @@ import pandas as pd
 from scripts.report import names, prose
 from scripts.report.declaration import Column, Value
 from scripts.report.page import Table
-from scripts.report.results import Results, is_true
+from scripts.report.reading import is_true
+from scripts.report.results import Results
 from scripts.statistics import HARNESS
 from scripts.statistics.outcomes import Outcome
 from scripts.statistics.tables import factors, without_doubles

@@ -240,7 +240,7 @@ class Names:
         return True
 
     def store(self, name: str) -> str:
-        """Return what a store is called everywhere: "disk", "S3 (emulated: 20 ms, 50 MiB/s)", "Azurite on loopback"."""
+        """Return what a store is called everywhere: "disk", "S3 (emulated, 20 ms, 50 MiB/s)", "Azurite on loopback"."""
         stores = self.facts.get("stores") or {}
         usual = _usual_name(name, stores.get(name) or {})
         alike = [other for other in stores if _usual_name(other, stores[other] or {}) == usual]
@@ -314,4 +314,4 @@ def _usual_name(name: str, spec: dict) -> str:
         return store.service or name
     server = store.server + " over TLS" * bool(spec.get("tls"))
     emulated = networks.name(network)
-    return f"{server} (emulated: {emulated})" if emulated else f"{server} on loopback"
+    return f"{server} (emulated, {emulated})" if emulated else f"{server} on loopback"

@@ -17,11 +17,9 @@ FASTER, SLOWER, SAME, TOO_FEW = "faster", "slower", "same", "too few repeats"
 # The column of records.csv with the figure that decides.
 DECIDES = "value"
 # Blocks of a verdict; of those of an order, the share that has to agree with it.
-_MIN_BLOCKS, _AGREE = 6, 0.75
-# Sessions of each side that a verdict between runs needs where they are no pairs.
-_MIN_SESSIONS = 4
+MIN_BLOCKS, _AGREE = 6, 0.75
 # Tables have twelve digits.
-_CLOSE = 1e-9
+CLOSE = 1e-9
 
 
 class Records:
@@ -115,18 +113,18 @@ class Comparison:
         if math.isnan(self.ratio):
             return self.outcome not in (FASTER, SLOWER, SAME)
         d = self._differences(records)
-        if not len(d) or not np.isfinite(d).all() or abs(np.median(d) - math.log(self.ratio)) > _CLOSE:
+        if not len(d) or not np.isfinite(d).all() or abs(np.median(d) - math.log(self.ratio)) > CLOSE:
             return False
         match self.outcome:
             case "faster":
-                return self.high < 1 and len(d) >= _MIN_BLOCKS and (d < 0).mean() >= _AGREE
+                return self.high < 1 and len(d) >= MIN_BLOCKS and (d < 0).mean() >= _AGREE
             case "slower":
-                return self.low > 1 and len(d) >= _MIN_BLOCKS and (d > 0).mean() >= _AGREE
+                return self.low > 1 and len(d) >= MIN_BLOCKS and (d > 0).mean() >= _AGREE
             case "same":
-                bound = (1 + self.same_within) * (1 + _CLOSE)
-                return len(d) >= _MIN_BLOCKS and 1 / bound <= self.low <= self.high <= bound
+                bound = (1 + self.same_within) * (1 + CLOSE)
+                return len(d) >= MIN_BLOCKS and 1 / bound <= self.low <= self.high <= bound
             case "too few repeats":
-                return len(d) < _MIN_BLOCKS
+                return len(d) < MIN_BLOCKS
         return True
 
     @property
@@ -160,52 +158,6 @@ class Comparison:
             longer -= records.get(cell, "null_s", self.blocks)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(other) - np.log(base)
-
-
-@dataclass(frozen=True)
-class SessionRatio:
-    """The outcome of one comparison of runs, whose unit is the session: contender / baseline.
-
-    Attributes:
-        baseline: name of a cell.
-        contender: name of the other.
-        outcome: that of METHOD 17; of these sessions alone where sides did not take turns.
-        ratio: with the ends of its interval; NaN where there is none.
-        low: lower end.
-        high: upper end.
-        pairs: sessions of the baseline and of the contender that are pairs; none where sides are not paired.
-    """
-
-    baseline: str
-    contender: str
-    outcome: str
-    ratio: float
-    low: float
-    high: float
-    pairs: tuple[tuple[str, str], ...] = ()
-
-    def holds(self, records: Records) -> bool:
-        """Return whether the sessions have the ratio, are enough for the outcome, and most have its order."""
-        base, other = (records.get_sessions(cell, DECIDES) for cell in (self.baseline, self.contender))
-        if self.pairs:
-            d = [math.log(other[two] / base[one]) for one, two in self.pairs if one in base and two in other]
-            sessions, least = len(d), _MIN_BLOCKS
-        else:
-            d = [math.log(two / one) for one in base.values() for two in other.values()]
-            sessions, least = min(len(base), len(other)), _MIN_SESSIONS
-        if math.isnan(self.ratio) or not d:
-            return self.outcome not in (FASTER, SLOWER, SAME)
-        if abs(np.median(d) - math.log(self.ratio)) > _CLOSE:
-            return False
-        order = {FASTER: np.mean(np.array(d) < 0), SLOWER: np.mean(np.array(d) > 0)}
-        if self.outcome in order:
-            return sessions >= least and order[self.outcome] > 0.5 and (self.low > 1 or self.high < 1)
-        return (sessions < least) == (self.outcome == TOO_FEW)
-
-    @property
-    def claims(self) -> Iterator[Claim]:
-        """The outcome."""
-        yield (self.baseline, self.contender), self.outcome
 
 
 @dataclass(frozen=True)
@@ -305,7 +257,7 @@ class Recommendation:
         """Return whether no cell of the situation took less, and each choice was won by the recommended cell."""
         medians = {cell: records.median(cell, DECIDES) for cell in self.cells}
         least = min((value for value in medians.values() if value == value), default=math.nan)
-        return medians[self.cell] <= least * (1 + _CLOSE) and all(
+        return medians[self.cell] <= least * (1 + CLOSE) and all(
             one.holds(records) and one.winner == self.cell for choice in self.choices for one in choice.comparisons
         )
 
@@ -346,7 +298,7 @@ class Leader:
             if self.is_alone and not all((other, leaders[0]) in lost for other in others):
                 return False
             least = min(records.median(leader, DECIDES) for leader in leaders)
-            if any(records.median(cell, DECIDES) < least * (1 - _CLOSE) for cell in unjudged):
+            if any(records.median(cell, DECIDES) < least * (1 - CLOSE) for cell in unjudged):
                 return False
         return True
 

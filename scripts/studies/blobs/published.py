@@ -8,7 +8,7 @@ import pandas as pd
 
 from scripts.lib import sizes
 from scripts.lib.program import Problem
-from scripts.report.results import opened
+from scripts.report.reading import opened
 
 COLUMNS = ["pattern", "size", "store", "latency", "bandwidth"]
 PROCESSES = 20  # of the published study: 5 nodes with 4 processes each

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.report import listings, names, prose, results
+from scripts.report import listings, names, prose, reading, results
 from scripts.report.declaration import Column
 from scripts.report.headline import Said
 from scripts.report.page import Table
-from scripts.report.results import Results, read_facts
+from scripts.report.reading import read_facts
+from scripts.report.results import Results
 from scripts.studies.arrays.pieces import TRIALS, of_levels
 from scripts.studies.arrays.report import BACKENDS, MIB, REPORT
 
@@ -31,7 +32,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder = Path(tables)
-    frames = results.read_tables(folder, REPORT, (), NEEDED)
+    frames = reading.read_tables(folder, REPORT, (), NEEDED)
     # Trials take no time that is compared: `trials` has what came of them.
     tried = {name: frames[name].get("operation", pd.Series(dtype=str)).isin(TRIALS) for name in ("samples", "cells")}
     frames["samples"] = frames["samples"][~tried["samples"]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import listings, prose, results
+from scripts.report import listings, prose, reading
 from scripts.report.headline import Said
 from scripts.report.page import Table
 from scripts.studies.arrays.pieces import TRIALS
@@ -26,10 +26,10 @@ TEXTS = ("cell", "operation", "streaming", "request_limit", "phase", "outcome")
 
 def load(tables: Path | str) -> pd.DataFrame:
     """Return the trials of valid records, one row each; none where nothing was tried."""
-    samples = results.read_table(Path(tables, "samples.csv"), TEXTS)
+    samples = reading.read_table(Path(tables, "samples.csv"), TEXTS)
     if samples.empty or "phase" not in samples:
         return pd.DataFrame(columns=[*TEXTS, *AMOUNTS, "times_limit", "number"])
-    samples = samples[samples["operation"].isin(TRIALS) & results.is_true(samples["valid"])]
+    samples = samples[samples["operation"].isin(TRIALS) & reading.is_true(samples["valid"])]
     return samples.sort_values("number", kind="stable").reset_index(drop=True)
 
 

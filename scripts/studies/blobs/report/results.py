@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.report import judgement, listings, names, prose, results
+from scripts.report import judgement, listings, names, prose, reading, results
 from scripts.report.declaration import Column
 from scripts.report.listings import WHOLE
 from scripts.report.page import Table
-from scripts.report.results import Results, read_facts
+from scripts.report.reading import read_facts
+from scripts.report.results import Results
 from scripts.studies.blobs.patterns import FROM_ONE, PATTERNS
 from scripts.studies.blobs.report import MIB, REPORT
 
@@ -41,7 +42,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder = Path(tables)
-    frames = results.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
+    frames = reading.read_tables(folder, REPORT, ("phase", "rank_s"), NEEDED)
     if "throughput_mib_s" in frames["cells"]:
         frames["cells"]["mib_s"] = frames["cells"]["throughput_mib_s"]
     return results.complete(frames, _records, read_facts(facts), REPORT, folder)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.report import prose, results
-from scripts.report.results import Results, read_facts
+from scripts.report import prose, reading, results
+from scripts.report.reading import read_facts
+from scripts.report.results import Results
 from scripts.studies.particles.methods import METHODS
 from scripts.studies.particles.report import MILLION, REPORT, called, counted
 from scripts.studies.particles.snapshots import PRESETS
@@ -26,7 +27,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> Results:
         Problem: there are neither samples nor cells, or samples lack a column.
     """
     folder, run_facts = Path(tables), read_facts(facts)
-    frames = results.read_tables(folder, REPORT, (), NEEDED)
+    frames = reading.read_tables(folder, REPORT, (), NEEDED)
     amounts = {name: str(particles) for name, (particles, *_) in PRESETS.items()}
     samples = frames["samples"]
     if len(samples) and len(own := samples[samples["particles"] == "own"]):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.report import results
+from scripts.report import reading, results
 from scripts.report.page import Table
-from scripts.report.results import read_facts
+from scripts.report.reading import read_facts
 from scripts.studies.shots.report import REPORT
 
 FACTORS = REPORT.names
@@ -27,7 +27,7 @@ def load(tables: Path | str, facts: Path | str | None = None) -> results.Results
         Problem: neither samples nor cells are there, or samples lack published columns.
     """
     folder, run_facts = Path(tables), read_facts(facts)
-    frames = results.read_tables(folder, REPORT, ("obj-id",), NEEDED)
+    frames = reading.read_tables(folder, REPORT, ("obj-id",), NEEDED)
     samples = _with_factors(frames["samples"], run_facts)
     run = results.complete(frames | {"samples": samples}, _records, run_facts, REPORT, folder)
     cells, records = run.cells, run.records
