@@ -151,6 +151,8 @@ class Report:
     along: str = ""  # the factor along which comparisons are told from level to level; "": each stands by itself
     # Whether the arms of a comparison (a row of verdicts.csv) deliver different amounts by nature, so it is not told.
     unequal: Callable[[dict], bool] = lambda row: False
+    # What is read or written at some levels with its size, in words: "writing 50 MiB"; "" where sizes are levels.
+    amount: Callable[[Mapping], str] = lambda levels: ""
     unit: str = "block"  # what is counted of both arms of a comparison, and resampled for its interval
     # Words of titles and captions, and what is true instead of what the study of that name has published.
     published: Mapping[str, str] = field(default_factory=dict)

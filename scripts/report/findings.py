@@ -64,14 +64,16 @@ class Finding:
 def describe_place(rows: pd.DataFrame, results: Results) -> str:
     """Return where the bytes of some comparisons came from, with what was done where that was something else elsewhere.
 
-    `rows` are all comparisons of one pair of levels in one place: "on disk, writing".
+    `rows` are all comparisons of one pair of levels in one place: "on disk, writing 50 MiB".
     """
     done = [
         results.names.within(factor.name, rows[factor.name].unique())
         for factor in results.report.factors
         if factor.given and rows[factor.name].nunique() == 1 < results.measured[factor.name].nunique()
     ]
-    return ", ".join(filter(None, [results.names.place(rows.iloc[0]), *done[:1]]))
+    amounts = {results.report.amount(row) for row in rows.to_dict("records")}
+    done = [*amounts] if len(amounts) == 1 and amounts != {""} else done[:1]
+    return ", ".join(filter(None, [results.names.place(rows.iloc[0]), *done]))
 
 
 def find(results: Results, metric: str = "") -> list[Finding]:

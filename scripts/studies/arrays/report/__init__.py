@@ -1,9 +1,12 @@
 """What the report of the study `arrays` shows and says."""
 
+from collections.abc import Mapping
+
 from scripts.report.declaration import Column, Factor, Metric, Report, Value, of_totals
 from scripts.report.listings import WHOLE, in_mib, of_readers
-from scripts.report.names import added_packages, user_supplied
+from scripts.report.names import added_packages, rate, user_supplied
 from scripts.report.prose import number
+from scripts.studies.arrays.pieces import of_levels
 
 MIB = 2**20
 BACKENDS = {"library": "the HDF5 library", "hsds": "HSDS", "zarr": "Zarr"}
@@ -49,6 +52,17 @@ ACKNOWLEDGED = Value(
     means="The same bytes divided by the time until the last of them was acknowledged: not yet stored.",
     summary=of_totals("acknowledged_bytes", MIB),
 )
+
+
+def _amount(levels: Mapping) -> str:
+    """Return "writing 50 MiB" of the levels of a cell; "" where they do not say of what."""
+    shape, chunks, operation = (levels.get(name) or "" for name in ("shape", "chunks", "operation"))
+    if operation not in ("write", "read") or not shape:
+        return ""
+    shape = of_levels(shape, chunks or shape)
+    return f"{OPERATIONS[operation]} {rate(shape.bytes / MIB)} MiB"
+
+
 REPORT = Report(
     study="arrays",
     title="Arrays through a service",
@@ -85,6 +99,7 @@ REPORT = Report(
         Metric("first_byte", "time to the first byte", "send the first byte"),
     ),
     values=(RATE, Value("total_s", "Time", "s", means="Lower is better."), ACKNOWLEDGED),
+    amount=_amount,
     panels=("operation", "compression", "store", "access", "cache"),
     harness=(Column("start of clients / s", "cluster_start_s", number),),
     effective=(
