@@ -31,6 +31,8 @@ JUDGING = {
     "report/statements.py": ("statements", "drawn_statements", "words"),
     "statistics/histograms.py": ("latency",),
     "statistics/sessions.py": ("sessions",),
+    "statistics/model.py": ("explained",),
+    "statistics/scaling.py": ("verdicts",),
     "statistics/stats.py": ("stats", "latency", "verdicts"),
     "statistics/tables.py": ("tables", "records", "verdicts", "explained"),
     "statistics/verdicts.py": ("verdicts", "software", "tables"),

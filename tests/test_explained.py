@@ -13,7 +13,7 @@ import pytest
 
 from scripts.report import answer, findings, plot_html, rows
 from scripts.report.results import Results
-from scripts.statistics import tables
+from scripts.statistics import model, tables
 from scripts.statistics.outcomes import ORDERED
 from scripts.studies.shots.report import results
 from tests.records import FEW, MIB, gather, synthetic_cells, write_synthetic_run
@@ -108,10 +108,10 @@ def cells(rng: np.random.Generator, noise: float = 0.0, **changes: float) -> pd.
 @pytest.mark.rule(11)
 def test_times_made_of_requests_bytes_cpu_and_opens_are_explained():
     exact = cells(np.random.default_rng(1))
-    assert np.allclose(tables.modelled_s(exact), exact["total_s"])
+    assert np.allclose(model.modelled_s(exact), exact["total_s"])
     ratio = exact["total_s"] / exact["total_s"].shift()
-    modelled = tables.modelled_s(exact)
-    assert tables.explains(modelled / modelled.shift(), ratio)[1:].all()
+    modelled = model.modelled_s(exact)
+    assert model.explains(modelled / modelled.shift(), ratio)[1:].all()
 
 
 @pytest.mark.rule(11)
@@ -143,19 +143,19 @@ def test_a_cell_does_not_explain_itself():
     """Only the other cells give the cost of an open: one that waits for something else is not explained."""
     rows = cells(np.random.default_rng(2))
     rows.loc[3, "total_s"] *= 3
-    modelled = tables.modelled_s(rows)
-    assert not tables.explains(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
+    modelled = model.modelled_s(rows)
+    assert not model.explains(modelled[[3]] / modelled[0], rows["total_s"][[3]] / rows["total_s"][0]).any()
     for number in rows.index:
         longer = rows.assign(total_s=rows["total_s"].mask(rows.index == number, 50 * rows["total_s"]))
-        assert tables.modelled_s(longer)[number] == pytest.approx(modelled[number])
+        assert model.modelled_s(longer)[number] == pytest.approx(modelled[number])
 
 
 @pytest.mark.parametrize("lacking", ["round_trip_s", "task_cpu_s", "in_flight"])
 def test_what_was_not_measured_is_not_modelled(lacking):
     rows = cells(np.random.default_rng(3))
-    assert tables.modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
-    assert tables.modelled_s(rows.drop(columns=lacking)).isna().all()
-    assert tables.modelled_s(rows[:3]).isna().all(), "three cells are too few"
+    assert model.modelled_s(rows.assign(**{lacking: np.nan})).isna().all()
+    assert model.modelled_s(rows.drop(columns=lacking)).isna().all()
+    assert model.modelled_s(rows[:3]).isna().all(), "three cells are too few"
 
 
 @pytest.mark.rule(11)
@@ -164,7 +164,7 @@ def test_what_was_not_measured_is_not_modelled(lacking):
     [(1.5, 1.45, True), (1.5, 1.3, False), (0.97, 1.03, False), (1.01, 1.03, False), (1.02, 1.03, True), (1, 1, True)],
 )
 def test_the_model_needs_ten_percent_and_half_of_a_smaller_ratio(modelled, ratio, told):
-    assert tables.explains(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
+    assert model.explains(pd.Series([modelled]), pd.Series([ratio])).tolist() == [told]
 
 
 @pytest.mark.rule(11)

@@ -9,6 +9,7 @@ import pytest
 
 from scripts import gather as gather_program
 from scripts.statistics import tables, verdicts
+from scripts.statistics.scaling import find_stops
 from tests.records import COMPARE, FEW, at, chosen, failed, gather, newer_is, synthetic_cells, write_synthetic_run
 
 
@@ -446,7 +447,7 @@ def scaling(tmp_path, ratios, repeats=6):
         tmp_path, cells, repeats, ratio=lambda cell: ratios[int(cell["workers"])] * int(cell["workers"])
     )
     samples = gather(run)[0]
-    return verdicts.stops_scaling(samples, ["library", "layout"], time="total-runtime")
+    return find_stops(samples, ["library", "layout"], time="total-runtime")
 
 
 def test_an_arm_stops_scaling_where_more_workers_take_no_less_time(tmp_path):

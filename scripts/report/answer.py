@@ -11,7 +11,7 @@ from scripts.report.page import Table
 from scripts.report.results import Results
 from scripts.report.sentences import get_modelled, name_sides
 from scripts.report.statements import Counts
-from scripts.statistics import tables
+from scripts.statistics import model
 from scripts.statistics.outcomes import ORDERED
 
 MIB = 2**20
@@ -81,9 +81,9 @@ def _explained(rows: pd.DataFrame, results: Results) -> str:
     if ratios.isna().any():
         return ""
     spans = {"model": prose.span(ratios), "measured": prose.span(measured)}
-    if tables.explains(ratios, measured).all():
+    if model.explains(ratios, measured).all():
         return words.fill("as measured", **spans)
-    same_way = tables.has_direction(ratios, measured)
+    same_way = model.has_direction(ratios, measured)
     if same_way.all():
         return words.fill("same way", **spans)
     some = f" in {(~same_way).sum()} of {len(rows)} comparisons" if same_way.any() else ""

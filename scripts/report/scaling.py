@@ -4,7 +4,8 @@ import pandas as pd
 
 from scripts.report import names, prose, words
 from scripts.report.results import Results
-from scripts.statistics import stats, verdicts
+from scripts.statistics import stats
+from scripts.statistics.scaling import find_stops
 
 
 def find_where_it_stops(run: Results) -> list[str]:
@@ -14,7 +15,7 @@ def find_where_it_stops(run: Results) -> list[str]:
         return []
     records = run.records[run.records["valid"] & run.records["cell"].isin(run.measured["cell"])]
     others = [name for name in run.report.names if name != scaling.factor]
-    arms = verdicts.stops_scaling(records, others, scaling.factor, scaling.time, run.same_percent)
+    arms = find_stops(records, others, scaling.factor, scaling.time, run.same_percent)
     arms = arms[arms["outcome"] != "single"]
     tells = run.telling(arms, others) or others[:1]
     cells = run.measured.set_index([*others, scaling.factor])[value.column]

@@ -9,7 +9,7 @@ from scripts.report import judgement, names, prose, words
 from scripts.report.declaration import Metric
 from scripts.report.markup import bold
 from scripts.report.results import Results
-from scripts.statistics import stats, tables, verdicts
+from scripts.statistics import model, stats, verdicts
 from scripts.statistics.outcomes import ORDERED, Outcome
 
 # The level and the outcome of each comparison of a course, in order.
@@ -132,9 +132,9 @@ def _reason(rows: pd.DataFrame, results: Results) -> str:
     if ratios.empty or ratios.isna().any():
         return ""
     measured = decided["ratio"].astype(float)
-    if tables.explains(ratios, measured).all():
+    if model.explains(ratios, measured).all():
         return words.fill("explained")
-    same_way = tables.has_direction(ratios, measured)
+    same_way = model.has_direction(ratios, measured)
     if same_way.all():
         return words.fill("same direction")
     some = f" in {(~same_way).sum()} of {len(decided)}" if same_way.any() else ""

@@ -20,7 +20,7 @@ import pandas as pd
 from scripts.frame import records, software
 from scripts.lib.program import Problem, write_text
 from scripts.lib.slowed import SHARES
-from scripts.statistics import stats
+from scripts.statistics import model, stats
 from scripts.stores import faults
 from scripts.stores import network as networks
 from scripts.stores.servers import EXCHANGE
@@ -54,10 +54,6 @@ EXCHANGES = (
     *("cell", "repeat", "connection", "method", "object", "offset_bytes", "length_bytes", "bytes", "status"),
     *("begin_s", "first_s", "end_s"),
 )
-# A comparison is explained where the model has its ratio to so many percent, and to half of it where that is less.
-EXPLAINED_PERCENT = 10
-_MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "rate_mib_s", "opens")
-_LEAST = 4
 _FACTS = ("page_buffer_bytes", "hdf5", "h5py", "oversubscribed", "idle_workers", "cache_state")
 
 
@@ -147,7 +143,7 @@ def cells_table(matrix: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         rows.append({**cell, **_summary(good, timed, overhead), "reasons": _reasons(wrong)})
     cells = pd.DataFrame(rows, dtype=object).infer_objects()
     # What waits, on purpose or before it tries again, says nothing of the cost of an open.
-    modelled = modelled_s(cells[~_waits(cells)])
+    modelled = model.modelled_s(cells[~_waits(cells)])
     cells.insert(cells.columns.get_loc("amplification"), "modelled_s", modelled)
     good = runs[runs["ok"].astype(bool)]
     for name, flagged in (("outlying_repeats", _outlying(good)), ("disturbed_repeats", _disturbed(good))):
@@ -178,47 +174,6 @@ def exchanges(kept: Iterable[records.Kept]) -> pd.DataFrame:
     return rows.rename(columns={"path": "object", **{name: f"{name}_s" for name in ("begin", "first", "end")}})[
         list(EXCHANGES)
     ]
-
-
-def modelled_s(cells: pd.DataFrame) -> pd.Series:
-    """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN where unknown.
-
-    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11).
-    Round trip and rate are those that were measured of the network, CPU that of the tasks; only the last is fitted.
-
-    `cells` are those of cells.csv with the columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight,
-    rate_mib_s, opens and bytes_delivered; a store of fewer than four cells that have them is not modelled.
-    """
-    modelled = pd.Series(np.nan, index=cells.index)
-    if not {*_MODELLED, "store", "bytes_delivered"} <= set(cells):
-        return modelled
-    numbers = cells[[*_MODELLED, "bytes_delivered"]].apply(pd.to_numeric, errors="coerce")
-    numbers = numbers[numbers.notna().all(axis="columns") & (numbers["in_flight"] > 0)]
-    for _, rows in numbers.groupby(cells["store"], sort=False):
-        if len(rows) < _LEAST:
-            continue
-        waits = rows["requests"] * rows["round_trip_s"] / rows["in_flight"]
-        fixed = rows["task_cpu_s"] + waits + rows["bytes_delivered"] / MIB / rows["rate_mib_s"]
-        # By relative errors, so that long cells do not decide alone: least squares of (T - fixed - cost x opens) / T.
-        share, left = (part / rows["total_s"] for part in (rows["opens"], rows["total_s"] - fixed))
-        above, below = ((share * of).sum() - share * of for of in (left, share))
-        cost = (above / below).clip(lower=0).where(below > 0, 0)
-        modelled[rows.index] = fixed + cost * rows["opens"]
-    return modelled
-
-
-def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return of which comparisons the model has the ratio of times to 10 % and to half of its own distance from 1.
-
-    The logarithm counts: of ×1.03 any model of that sign would be within 10 %.
-    """
-    measured, modelled = np.log(ratio), np.log(modelled_ratio)
-    return (modelled - measured).abs() <= np.minimum(math.log1p(EXPLAINED_PERCENT / 100), measured.abs() / 2)
-
-
-def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
-    """Return of which comparisons the model is off by less than half of the effect, so points the way of the time."""
-    return np.log(modelled_ratio / ratio).abs() <= np.log(ratio).abs() / 2
 
 
 def write(table: pd.DataFrame, path: Path | str, digits: int | None = None) -> None:

@@ -1,0 +1,54 @@
+"""What follows from requests, bytes, CPU time and opens: the time that they give, and whether it explains a ratio."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+MIB = 2**20
+# A comparison is explained where the model has its ratio to so many percent, and to half of it where that is less.
+EXPLAINED_PERCENT = 10
+_MODELLED = ("total_s", "task_cpu_s", "requests", "round_trip_s", "in_flight", "rate_mib_s", "opens")
+# Cells of a store that the cost of an open is fitted to, at least.
+_LEAST = 4
+
+
+def modelled_s(cells: pd.DataFrame) -> pd.Series:
+    """Return the seconds that a model gives each cell, fitted to the other cells of its store; NaN where unknown.
+
+    T = CPU + requests x round trip / requests in flight + bytes / rate + opens x cost of an open (METHOD 11).
+    Round trip and rate are those that were measured of the network, CPU that of the tasks; only the last is fitted.
+
+    `cells` are those of cells.csv with the columns store, total_s, task_cpu_s, requests, round_trip_s, in_flight,
+    rate_mib_s, opens and bytes_delivered; a store of fewer than four cells that have them is not modelled.
+    """
+    modelled = pd.Series(np.nan, index=cells.index)
+    if not {*_MODELLED, "store", "bytes_delivered"} <= set(cells):
+        return modelled
+    numbers = cells[[*_MODELLED, "bytes_delivered"]].apply(pd.to_numeric, errors="coerce")
+    numbers = numbers[numbers.notna().all(axis="columns") & (numbers["in_flight"] > 0)]
+    for _, rows in numbers.groupby(cells["store"], sort=False):
+        if len(rows) < _LEAST:
+            continue
+        waits = rows["requests"] * rows["round_trip_s"] / rows["in_flight"]
+        fixed = rows["task_cpu_s"] + waits + rows["bytes_delivered"] / MIB / rows["rate_mib_s"]
+        # By relative errors, so that long cells do not decide alone: least squares of (T - fixed - cost x opens) / T.
+        share, left = (part / rows["total_s"] for part in (rows["opens"], rows["total_s"] - fixed))
+        above, below = ((share * of).sum() - share * of for of in (left, share))
+        cost = (above / below).clip(lower=0).where(below > 0, 0)
+        modelled[rows.index] = fixed + cost * rows["opens"]
+    return modelled
+
+
+def explains(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
+    """Return of which comparisons the model has the ratio of times to 10 % and to half of its own distance from 1.
+
+    The logarithm counts: of ×1.03 any model of that sign would be within 10 %.
+    """
+    measured, modelled = np.log(ratio), np.log(modelled_ratio)
+    return (modelled - measured).abs() <= np.minimum(math.log1p(EXPLAINED_PERCENT / 100), measured.abs() / 2)
+
+
+def has_direction(modelled_ratio: pd.Series, ratio: pd.Series) -> pd.Series:
+    """Return of which comparisons the model is off by less than half of the effect, so points the way of the time."""
+    return np.log(modelled_ratio / ratio).abs() <= np.log(ratio).abs() / 2
