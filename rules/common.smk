@@ -102,9 +102,11 @@ except Problem as problem:
     # Snakemake's own log may lie on a disk that is full; what its handler says of that would hide the line.
     logging.raiseExceptions = False
     raise SystemExit(f"problem: {problem}")
-DATA = matrix.datasets(cell for cells in CELLS.values() for cell in cells.values())
+ALL_CELLS = [cell for cells in CELLS.values() for cell in cells.values()]
+DATA = matrix.datasets(ALL_CELLS)
+LIBRARIES = CONFIG["libraries"] | matrix.libraries(ALL_CELLS)
 OF_CONDA = [name for name, spec in CONFIG["libraries"].items() if spec["kind"] == "conda"]
-PARTS = {"libraries": CONFIG["libraries"], "stores": CONFIG["stores"], "data": DATA}
+PARTS = {"libraries": LIBRARIES, "stores": CONFIG["stores"], "data": DATA}
 # What programs are told of a library, a store or a dataset, as JSON.
 SPECS = {part: {name: json.dumps(spec) for name, spec in specs.items()} for part, specs in PARTS.items()}
 # Which runs are compared; the program says what is lacking.
@@ -122,7 +124,7 @@ PAGES = "reports/published-partial" if CONFIG.get("published_partial") else "rep
 wildcard_constraints:
     run=RUN,
     study="|".join(STUDIES),
-    library="|".join(map(re.escape, CONFIG["libraries"])) or "none",
+    library="|".join(map(re.escape, LIBRARIES)) or "none",
     store="|".join(map(re.escape, CONFIG["stores"])),
     dataset="|".join(map(re.escape, DATA)) or "none",
     cell="[^/]+",
@@ -279,7 +281,7 @@ def study_of_data(wildcards) -> str:
 def lock_of(wildcards) -> list[str]:
     """Return the files that say what a library under test has beside HDF5."""
     library = wildcards.library
-    own = CONFIG["libraries"][library].get("lock")
+    own = LIBRARIES[library].get("lock")
     return [f"envs/{library}.yaml"] if library in OF_CONDA else ["envs/measure.lock", *([own] if own else [])]
 
 

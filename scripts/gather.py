@@ -26,6 +26,8 @@ from scripts.stores import network as networks
 from scripts.stores import store as stores
 
 _ALARMS = "alarms"
+# The controls that are no plain A/A twins.
+_APART = (*SHARES, *studies.ANEW)
 # What starts are known to; those of older records to the second.
 _MS = 0.001
 # What is the same machine on another day.
@@ -276,8 +278,9 @@ def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path
 
     Returns:
         runs: how many runs have controls, this one included. slow5, slow10: in how many of them, and of how many that
-        were judged, the slowed cell was found to be slower; alarms: how many A/A twins were faster or slower, of how
-        many. reached: by level, waits / the rest of the total, the median of this run's records.
+        were judged, the slowed cell was found to be slower; copied, rebuilt: in how many of how many the twin that has
+        something anew was faster or slower; alarms: how many plain A/A twins were, of how many. reached: by level,
+        waits / the rest of the total, the median of this run's records.
     """
     own = control_counts(verdicts)
     if not SHARES.keys() & own.keys():
@@ -291,17 +294,17 @@ def controls(verdicts: pd.DataFrame, kept: Iterable[records.Kept], results: Path
     write_json(path, others)
     runs = [own, *others.values()]
     pooled = {
-        name: [sum(one.get(name, (0, 0))[place] for one in runs) for place in (0, 1)] for name in (*SHARES, _ALARMS)
+        name: [sum(one.get(name, (0, 0))[place] for one in runs) for place in (0, 1)] for name in (*_APART, _ALARMS)
     }
     return {"runs": len(runs), **pooled, "reached": _reached(kept)}
 
 
 def control_counts(verdicts: pd.DataFrame) -> dict[str, list[int]]:
-    """Return of each kind of control that verdicts have: [found, judged], A/A twins as `alarms`: [alarms, judged]."""
+    """Return of each kind of control that verdicts have: [found, judged], plain A/A twins as `alarms`."""
     if not {"role", "control", "metric", "verdict"} <= set(verdicts):
         return {}
     rows = verdicts[(verdicts["role"] == CONTROL) & (verdicts["metric"] == "total")]
-    kinds = rows["control"].where(rows["control"].isin(SHARES), _ALARMS)
+    kinds = rows["control"].where(rows["control"].isin(_APART), _ALARMS)
     return {
         kind: [int(judged.isin((Outcome.SLOWER,) if kind in SHARES else ORDERED).sum()), len(judged)]
         for kind, of_kind in rows["verdict"].groupby(kinds)

@@ -151,8 +151,7 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     if unpacked.manifest():
         return {}
     seconds = Counter()
-    for name in {cell.levels.get("library") for cell in cells} - {None}:
-        library = config["libraries"][name]
+    for name, library in matrix.libraries(cells).items():
         with copying(library.get("copy", "")):
             if library["kind"] in _BUILD_S and not environments.is_built(name, library):
                 seconds[f"{library['kind']}-{library['hdf5']}"] += _BUILD_S[library["kind"]]

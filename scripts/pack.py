@@ -25,6 +25,7 @@ from scripts.building.hdf5 import provide_hdf5
 from scripts.building.servers import SERVERS, provide_servers, recipe
 from scripts.building.streams import compressing
 from scripts.frame import config as configuration
+from scripts.frame.study import REBUILT
 from scripts.lib import provenance, unpacked
 from scripts.lib.program import Problem, expect_room, file_digest, git_path, replacing, run
 from scripts.stores import store as stores
@@ -47,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         raise Problem(
             f"library {own[0]} is an interpreter of your own, which is not packed; leave it out, or use a wheel"
         )
+    if rebuilt := [study for study, own in config["studies"].items() if REBUILT in own.get("twins", ())]:
+        raise Problem(f"studies.{rebuilt[0]}.twins: an archive has one build of each library; leave out {REBUILT}")
     bundle.expect_tools()
     configured = within(Path(given.configfile))
     files = project_files([configured, *map(within, filter(None, map(own_lock, config["libraries"].values())))])

@@ -157,7 +157,7 @@ def _uses(config: dict, cells_of: dict[str, list[Cell]]) -> dict[Path, _Use]:
             if store.elsewhere or "device" in spec:
                 continue
             use = uses.setdefault(Path(spec.get("path", "results")), _Use())
-            copied, read = store.embedded or "path" in spec, {cell.dataset for cell in of_store if cell.dataset}
+            copied, read = store.holds, {cell.dataset for cell in of_store if cell.dataset}
             use.size += sum(program.data_bytes(datasets[data]) for data in read if copied or not made[data])
             use.size += max(program.disk_bytes(cell.settings) for cell in of_store)
             use.cache |= any(cell.levels.get("cache") in ("cold", "warm") for cell in of_store)

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     if "in_place" in manifest:
         artefact = {"location": {"key": manifest["in_place"]}, "local_files": [], "folder": None}
     else:
-        if store.embedded or store.elsewhere or "path" in arguments.store:
+        if store.holds:
             # Of files that are read where they lie, the whole was not read until now.
             files = [
                 (entry if "content" in entry or "sha256" in entry else entry | {"sha256": file_digest(path)}, path)

@@ -108,7 +108,7 @@ class Place:
         section |= {
             key: levels.pop(key)
             for key in [*levels]
-            if key in ("time_limit_s", "read_signals", "read_shots", "control_cells", "iterations")
+            if key in ("time_limit_s", "read_signals", "read_shots", "control_cells", "twins", "iterations")
         }
         values["stores"]["s3"] |= levels.pop("s3", {})
         for key in levels.pop("without", ()):
@@ -116,13 +116,18 @@ class Place:
         section["matrix"] |= {factor: level if isinstance(level, list) else [level] for factor, level in levels.items()}
         self.config = configuration.resolve(values, [])
         self.cells, _ = matrix.expand(self.config, study)
-        self.cell, self.folder, self.environments, self.once = self.cells[0], folder, environments, once
+        self.folder, self.environments, self.once = folder, environments, once
         self.study, self.plan = study, folder / study / "plan.json"
         self.plan.parent.mkdir()
         self.plan.write_text(json.dumps(plan(self.config, study, self.cells)), encoding="utf-8")
-        self.data = folder / "data" / self.cell.dataset
-        self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"
+        self.turn_to(self.cells[0])
         self.environment = environments / f"{self.cell.levels['library']}.json"
+
+    def turn_to(self, cell: Cell) -> "Place":
+        """Have the steps be those of another cell of the plan, which may have data of its own."""
+        self.cell, self.data = cell, self.folder / "data" / cell.dataset
+        self.manifest, self.provision = self.data / "manifest.json", self.data / "store.json"
+        return self
 
     def make(self, expect: str = "done", **env: str) -> "Place":
         """Generate the data and put them into the store; `expect` is the status that the latter should have."""

@@ -6,8 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from blob_cells import Cell
+from conftest import program
 
 from scripts import gather
+from scripts.lib.program import file_digest
 from scripts.report import judgement
 from scripts.report.results import Results
 from scripts.statistics import stats
@@ -18,6 +20,13 @@ from tests.report_tables import build, changed
 
 MACHINE = {"node": "one", "cpu": "fast", "ram_bytes": 2**34}
 SLOWED = {"slow5": 1.05, "slow10": 1.1}
+# What each study makes its data of, with its seed.
+STUDY_DATA = {
+    "shots": {"layout": "shot-major", "shots": 2, "signals": 4, "page_size": 4096, "paged": True, "seed": 1},
+    "blobs": {"size": "64KiB", "objects": 2, "seed": 1},
+    "particles": {"particles": 2000, "per_file": 1500, "seed": 1},
+    "arrays": {"shape": "50x40", "chunks": "20x15", "compression": "none", "values": "formula", "seed": 1},
+}
 
 
 @pytest.mark.rule(6)
@@ -36,6 +45,37 @@ def test_a_slowed_cell_waits_a_tenth_of_its_reads_and_no_other_cell_does(shots_c
             assert sum(row["open+read-data-time"] for row in record["samples"]) >= reads + waited
         elif not cell.levels["control"]:
             assert waited is None
+
+
+@pytest.mark.rule(3, 6)
+@pytest.mark.parametrize("levels", [{}, {"store": "s3", "driver": "ros3"}], ids=["disk", "s3"])
+def test_a_copied_twin_reads_other_files_with_the_same_content(shots_cell, levels):
+    here = shots_cell(twins=["copied"], **levels)
+    first, copied = here.cells
+    original, files = here.measure(), list(map(Path, here.provided["local_files"]))
+    twin, others = here.turn_to(copied).make().measure(), list(map(Path, here.provided["local_files"]))
+    assert twin["valid"], twin["reasons"]
+    assert (twin["cell"]["control"], copied.twin_of) == ("copied", first.name)
+    assert not set(files) & set(others)
+    assert [file.name for file in files] == [file.name for file in others]
+    assert list(map(file_digest, files)) == list(map(file_digest, others))
+    assert twin["work"]["checksum"] == original["work"]["checksum"]
+    assert twin["provenance"]["data_sha256"] == original["provenance"]["data_sha256"]
+    for file in files:
+        file.write_bytes(b"")
+    assert here.measure()["valid"], "nothing of the other files is read"
+
+
+@pytest.mark.rule(6)
+@pytest.mark.parametrize("study, data", STUDY_DATA.items())
+def test_a_further_copy_of_data_is_the_same_in_another_place(tmp_path: Path, study: str, data: dict):
+    made = []
+    for name, settings in (("one", data), ("two", data | {"copy": "copied"})):
+        out = tmp_path / name / "manifest.json"
+        done = program(f"studies.{study}.make", "--dataset", "d", "--settings", json.dumps(settings), "--out", out)
+        assert done.returncode == 0, done.stderr
+        made.append(json.loads(out.read_text(encoding="utf-8")))
+    assert made[0] == made[1]
 
 
 @pytest.mark.rule(3, 6)
@@ -98,6 +138,35 @@ def test_controls_are_counted_over_the_runs_of_one_machine_and_kept_for_elsewher
     for broken in ("{", '"text"', "[]"):
         (tmp_path / "monday/shots/facts.json").write_text(broken)
         assert run(tmp_path, "tuesday", SLOWED)["runs"] == 2
+
+
+@pytest.mark.rule(6)
+def test_twins_with_something_anew_are_counted_apart_from_false_alarms(tmp_path: Path):
+    first = run(tmp_path, "monday", SLOWED | {"copied": 1.0, "rebuilt": 1.3})
+    assert (first["alarms"], first["copied"], first["rebuilt"]) == ([0, 1], [0, 1], [1, 1])
+    second = run(tmp_path, "tuesday", SLOWED)
+    assert (second["alarms"], second["copied"], second["rebuilt"]) == ([0, 2], [0, 1], [1, 1])
+
+
+@pytest.mark.rule(6)
+def test_the_page_says_what_placing_and_building_anew_changed_or_that_neither_was_done(tmp_path: Path):
+    folder = build(tmp_path / "tables")
+    page = write_words("shots", folder, tmp_path / "none.html").with_suffix(".md").read_text()
+    assert "Verdicts are of one placement of the data and one build." in page
+    facts = json.loads((folder / "facts.json").read_text())
+    facts["controls"] |= {"copied": [1, 3], "rebuilt": [0, 0]}
+    (folder / "facts.json").write_text(json.dumps(facts))
+
+    def anew(rows: pd.DataFrame) -> pd.DataFrame:
+        slowed = rows[rows["control"] == "slow10"]
+        copied = slowed.assign(control="copied", verdict="slower", ratio="1.2", ratio_low="1.1", ratio_high="1.3")
+        return pd.concat([rows, copied])
+
+    changed(tmp_path, folder, "verdicts.csv", anew)
+    page = write_words("shots", tmp_path / "changed", tmp_path / "one.html").with_suffix(".md").read_text()
+    assert "Another copy of the data: slower, 1.20 [1.10, 1.30] times the time; different in 1 of 3 runs on" in page
+    assert "Verdicts are of one build." in page
+    assert "2 cells measured twice under two names" in page
 
 
 @pytest.mark.rule(6)

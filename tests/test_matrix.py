@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT, program
 
 from scripts import drivers, plan
+from scripts.frame import blocks, matrix, yaml_file
 from scripts.frame import config as configuration
-from scripts.frame import matrix, yaml_file
 from scripts.frame import study as studies
 from scripts.lib.program import Problem
 from scripts.statistics import MIN_BLOCKS
@@ -177,6 +177,44 @@ def test_the_control_repeats_cells_under_another_name(config):
         original = originals[twin.twin_of]
         assert {**twin.levels, "control": ""} == original.levels
         assert twin.dataset == original.dataset
+
+
+@pytest.mark.rule(6)
+def test_further_twins_have_other_data_or_another_build_under_the_same_label(config):
+    assert {cell.levels["control"] for cell in matrix.expand(config, "shots")[0]} == {"", "twin", "slow5", "slow10"}
+    config["studies"]["shots"]["twins"] = ["copied", "rebuilt"]
+    cells, omitted = matrix.expand(config, "shots")
+    original = next(cell for cell in cells if cell.name == cells[-1].twin_of)
+    copied, rebuilt = cells[-2:]
+    assert (copied.levels["control"], rebuilt.levels["control"]) == ("copied", "rebuilt")
+    assert copied.twin_of == rebuilt.twin_of == next(cell.twin_of for cell in cells if cell.twin_of)
+    assert copied.settings["data"] == original.settings["data"] | {"copy": "copied"}
+    assert (copied.dataset == original.dataset, copied.library == original.library) == (False, True)
+    assert (rebuilt.dataset == original.dataset, rebuilt.library == original.library) == (True, False)
+    assert rebuilt.settings["library"] == original.settings["library"] | {"copy": "rebuilt"}
+    assert blocks.libraries_of("r", [rebuilt]) == [f"results/r/environments/{original.library}+rebuilt.json"]
+    assert set(matrix.libraries(cells)) == {*(cell.levels["library"] for cell in cells), rebuilt.library}
+    assert not any(one.levels["control"] for one in omitted)
+    some = matrix.selected(cells, {"library": [original.levels["library"]]})
+    assert {"copied", "rebuilt"} <= {cell.levels["control"] for cell in some}
+
+
+@pytest.mark.rule(2, 6)
+def test_a_twin_that_cannot_have_anything_anew_is_left_out_with_the_reason(config, tmp_path):
+    (tmp_path / "one.h5").touch()
+    section = config["studies"]["shots"] | {"twins": ["copied", "rebuilt"], "data": {"files": str(tmp_path)}}
+    section["matrix"] = [mapping | {"store": ["disk"], "driver": ["sec2"]} for mapping in section["matrix"]]
+    config["studies"]["shots"], config["libraries"] = section, {}
+    for level in dict.fromkeys(level for mapping in section["matrix"] for level in mapping["library"]):
+        config["libraries"][level] = {"kind": "python", "hdf5": level.removeprefix("hdf5-"), "python": "/bin/python"}
+    cells, omitted = matrix.expand(config, "shots")
+    assert {cell.levels["control"] for cell in cells} <= {"", "twin", "slow5", "slow10"}
+    assert {one.levels["control"]: one.reason for one in omitted if one.levels["control"]} == {
+        "copied": "its data are read where they lie, which is one place",
+        "rebuilt": "its library is not built here",
+    }
+    config["stores"]["disk"]["path"] = str(tmp_path / "elsewhere")
+    assert "copied" in {cell.levels["control"] for cell in matrix.expand(config, "shots")[0]}
 
 
 def test_a_setting_of_the_data_may_depend_on_the_layout(config):

@@ -60,6 +60,19 @@ def short(content: str) -> str:
     return sha256(content.encode()).hexdigest()[:8]
 
 
+@pytest.mark.rule(6, 14)
+def test_of_another_build_no_library_that_was_loaded_is_the_same_and_a_server_is():
+    def fingerprint(build: str, server: str, **promised: str) -> str:
+        files = {"libhdf5": build, "libaws-c-s3": build, "versitygw": server}
+        return json.dumps({"distributions": {"h5py": "1"}, "files": files, "promised": {"h5py": "1"} | promised})
+
+    one = fingerprint("first", "server")
+    assert software.differences(one, fingerprint("second", "server", copy="rebuilt"), environments=True) == ()
+    assert len(software.differences(one, fingerprint("second", "server"), environments=True)) == 2
+    other = software.differences(one, fingerprint("second", "another", copy="rebuilt"), environments=True)
+    assert other == ("versitygw server and another",)
+
+
 def newer_without_buffer(record: dict) -> bool:
     return at(record, 4, library="hdf5-2.0.0", page_buffer="0")
 

@@ -148,7 +148,8 @@ def promised(spec: Mapping, facts: dict, build: dict) -> dict[str, str]:
     )
     versions = dict(package.split(" ", 1) for package in build.get("packages", ())) if spec["kind"] == "python" else {}
     of_user = {name: f"{one['version']} ({one['origin']})" for one in build.get("added", ()) for name in one["brings"]}
-    return pins(spec) | versions | of_user | {H5PY: h5py, "libhdf5": f"{facts['hdf5']} ({origin})"}
+    again = {key: spec[key] for key in ("copy",) if key in spec}
+    return pins(spec) | versions | of_user | {H5PY: h5py, "libhdf5": f"{facts['hdf5']} ({origin})"} | again
 
 
 def is_own(build: Mapping) -> bool:

@@ -174,8 +174,7 @@ def decide(config: dict, selected: Sequence[Cell], sessions: Measured) -> Open:
 
 def libraries_of(run: str, cells: Iterable[Cell]) -> list[str]:
     """Return the artefacts of the libraries under test of cells; none where there is no library under test."""
-    names = {cell.levels["library"] for cell in cells if "library" in cell.levels}
-    return [f"results/{run}/environments/{name}.json" for name in sorted(names)]
+    return [f"results/{run}/environments/{name}.json" for name in sorted({cell.library for cell in cells} - {""})]
 
 
 def data_of(run: str, cells: Iterable[Cell]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scripts.frame import config as configuration
 from scripts.frame import study as studies
-from scripts.frame.study import Cell
+from scripts.frame.study import ANEW, COPIED, REBUILT, Cell
 from scripts.lib.program import Problem
 from scripts.lib.slowed import SHARES
 from scripts.stores import store as stores
@@ -20,7 +20,7 @@ from scripts.stores import store as stores
 # What a study's section says beside the settings of its cells.
 _NOT_SETTINGS = (
     *("question", "published", "reference", "matrix", "compare", "control_cells", "data", "time_limit_s", "advice"),
-    "bisect",
+    *("bisect", "twins"),
 )
 # Snakemake keeps a job for each record, and has no memory for many more.
 _MOST_RECORDS = 100_000
@@ -36,8 +36,8 @@ class Omitted(NamedTuple):
 def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     """Return the cells of a study of a resolved configuration, and the combinations that were left out.
 
-    Cells are in the order of the matrix, then the controls: A/A twins, and the first of their cells slowed. Each
-    combination is there once, however often it is named.
+    Cells are in the order of the matrix, then the controls: A/A twins, the first of their cells slowed, and twins that
+    have something anew (`study.ANEW`). Each combination is there once, however often it is named.
 
     Raises:
         Problem: nothing, or too much, is left of the matrix, or nothing of the baseline of a comparison.
@@ -75,6 +75,11 @@ def expand(config: dict, study: str) -> tuple[list[Cell], list[Omitted]]:
     steady = studies.of(study).steady(originals)
     chosen = random.Random(f"{config['seed']} control").sample(steady, min(section["control_cells"], len(steady)))
     controls = [(cell, "twin") for cell in chosen] + [(cell, level) for cell in chosen[:1] for level in SHARES]
+    for level in section.get("twins", ()):
+        reasons = {cell.name: studies.of(study).lacks(cell.settings, level) for cell in steady}
+        controls += [(cell, level) for cell in [*chosen, *steady] if not reasons[cell.name]][:1]
+        if steady and all(reasons.values()):
+            omitted[level] = Omitted({**steady[0].levels, "control": level}, reasons[steady[0].name])
     repeated = [_cell(config, study, cell.levels, level, cell.name) for cell, level in controls]
     return originals + repeated, list(omitted.values())
 
@@ -104,7 +109,7 @@ def selected(cells: Iterable[Cell], only: dict[str, list]) -> list[Cell]:
         if all(cell.levels[factor] in map(str, wanted) for factor, wanted in only.items() if factor in cell.levels)
     }
     controls = [cell for cell in cells if cell.twin_of and _needs(cell) in chosen.values()]
-    for level in ("twin", *SHARES):
+    for level in ("twin", *SHARES, *ANEW):
         own = [cell for cell in controls if cell.levels["control"] == level]
         if not any(cell.name in chosen for cell in own):
             chosen |= {name: () for cell in own[:1] for name in (cell.twin_of, cell.name)}
@@ -136,6 +141,11 @@ def datasets(cells: Iterable[Cell]) -> dict[str, dict]:
     return {cell.dataset: cell.settings["data"] for cell in cells if cell.dataset}
 
 
+def libraries(cells: Iterable[Cell]) -> dict[str, dict]:
+    """Return the libraries that cells are measured with: name of the environment -> entry of the configuration."""
+    return {cell.library: cell.settings["library"] for cell in cells if cell.library}
+
+
 def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", twin_of: str = "") -> Cell:
     section, factors = config["studies"][study], configuration.factors(study)
     levels = {**levels, "control": control}
@@ -154,6 +164,7 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
             if part.get("x-data") and levels[factor] != configuration.added(study).get(factor)
         }
         settings["data"] = studies.of(study).data(config, data_levels) | {"seed": config["seed"]}
+        settings["data"] |= {"copy": control} if control == COPIED else {}
         dataset = "-".join([study, *(_short(level, {}) for level in data_levels.values()), digest(settings["data"])])
     for factor, part in factors.items():
         if names := part.get("x-names"):
@@ -162,6 +173,9 @@ def _cell(config: dict, study: str, levels: dict[str, str], control: str = "", t
             # The text of the file makes the cell.
             text = Path(pattern.format(levels[factor])).read_text(encoding="utf-8")
             settings[factor] = {"name": levels[factor], "text": text}
+    if control == REBUILT:
+        library = settings["library"]
+        settings["library"] = library | {"copy": " ".join(filter(None, (library.get("copy"), control)))}
     settings = studies.of(study).complete(settings, config)
     readable = "_".join(
         _short(level, factors.get(factor, {}))

@@ -93,7 +93,10 @@ def kept(of_study: Iterable[Kept]) -> dict[str, dict]:
 
 
 def purpose(base: dict, other: dict) -> dict[str, tuple[str, str]]:
-    """Return what the environments of two fingerprints vary on purpose: where their specs and locks differ, by name."""
+    """Return what the environments of two fingerprints vary on purpose: where their specs and locks differ, by name.
+
+    `copy` is the text for which a library was built once more, in another folder.
+    """
     return _differing(base["promised"], other["promised"])
 
 
@@ -143,9 +146,12 @@ def _differing(base: dict[str, str], other: dict[str, str]) -> dict[str, tuple[s
 
 
 def _comes_with(file: str, varied: Iterable[str]) -> bool:
-    """Whether a file is part of what is varied: libhdf5_hl of libhdf5, "libaws-c-s3 (h5py-s3)" of h5py-s3."""
+    """Whether a file is part of what is varied: libhdf5_hl of libhdf5, "libaws-c-s3 (h5py-s3)" of h5py-s3.
+
+    Of a library that was built once more (`copy`) all files are.
+    """
     library, _, wheel = file.rstrip(")").partition(" (")
-    return wheel in varied or library.startswith(tuple(varied))
+    return wheel in varied or library.startswith(("lib",) if "copy" in varied else tuple(varied))
 
 
 def _programs(servers: Mapping[str, Popen]) -> dict[str, str]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FOLDER = Path(__file__).parents[1] / "studies"
+# Levels of `control` whose twins have something anew that a cell keeps across blocks (METHOD 6), and what that is.
+COPIED, REBUILT = "copied", "rebuilt"
+ANEW = {COPIED: "another copy of the data", REBUILT: "another build of the library"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Cell:
         name: the readable levels, without those that the schema has as defaults, and 10 hexadecimal digits of the
             resolved settings; the cell's folder.
         study: the study's name.
-        levels: factor -> level, as text, in the order of the schema; `control` is "", "twin", or that
+        levels: factor -> level, as text, in the order of the schema; `control` is "", "twin", one of `ANEW`, or that
             of a slowed control (`scripts.lib.slowed`).
         settings: what the measuring program is given; what differs here is a different cell.
         dataset: the id of the data it reads, "" where the study makes none.
@@ -41,6 +44,11 @@ class Cell:
     settings: dict = field(compare=False, hash=False)
     dataset: str
     twin_of: str = ""
+
+    @property
+    def library(self) -> str:
+        """The name of its library's environment, "" without one; a twin that is rebuilt has one of its own."""
+        return self.levels.get("library", "") + f"+{REBUILT}" * (self.levels.get("control") == REBUILT)
 
 
 class Study:
@@ -78,6 +86,14 @@ class Study:
     def steady(self, cells: list[Cell]) -> list[Cell]:
         """Return the cells that controls may repeat: those whose time a wait of a known share makes longer by that."""
         return cells
+
+    def lacks(self, settings: dict, control: str) -> str:
+        """Return why a cell of such settings has no twin of a level of `ANEW`; "" where it has."""
+        data, library = settings.get("data", {}), settings.get("library", {})
+        if control == COPIED:
+            apart = "files" not in data or (stores.of(settings["store"]).holds and "at" not in data)
+            return "" if data and apart else "its data are read where they lie, which is one place"
+        return "" if library.get("kind") in ("source", "wheel") else "its library is not built here"
 
     def in_turn(self, config: dict, cells: Sequence[Cell]) -> bool:
         """Return whether cells are measured in the order of the matrix, as one leaves traces in those after it."""

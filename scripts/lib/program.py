@@ -319,7 +319,10 @@ def dataset_options(argv: list[str] | None, description: str, settings: str) -> 
     parser.add_argument("--dataset", required=True, help="the dataset's name, for the manifest")
     parser.add_argument("--out", required=True, type=Path, help="the manifest to write; made files lie beside it")
     parser.add_argument("--settings", required=True, type=json_object, help=settings)
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    # A further copy (METHOD 6) is the same in another place.
+    options.settings.pop("copy", None)
+    return options
 
 
 def json_object(text: str, name: str = "", remedy: str = "") -> dict:

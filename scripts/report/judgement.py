@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
+from scripts.frame.study import ANEW, COPIED, REBUILT
 from scripts.lib.slowed import SHARES
 from scripts.report import listings, prose, references, words
 from scripts.report.markup import code
@@ -41,7 +42,8 @@ TROUBLES = {
 
 def control(verdicts: pd.DataFrame) -> str:
     """Return how the verdict rule did on cells that were measured twice under two names."""
-    rows = verdicts[(verdicts["role"] == "control") & ~_slowed(verdicts)] if len(verdicts) else verdicts
+    rows = _controls(verdicts)
+    rows = rows[~rows["control"].isin([*SHARES, *ANEW])]
     if rows.empty:
         return "A/A control: no cell was measured twice under two names, so false alarms were not counted."
     total, parts = rows["metric"] == "total", []
@@ -74,6 +76,31 @@ def slowed(facts: dict) -> str:
         f"This run tells {'; '.join(detected)}; false alarms {alarms} of {judged}{bound}. Counted over "
         f"{prose.count(counts['runs'], 'run')} on this machine, with cells that waited on purpose.{reached}"
     )
+
+
+def anew(verdicts: pd.DataFrame, facts: dict) -> list[str]:
+    """Return how twins did that have something anew which a cell keeps across blocks, a line for each."""
+    rows, counts = _controls(verdicts), facts.get("controls") or {}
+    lines = []
+    for row in rows[rows["control"].isin(ANEW)].to_dict("records"):
+        line = f"{prose.capital(ANEW[row['control']])}: {words.get_outcome(row['verdict'], equivalence(facts))}"
+        if math.isfinite(row["ratio"]):
+            line += f", {row['ratio']:.2f} [{row['ratio_low']:.2f}, {row['ratio_high']:.2f}] times the time"
+        if row["control"] in counts:
+            differing, judged = counts[row["control"]]
+            line += f"; different in {differing} of {prose.count(judged, 'run')} on this machine"
+        lines.append(f"{line}.")
+    return lines
+
+
+def _kept(run: Results) -> list[str]:
+    """What cells kept across all blocks, so that their verdicts are of that alone (METHOD 6)."""
+    rows = run.verdicts
+    if run.report.unit != "block" or rows.empty or not rows["verdict"].isin(JUDGED).any():
+        return []
+    kept = {COPIED: "one placement of the data", **({REBUILT: "one build"} if "library" in run.cells else {})}
+    kept = [what for level, what in kept.items() if level not in set(_controls(rows)["control"])]
+    return [words.fill("kept", what=" and ".join(kept))] if kept else []
 
 
 def _unseen_stalls(run: Results) -> list[str]:
@@ -113,8 +140,10 @@ def find_insensitivity(run: Results) -> str:
     return words.fill("insensitive", percent=_percent(control["detectable_ratio"] - 1), others=others)
 
 
-def _slowed(verdicts: pd.DataFrame) -> pd.Series:
-    return verdicts.get("control", pd.Series("", verdicts.index)).isin(SHARES)
+def _controls(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """The comparisons of cells with their controls, each with its level; tables of before have none."""
+    rows = verdicts[verdicts["role"] == "control"] if len(verdicts) else verdicts
+    return rows.assign(control=rows.get("control", ""))
 
 
 def _percent(share: float) -> str:
@@ -249,6 +278,8 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     ]
     lines += references.limits(run)
     lines += _unseen_stalls(run)
+    # How others measured is their own, and a comparison of runs has those of all of them.
+    lines += [] if {"published", "sides"} & run.facts.keys() else _kept(run)
     if run.withheld:
         lines.append(words.fill("withheld", many=prose.count(len(run.withheld), "statement")))
     if len(run.verdicts) and not run.is_checked and run.report.unit == "block" and "sides" not in run.facts:

@@ -75,6 +75,7 @@ TEMPLATES = {
     "serial": "Blocks resemble those before them (p = {p}, of all comparisons together), so verdicts are false more "
     "often than stated: measure again at another time.",
     "stalls": "Arms that were the same: a stall in fewer than {percent} % of reads may be in none of their blocks.",
+    "kept": "Verdicts are of {what}.",
     "withheld": "{many} withheld: not borne out by the raw records, or contradicted by what is stated above.",
     "unchecked": "Statements are not checked against raw records: these tables are of an earlier version.",
     # What to do next.

@@ -11,6 +11,7 @@ import pandas as pd
 
 from scripts.frame import software
 from scripts.frame.blocks import compared
+from scripts.frame.study import ANEW, REBUILT
 from scripts.lib.slowed import SHARES
 from scripts.statistics import HARNESS, stats
 from scripts.statistics.outcomes import ORDERED, Outcome
@@ -73,8 +74,9 @@ def verdicts_table(
 
     Two families have cells as baseline and contender. Factor `contest`: pairs of one contest that `compare` does not
     name, on `total` alone, all contests together. Factor `control`: a cell and its control, whose level is in column
-    `control`; controls enter no other comparison. A/A twins are a family. A slowed control is judged on `total` alone,
-    as one more member of the largest other family, so that it is as hard to detect as any difference of its size.
+    `control`; controls enter no other comparison. A/A twins are a family. A slowed control, and a twin that has
+    something anew (`study.ANEW`), is judged on `total` alone, as one more member of the largest other family, so that
+    it is as hard to detect as any difference of its size.
 
     Where the harness takes more than 10 % of the `total` of an arm, that share is a bound: it may belong to one arm
     alone, so the ratio is the one closest to 1 that is left, and `harness_percent` is the share. Where that decides no
@@ -100,8 +102,8 @@ def verdicts_table(
     families[CONTEST] = [pair for pair in _contests(matrix, contest) if frozenset(c["cell"] for c in pair) not in named]
     cells = {cell["cell"]: cell for cell in matrix.to_dict("records")}
     controls = [(cells[cell["twin_of"]], cell) for cell in cells.values() if cell["twin_of"] in cells]
-    slowed = [pair for pair in controls if pair[1].get("control") in SHARES]
-    families[CONTROL] = [pair for pair in controls if pair not in slowed]
+    alone = [pair for pair in controls if pair[1].get("control") in (*SHARES, *ANEW)]
+    families[CONTROL] = [pair for pair in controls if pair not in alone]
     names, rows = metrics(runs), []
     ended = _true(runs["timed_out"].to_numpy()) if "timed_out" in runs else False
     runs = runs.assign(counts=runs["ok"].astype(bool) | ended, attempted=runs.get("attempted", True))
@@ -109,11 +111,11 @@ def verdicts_table(
     largest = np.empty((len(by_block.blocks), 0))
     of_total = [largest]
     judged = [(factor, pairs, factor != CONTEST) for factor, pairs in families.items()]
-    for factor, pairs, on_all in [*judged, *((CONTROL, [pair], False) for pair in slowed)]:
+    for factor, pairs, on_all in [*judged, *((CONTROL, [pair], False) for pair in alone)]:
         if not pairs:
             continue
         family = _Family(by_block, pairs, equivalence_percent, seed)
-        beside = largest if pairs[0] in slowed else None
+        beside = largest if pairs[0] in alone else None
         judgements = {name: family.judge(name, beside) for name in names if on_all or name == "total"}
         if beside is None:
             of_total.append(family.differences["total"])
@@ -350,7 +352,8 @@ class _Family:
 
     def _other_software(self, number: int, differs: np.ndarray) -> Iterator[str]:
         """In words, where the software differs and should not, in the blocks of a comparison in which it differs."""
-        environments = len({arm.get(software.ENVIRONMENT) for arm in self._pairs[number]}) > 1
+        libraries = ((arm.get(software.ENVIRONMENT), arm.get("control") == REBUILT) for arm in self._pairs[number])
+        environments = len(set(libraries)) > 1
         by_words: dict[str, list[int]] = {}
         arms = (arm[differs, number] for arm in self._arms("software"))
         for block, *fingerprints in zip(self._blocks[differs], *arms, strict=True):

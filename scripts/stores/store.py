@@ -59,6 +59,11 @@ class Store(ABC):
         return not self.files and not self.embedded
 
     @property
+    def holds(self) -> bool:
+        """Whether what is put into it lies there alone, and is not read where it was before."""
+        return self.embedded or self.elsewhere or "path" in self.spec
+
+    @property
     def billed(self) -> str:
         """The service whose prices its requests have (config/facts/prices.yaml), "" where none is known."""
         return ""
