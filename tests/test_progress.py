@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -218,6 +219,23 @@ def test_a_job_that_breaks_shows_its_message_and_log_however_quiet(workflow):
     assert "problem: At least one job did not complete successfully." in lines
 
 
+def test_a_run_that_somebody_ends_says_how_to_go_on_and_calls_nothing_failed(workflow):
+    slow = WORKFLOW.replace("cp answers/{wildcards.cell}.json {output}", "sleep 60")
+    (workflow / "Snakefile").write_text(slow)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    with subprocess.Popen(COMMAND, cwd=workflow, env=ENVIRONMENT, **options) as process:
+        next(line for line in process.stdout if "started  measure shots" in line)
+        os.killpg(process.pid, signal.SIGINT)
+        lines = [line[9:] for line in process.stdout.read().splitlines()]
+    assert process.returncode != 0
+    assert re.fullmatch(r"after [\d.]+ s: 1 of 5 jobs", lines[-2])
+    assert lines[-1] == "interrupted; type the same to go on"
+    assert not re.search(r"FAILED|Error|Exception|did not complete", "\n".join(lines))
+    (workflow / "Snakefile").write_text(slow.replace("sleep 60", "cp answers/{wildcards.cell}.json {output}"))
+    status, lines = run(workflow)
+    assert (status, [line for line in lines if "interrupted" in line]) == (0, [])
+
+
 def test_a_mistake_before_the_run_is_one_line(workflow):
     absent = "problem: [Errno 2] No such file or directory: 'absent.yaml'"
     assert run(workflow, "--configfile", "absent.yaml") == (1, [absent])
@@ -299,8 +317,17 @@ def rule_after(jobs: int, *spans: tuple[float, float]) -> Rule:
 def test_the_time_left_is_that_of_the_cells_not_of_the_builds_before_them():
     builds = rule_after(2, (0, 180), (0, 200))
     assert time_left([builds, Rule(jobs=24)], 200) == "estimating the time left"
+    assert time_left([builds, Rule(jobs=24)], 200, 131) == "about 2 min 11 s left, as planned"
+    assert time_left([builds, Rule(jobs=24)], 200, -5) == "estimating the time left", "it takes longer than planned"
     cells = rule_after(24, (200, 210), (210, 220))
     assert time_left([builds, cells, Rule(jobs=3)], 220) == "about 3 min 40 s left + 3 jobs of unknown length"
+
+
+def test_the_last_jobs_which_have_no_other_of_their_kind_are_counted():
+    cells, last = rule_after(2, (0, 10), (10, 20)), [Rule(jobs=1), Rule(jobs=1)]
+    assert time_left([cells, *last], 20) == "2 jobs of unknown length left"
+    assert time_left([cells, *last], 20, 100) == "2 jobs of unknown length left", "the plan is of the cells"
+    assert time_left([rule_after(2, (0, 10)), *last], 20) == "about 10 s left + 2 jobs of unknown length"
 
 
 def test_cells_of_different_length_count_by_their_mean():

@@ -25,7 +25,9 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from .progress import NEED_ALL, Rule, clock, one_line, outcome, plain, sentences, time_left, words
 
-SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info", "progress")
+SILENT_EVENTS = ("workflow_started", "resources_info", "job_started", "group_info")
+# Snakemake's words as somebody ends it. What it says then of jobs that it has ended itself is no error.
+ENDED = ("Terminating processes on user request", "Cancelling snakemake on user request")
 SILENT_MESSAGES = (
     *("Assuming unrestricted shared filesystem", "host: ", "Using shell: ", "Select jobs to execute"),
     *("Conda environments: ignored", "Group jobs: inactive", "Elapsed time: "),
@@ -44,6 +46,9 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
     reports: str = field(
         default="", metadata={"help": "Folder of the pages whose answers are told where nothing is left to do"}
+    )
+    planned: float | None = field(
+        default=None, metadata={"help": "Seconds that the run is announced to take", "type": float}
     )
 
 
@@ -69,6 +74,7 @@ class LogHandler(LogHandlerBase):
         self.counts = dict.fromkeys(STYLES, 0)
         self.lacking: set[str] = set()
         self.page = ""
+        self.interrupted = False
         self.reasons: set[str] = set()
         self.began = time.monotonic()
         self.screen = None
@@ -111,6 +117,9 @@ class LogHandler(LogHandlerBase):
             last += [f"report: {self.page}"] if self.page else []
             if last:
                 self.say("; ".join(last))
+        if self.interrupted:
+            self.say("interrupted; type the same to go on")
+            self.interrupted = False
         self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
 
@@ -147,7 +156,10 @@ class LogHandler(LogHandlerBase):
         self.ended(record.job_id, record.created, *outcome(job.output if job else []))
 
     def on_job_error(self, record: LogRecord) -> None:
-        """Show a job that broke, with its message and logs."""
+        """Show a job that broke, with its message and logs; one that was ended with the run is to be done."""
+        if self.interrupted:
+            self.running.pop(record.jobid, None)
+            return
         self.broken.add(record.jobid)
         self.ended(record.jobid, record.created, "FAILED", "")
         brief = copy(record)
@@ -157,14 +169,22 @@ class LogHandler(LogHandlerBase):
         # Snakemake's own account, without the line that repeats the time.
         self.say(self.formatter.format(brief).replace("    message: None\n", "").partition("\n")[2], "red")
 
+    def on_progress(self, record: LogRecord) -> None:
+        """Count the jobs that were added while the run went on: they are of the rule that has most."""
+        if (added := record.total - self.total()) > 0:
+            max(self.rules.values(), key=lambda rule: rule.jobs).jobs += added
+
     def on_error(self, record: LogRecord) -> None:
         """Show an error of Snakemake's, before or after the jobs."""
         text = record.getMessage()
+        if self.interrupted and not self.common_settings.verbose:
+            return
         self.say(text if self.common_settings.verbose else one_line(text, record.exception), "red")
 
     def on_other(self, record: LogRecord) -> None:
         """Show any other record, unless it is routine."""
         text = self.formatter.format(record)
+        self.interrupted |= text.startswith(ENDED)
         if text == NOTHING_TO_BE_DONE_MSG and self.settings and self.settings.reports:
             self.page = f"{self.settings.reports}/{INDEX}"
         routine = str(getattr(record, "event", "")) in SILENT_EVENTS or text.startswith(SILENT_MESSAGES)
@@ -215,7 +235,9 @@ class LogHandler(LogHandlerBase):
 
     def progress(self, now: float) -> str:
         """Return how far the run is and how long it takes."""
-        return f"{self.so_far()}, {time_left(list(self.rules.values()), now)}"
+        planned = self.settings and self.settings.planned
+        by_plan = planned - (now - self.began) if planned else 0.0
+        return f"{self.so_far()}, {time_left(list(self.rules.values()), now, by_plan)}"
 
     def quiet(self, kind: str) -> bool:
         """Return whether `--quiet` names this kind of output: `rules` or `progress`."""

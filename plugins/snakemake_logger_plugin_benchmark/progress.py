@@ -140,14 +140,21 @@ class Rule:
         return ((self.to_do() - len(begun)) * mean + sum(begun)) / self.at_once
 
 
-def time_left(rules: Iterable[Rule], now: float) -> str:
-    """Return in words how long the run still takes; rules of which no job has ended yet are counted apart."""
+def time_left(rules: Iterable[Rule], now: float, by_plan: float = 0.0) -> str:
+    """Return in words how long the run still takes; rules of which no job has ended yet are counted apart.
+
+    While most jobs are of these, it is what is left of what was announced: `by_plan` seconds, 0 or less if nothing is.
+    """
     unfinished = [(rule.to_do(), rule.left(now)) for rule in rules if rule.to_do()]
     untimed = sum(jobs for jobs, left in unfinished if left is None)
     if not unfinished:
         return "nothing left"
-    if 2 * untimed > sum(jobs for jobs, _ in unfinished):
-        return "estimating the time left"
+    unknown = f"{untimed} job{'s' * (untimed > 1)} of unknown length"
+    # The only job of its rule never has another one that ended.
+    if 2 * untimed > sum(jobs for jobs, _ in unfinished) and max(j for j, left in unfinished if left is None) > 1:
+        return f"about {clock(by_plan)} left, as planned" if by_plan > 0 else "estimating the time left"
+    if all(left is None for _, left in unfinished):
+        return f"{unknown} left"
     seconds = sum(left for _, left in unfinished if left is not None)
     text = f"about {clock(seconds)} left" if seconds >= 10 else "a few seconds left"
-    return f"{text} + {untimed} job{'s' * (untimed > 1)} of unknown length" if untimed else text
+    return f"{text} + {unknown}" if untimed else text
