@@ -22,7 +22,8 @@ MACHINE = {"node": "one", "cpu": "fast", "ram_bytes": 2**34}
 SLOWED = {"slow5": 1.05, "slow10": 1.1}
 # What each study makes its data of, with its seed.
 STUDY_DATA = {
-    "shots": {"layout": "shot-major", "shots": 2, "signals": 4, "page_size": 4096, "paged": True, "seed": 1},
+    "shots": {"layout": "shot-major", "shots": 2, "signals": 4, "page_size": 4096, "paged": True, "deflate": 4}
+    | {"seed": 1},
     "blobs": {"size": "64KiB", "objects": 2, "seed": 1},
     "particles": {"particles": 2000, "per_file": 1500, "seed": 1},
     "arrays": {"shape": "50x40", "chunks": "20x15", "compression": "none", "values": "formula", "seed": 1},
