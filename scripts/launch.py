@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     for note in preflight.begun(config):
         print(note, file=sys.stdout if arguments.plan else sys.stderr)
     notes = {study: _pairing(config, study, expanded[study][0], cells[study], opened[study]) for study in cells}
-    _show(config, costs, notes, listed=arguments.plan)
+    seconds = _show(config, costs, notes, listed=arguments.plan)
     if arguments.plan:
         return 0
     expect_folders(config["run"])
@@ -82,6 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         f"--configfile={arguments.configfile}",
         # What is measured now, how far it is, how long it will take (plugins/).
         *("--logger=benchmark", f"--logger-benchmark-reports=reports/{config['run']}"),
+        f"--logger-benchmark-planned={seconds:.0f}",
     ]
     _free_folder(command)
     for study in cells:
@@ -159,8 +160,12 @@ def _builds(config: dict, cells: list[Cell]) -> dict[str, int]:
     return seconds | {name: _BUILD_S[name] for name in needed if not finished(servers.recipe(name))}
 
 
-def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]], listed: bool) -> None:
-    """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out."""
+def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]], listed: bool) -> float:
+    """Print the cost of each study with its notes, and of all; where asked, first each cell and what is left out.
+
+    Returns:
+        The seconds that all of it is announced to take.
+    """
     say = partial(print, file=sys.stdout if listed else sys.stderr)
     for study, own in costs.items():
         width = max((len(cell.name) for cell, *_ in own.cells), default=0)
@@ -168,11 +173,15 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
             say(f"{cell.name:{width}}  {to_do:3} to do  {seconds:5.1f} s each ({basis})")
         for left_out in own.omitted if listed else ():
             say(f"left out: {' '.join(filter(None, left_out.levels.values()))}: {left_out.reason}")
+        if config["studies"][study].get("imports") and not own.cells:
+            files = len(studies.of(study).sources(config))
+            say(f"{config['run']}/{study}: {_many(files, 'file')} of results from elsewhere to import")
+            continue
         exploratory = not configuration.is_series(study) and config["repeats"] < MIN_BLOCKS
         totals = own.totals
         say(
             f"{config['run']}/{study}: {len(own.cells)} cells, {len(own.omitted)} left out, "
-            f"{totals['records']} records to measure: about {_duration(totals['seconds'])}, "
+            f"{totals['records']} records to measure: {cost.announced(totals)}, "
             f"{totals['bytes'] / 2**30:.2f} GiB to read or write, "
             f"{totals['requests']:.0f} requests to stores elsewhere, "
             f"{totals['disk_bytes'] / 2**30:.2f} GiB of data to generate"
@@ -182,22 +191,28 @@ def _show(config: dict, costs: dict[str, Cost], notes: dict[str, Iterable[str]],
             say(f"  {note}")
     cells, totals = [(cell, to_do) for own in costs.values() for cell, to_do, *_ in own.cells], cost.total(costs)
     built = _builds(config, [cell for cell, to_do in cells if to_do])
-    building = sum(built.values())
+    building, beside = sum(built.values()), totals["seconds_beside"]
     if slurm.has_nodes_elsewhere() and totals["records"]:
         jobs = sum(max(to_do for _, to_do, *_ in own.cells) for own in costs.values() if own.cells)
-        least, most = (_duration(jobs * each) for each in _JOB_S)
+        least, most = (cost.duration(jobs * each) for each in _JOB_S)
         say(
             f"with --workflow-profile profiles/slurm: a job for each of {jobs} blocks costs about {least} to"
             f" {most} more, and their time in the queue"
         )
+    parts = [f"{cost.duration(building)} build {', '.join(sorted(built))}"] * bool(built)
+    parts += [f"{cost.duration(beside)} make data and pages"] * bool(beside)
+    seconds = totals["seconds"] + building + beside
     say(
-        f"in all: {len(cells)} cells, {totals['records']} records: "
-        f"about {_duration(totals['seconds'] + building)}, "
-        + (f"of which {_duration(building)} build {', '.join(sorted(built))}" if built else "nothing to build")
+        "in all: "
+        + f"{_many(len(cells), 'cell')}, {_many(totals['records'], 'record')}: " * bool(cells)
+        + cost.announced(totals, building + beside)
+        + f", of which {' and '.join(parts)}" * bool(parts)
+        + ", nothing to build" * (not built)
         + f"; report: reports/{config['run']}/index.html"
     )
-    if bill := prices.bill(config, totals, totals["seconds"] + building):
+    if bill := prices.bill(config, totals, seconds):
         say(f"cost: {bill.line}")
+    return seconds
 
 
 def _ask(config: dict, costs: dict[str, Cost], yes: bool) -> None:
@@ -282,12 +297,6 @@ def _free_folder(command: list[str]) -> None:
         if "snakemake" in programs and process.info["cwd"] == os.getcwd():
             raise Problem(f"another run is going on in this folder (process {process.pid}): wait, or use another clone")
     subprocess.run([*command, "--unlock"], capture_output=True, check=True)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 if __name__ == "__main__":

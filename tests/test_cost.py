@@ -93,6 +93,47 @@ def test_a_run_that_costs_more_than_its_limit_is_asked_about(clone):
     assert re.search(r"above the limits of ask_above: usd 7\.\d+ > 5; say YES=1", done.stderr)
 
 
+def test_the_time_of_a_run_is_that_of_its_records_its_data_and_its_pages(tmp_path, monkeypatch):
+    for folder in ("config", "envs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    monkeypatch.chdir(tmp_path)
+    far = {"kind": "s3", "bucket": "mine", "server": "embedded", "network": {"latency_ms": 20, "shared_mib_s": 50}}
+    matrix_of = {"library": ["l"], "store": ["far"], "driver": ["ros3"], "layout": ["mine"], "access": ["files"]}
+    matrix_of |= {"workers": [1], "page_buffer": ["unset"], "cache": ["cold"], "selection": ["all", "metadata"]}
+    (tmp_path / "one.h5").write_bytes(bytes(5 * 2**20))
+    arm = {"layout": "mine", "driver": "ros3", "page_buffer": "unset", "seconds": {"all": 438.0, "metadata": 2.0}}
+    kept = {key: [] for key in ("considered", "left_out", "unsuited")} | {"copies": {}, "where": {}, "place": "there"}
+    advice = kept | {"accesses": {"all": 0.1, "metadata": 0.9}, "arms": [arm]}
+    section = {"data": {"files": {"mine": "one.h5"}}, "read_files": 2, "control_cells": 0, "matrix": matrix_of}
+    values = {
+        "run": "r1",
+        "repeats": 6,
+        "stores": {"far": far},
+        "libraries": {"l": {"kind": "source", "hdf5": "2.0.0"}},
+    }
+
+    def totals(**more: object) -> Counter:
+        config = configuration.resolve(values | {"studies": {"shots": section | more}}, [])
+        cells, omitted = matrix.expand(config, "shots")
+        return cost.of(config, "shots", cells, omitted, blocks.decide(config, cells, {})).totals
+
+    # Requests at the latency, by the forecast of each access, and not what 5 MiB take.
+    known = totals(advice=advice)
+    assert known["seconds"] == pytest.approx(6 * (2 * 438 + 2 * 2 + 2 * 1.6))
+    assert known["seconds_beside"] == pytest.approx(20 + 4), "a page; two jobs for each access, with nothing to make"
+    assert cost.announced(known, known["seconds_beside"]) == "at least 89 min"
+    unknown = totals()
+    assert unknown["seconds"] < 30
+    assert cost.announced(unknown).startswith("at least ")
+    generated = totals(
+        data={"shots": 8, "signals": 34},
+        matrix=matrix_of | {"layout": ["single-shot"], "access": ["shots"], "selection": ["all"]},
+    )
+    assert generated["seconds_beside"] == pytest.approx(20 + 2 + 128e6 / 2**20 * (1 / 20 + 1 / 100))
+    assert cost.announced(generated).startswith("about ")
+    assert cost.announced(Counter()) == "about 0 s"
+
+
 def test_published_runtimes_are_those_of_the_published_data(published):
     rows = read_yaml("config/facts/shots_runtimes.yaml")["runtimes"]
     for row in rows:

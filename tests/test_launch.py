@@ -168,7 +168,7 @@ def test_a_plan_ends_with_its_total_and_says_what_each_estimate_comes_from(measu
     assert "_cold" in cold
     assert cold.endswith("  2 to do    7.0 s each (as before)")
     assert warm.endswith("  2 to do    7.0 s each (estimated by cells on disk before)")
-    assert "about 48 s, of which 20 s build wheel-2.0.0; " in total
+    assert "about 81 s, of which 20 s build wheel-2.0.0 and 33 s make data and pages; " in total
     shutil.copytree(measured / "results/small", measured / "results/later")
     rewritten(measured, "later", "*_cold*", step_seconds=9.0, session="2026-11-21T08:00:00Z")
     cold, warm = plan()[:2]

@@ -15,6 +15,9 @@ from scripts.stores import store as stores
 
 # What a cell costs beside its reading: Snakemake, the servers, the workers' start and end (`make bench` measures it).
 _CELL_OVERHEAD_S = 1.6
+# What a study takes beside its cells on 2 idle cores, most of it its page; a job that makes data or puts them into a
+# store; and so many bytes a second of these.
+_STUDY_S, _JOB_S, _MADE_BYTES_S, _PUT_BYTES_S = 20, 1, 20 * 2**20, 100 * 2**20
 # Objects are uploaded in parts of this size where nothing else is said.
 _PART_BYTES = 2**24
 
@@ -25,8 +28,9 @@ class Cost(NamedTuple):
     Attributes:
         cells: (cell, records to do, seconds each, what these come from).
         omitted: the combinations that are left out.
-        totals: the sums: records, seconds, bytes, requests to stores elsewhere, disk_bytes, made_bytes; and by store,
-            as (what, store): gets, puts and bytes.
+        totals: the sums: records, seconds, bytes, requests to stores elsewhere, disk_bytes, made_bytes; seconds_least,
+            those of the seconds that are a least; seconds_beside, what data, tables and pages take; and by store, as
+            (what, store): gets, puts and bytes.
     """
 
     cells: list[tuple[Cell, int, float, str]]
@@ -58,6 +62,9 @@ def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted
             seconds, basis = published[0] + _CELL_OVERHEAD_S, published[1]
         else:
             seconds, basis = _guessed(guess) + before_s, "estimated"
+        # A forecast leaves out what libraries compute.
+        is_least = basis == "forecast" or (basis == "estimated" and guess.get("least", False))
+        totals["seconds_least"] += seconds * to_do * is_least
         basis += f", {before_s / 3600:.1f} h of it before the cell begins" if before_s else ""
         rows.append((cell, to_do, seconds, basis))
         totals.update({what: amount * to_do for what, amount in _of_record(cell, guess, seconds).items()})
@@ -66,15 +73,32 @@ def of(config: dict, study: str, cells: list[Cell], omitted: list[matrix.Omitted
         if not (folder / "manifest.json").exists():
             totals["disk_bytes"] += program.data_bytes(data)
             totals["made_bytes"] += program.made_bytes(data)
+            totals["seconds_beside"] += _JOB_S + program.data_bytes(data) / _MADE_BYTES_S
         for store in {cell.levels["store"] for cell in cells if cell.dataset == name}:
             if not (folder / f"{store}.json").exists():
                 totals["puts", store] += max(program.data_objects(data), program.data_bytes(data) // _PART_BYTES)
+                totals["seconds_beside"] += _JOB_S + program.data_bytes(data) / _PUT_BYTES_S
+    if totals["records"] or program.section(config).get("imports"):
+        totals["seconds_beside"] += _STUDY_S
     return Cost(rows, omitted, totals)
 
 
 def total(costs: dict[str, Cost]) -> Counter:
     """Return the sums over all studies."""
     return sum((cost.totals for cost in costs.values()), Counter())
+
+
+def announced(totals: Counter, more: float = 0) -> str:
+    """Return in words how long records and so many seconds `more` take; where most was never timed, it is a least."""
+    least = 2 * totals["seconds_least"] > totals["seconds"] + more
+    return f"{'at least' if least else 'about'} {duration(totals['seconds'] + more)}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in the unit that people would use."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _of_record(cell: Cell, guess: dict, seconds: float) -> dict:

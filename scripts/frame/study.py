@@ -145,7 +145,7 @@ class Study:
         """Estimate one record of a cell before anything is known: {"requests", "bytes", "seconds"}.
 
         Where a cell has to wait, or to prepare something, "before_s" says how many of the seconds; "puts" says how many
-        of the requests write.
+        of the requests write, "least" that the files, which nobody looked into, may need more of all.
         """
         return {"requests": 0, "bytes": 0, "seconds": 0}
 

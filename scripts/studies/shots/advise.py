@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from scripts.frame import blocks, cost, matrix
+from scripts.frame import config as configuration
 from scripts.frame.matrix import permanent_name
 from scripts.lib import sizes
 from scripts.lib.program import Problem, paths, read_json, run, words_of, write_json
@@ -218,6 +220,7 @@ def _measure(config: Path, repeats: int) -> int:
         print(*advised.lines_by_forecast(advice), sep="\n")
         return 0
     if not _probed(results).exists():
+        print(_announce(config, repeats), flush=True)
         _probe(config, settings)
     write_json(config, read_json(config) | {"repeats": repeats})
     cells = results / "shots/cells.csv"
@@ -229,6 +232,22 @@ def _measure(config: Path, repeats: int) -> int:
     for line in _list_removals(settings, results):
         print(f"remove: {line}")
     return status
+
+
+def _announce(config: Path, repeats: int) -> str:
+    """Return how often each way to read is measured, and how long all of that takes by its forecast."""
+    resolved = configuration.load(config, {"repeats": repeats})
+    cells, omitted = matrix.expand(resolved, "shots")
+    once = [cell for cell in cells if not cell.twin_of]
+    costs = {
+        times: cost.of(resolved, "shots", of, omitted, blocks.Open([*range(times)], [], [], [], {}))
+        for times, of in ((1, once), (repeats, cells))
+    }
+    totals = cost.total(costs)
+    return (
+        f"{len(once)} ways to read are measured once, then {repeats} times with {len(cells) - len(once)} controls: "
+        f"{cost.announced(totals, totals['seconds_beside'])} in all"
+    )
 
 
 def _probe(config: Path, settings: dict) -> None:

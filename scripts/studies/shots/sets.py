@@ -130,4 +130,4 @@ def estimate(settings: dict, network: dict) -> dict:
     requests = read * 10 + nbytes / 2**20
     rate = min(500, networks.mib_s(network, int(cell["workers"].rstrip("x")))) * 2**20
     seconds = nbytes / rate + requests * network.get("latency_ms", 0) / 1000
-    return {"requests": int(requests), "bytes": int(nbytes), "seconds": seconds}
+    return {"requests": int(requests), "bytes": int(nbytes), "seconds": seconds, "least": True}
