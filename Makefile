@@ -2,7 +2,7 @@
 # What a user says reaches the programs in the environment, each value as it is: make would expand a $ in it, and a recipe
 # that held its text would have the shell read it.
 $(foreach name,CONFIG RUN STUDY ONLY CORES YES CELL FROM LIMIT DIR PAUSE PYTHON RAW \
-	A B PAIRED FAIL_ON KEEP FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK COLUMNS SEED POINTS POINT,\
+	A B PAIRED FAIL_ON KEEP BY FILES OUT ACCESS DATASETS LATENCY RATE STORE SCRATCH REPEATS LIBRARY TO METRIC CLONE QUICK COLUMNS SEED POINTS POINT,\
 	$(if $(filter --,$(value $(name))),$(error $(name) has the word --, which is none))\
 	$(if $(value $(name)),$(eval override export $(name) := $$(value $(name)))))
 # It would have every Python look for its own library elsewhere.
@@ -58,8 +58,8 @@ archive: setup ## pack a run into one file, with the hash of each record: result
 report: setup ## make the pages of an archive, offline: FROM=tuesday-1a2b3c4d5e.tar.xz
 	@.venv/bin/python -sE -m scripts.published.archive --from="$$FROM" --run="$$RUN"
 
-cite: setup ## print how to cite a run, or an archive (FROM=…)
-	@.venv/bin/python -sE -m scripts.published.cite $(CONFIGFILE) --run="$$RUN" $${FROM:+--from="$$FROM"}
+cite: setup ## print how to cite a run, or an archive (FROM=…): BY='Ada Lovelace'
+	@.venv/bin/python -sE -m scripts.published.cite $(CONFIGFILE) --run="$$RUN" $${FROM:+--from="$$FROM"} --by="$$BY"
 
 fit: setup ## say in one word whether a volume keeps a limit: LIMIT=etcd DIR=/var/lib/etcd PAUSE=180, or QUICK=1
 	@.venv/bin/python -sE -m scripts.studies.volumes.fit --limit="$$LIMIT" --directory="$$DIR" $${PAUSE:+--pause="$$PAUSE"} \

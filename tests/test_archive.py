@@ -283,7 +283,7 @@ def test_a_run_without_sessions_or_commits_is_cited_all_the_same(tmp_path, monke
     folder = tmp_path / "my_run/volumes"
     folder.mkdir(parents=True)
     (folder / "facts.json").write_text(json.dumps(FACTS), encoding="utf-8")
-    text = cite.cited(tmp_path / "my_run")
+    text = cite.cited(tmp_path / "my_run", "Ada Lovelace")
     assert "(volumes), unknown date, with storage-benchmarks" in text
     assert "year = {n.d.}" in text
     assert "commit unknown;" in text

@@ -83,6 +83,11 @@ def example() -> Path:
 def test_an_archive_is_cited_by_its_records_and_not_by_what_its_facts_claim(example: Path, tmp_path: Path):
     honest = program("published.cite", "--from", example)
     assert honest.returncode == 0, honest.stderr
+    assert "author = {NAME}," in honest.stdout
+    assert honest.stderr.splitlines()[-1].startswith("write who measured in place of NAME, or type ")
+    named = program("published.cite", "--from", example, "--by", "Ada Lovelace")
+    assert named.stdout == honest.stdout.replace("NAME", "Ada Lovelace")
+    assert "NAME" not in named.stderr
 
     def forge(contents: dict[str, bytes]) -> None:
         manifest, name = json.loads(contents[archive.MANIFEST]), "shots/facts.json"

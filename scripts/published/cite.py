@@ -1,6 +1,7 @@
 """Says how to cite a run: a sentence and an entry for BibTeX, with its permanent name."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from scripts.frame import config as configuration
@@ -8,6 +9,8 @@ from scripts.frame.matrix import permanent_name
 from scripts.lib.program import read_json, read_yaml, run, shown
 from scripts.published import archive
 
+# No file says who measured: CITATION.cff is about the software.
+_NOBODY = "NAME"
 _ENTRY = """@misc{{{name},
   author = {{{by}}},
   title = {{{{Measurements {title}: {about}}}}},
@@ -22,21 +25,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--configfile", default="config/config.yaml", help="the configuration, which names the run")
     parser.add_argument("--run", default="", help="name of the run, in place of the configured one")
     parser.add_argument("--from", dest="source", type=Path, metavar="ARCHIVE", help="cite this archive")
+    parser.add_argument("--by", default="", help="who measured it, as a citation names them")
     given = parser.parse_args(argv)
     if given.source:
         with archive.opened(given.source) as (results, manifest):
             # Facts may say anything: those of the records are made again.
             archive.gather(results, manifest, given.source)
-            text = cited(results)
+            text = cited(results, given.by)
     else:
         name = configuration.load(given.configfile, {"run": given.run} if given.run else {})["run"]
-        text = cited(Path("results", name))
+        text = cited(Path("results", name), given.by)
     print(*text.splitlines(), sep="\n")
+    if not given.by:
+        print(f"write who measured in place of {_NOBODY}, or type the same with BY='Ada Lovelace'", file=sys.stderr)
     return 0
 
 
-def cited(results: Path) -> str:
-    """Return the sentence and the entry for a run, by its folder of results; who measured is for them to say."""
+def cited(results: Path, by: str) -> str:
+    """Return the sentence and the entry for a run, by its folder of results and who measured, which only they know."""
     studies, tool = archive.names_of(results), read_yaml(archive.CITATION)
     facts = [read_json(results / study / "facts.json") for study in studies]
     days = sorted({shown(str(session)[:10]) for of_study in facts for session in of_study["sessions"]})
@@ -45,7 +51,7 @@ def cited(results: Path) -> str:
     said = {
         # LaTeX takes a _ for an index.
         **{"name": name, "title": name.replace("_", r"\_")},
-        **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": "<who measured it>"},
+        **{"about": ", ".join(studies), "names": ", ".join(studies.values()), "by": by or _NOBODY},
         **{"tool": tool["title"], "version": tool["version"], "commit": " and ".join(commits)},
         "year": (days or ["n.d."])[-1][:4],
         "days": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "unknown date",
