@@ -269,6 +269,8 @@ def test_advice_ends_with_three_lines_and_a_page(clone, scattered):
     assert done.returncode == 0, done.stderr
     ending = done.stdout[done.stdout.index("repack: ") :].splitlines()
     repack, opened, *_ = ending
+    announced = re.search(r"(\d+) ways to read are measured once, then 6 times with 3 controls: at least ", done.stdout)
+    assert int(announced[1]) >= 2
     gain = next(line for line in ending if line.startswith("gain: "))
     assert re.match(r"repack: (no, leave|mkdir -p |undecided, leave)", repack)
     assert opened.startswith("open:   import h5py")

@@ -331,6 +331,16 @@ def test_results_from_elsewhere_need_a_study_that_imports_some(tmp_path, monkeyp
         launch.main(["--configfile", "config/quick.yaml", "--imports", str(tmp_path), "--plan"])
 
 
+def test_an_import_says_what_it_imports_and_counts_no_cells(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text("{}", encoding="utf-8")
+    done = program("launch", "--configfile", "config/import.yaml", "--imports", tmp_path, "--plan", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    *_, study, total = done.stdout.splitlines()
+    assert study == "imported/volumes: 2 files of results from elsewhere to import"
+    assert total.startswith("in all: about 20 s, of which 20 s make data and pages, nothing to build; report: ")
+
+
 @pytest.mark.parametrize("name", ["a{b}.json", "a\nb.json"])
 def test_a_name_that_snakemake_cannot_watch_is_one_line(ready_clone, name):
     (ready_clone / "imports").mkdir()

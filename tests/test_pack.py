@@ -339,6 +339,16 @@ def test_what_is_missing_before_anything_is_built_is_one_line(tools, arguments, 
     assert problem.startswith(f"problem: {line}")
 
 
+def test_a_library_that_is_to_be_built_twice_is_not_packed(tmp_path):
+    shots = CONFIG["studies"]["shots"] | {"twins": ["copied", "rebuilt"]}
+    file = tmp_path / "twice.json"
+    file.write_text(json.dumps(CONFIG | {"studies": {"shots": shots}}), encoding="utf-8")
+    done = program("pack", "--configfile", file, "--out", tmp_path / "out.tar.gz", cwd=ROOT)
+    (problem,) = done.stderr.splitlines()
+    why = "studies.shots.twins: an archive has one build of each library; leave out rebuilt"
+    assert (done.returncode, problem) == (2, f"problem: {why}")
+
+
 def test_a_configuration_elsewhere_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert pack.within(Path("config/mine.yaml")) == pack.within(tmp_path / "config/mine.yaml") == "config/mine.yaml"
