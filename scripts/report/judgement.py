@@ -78,12 +78,12 @@ def slowed(facts: dict) -> str:
     )
 
 
-def anew(verdicts: pd.DataFrame, facts: dict) -> list[str]:
+def write_anew(run: Results) -> list[str]:
     """Return how twins did that have something anew which a cell keeps across blocks, a line for each."""
-    rows, counts = _controls(verdicts), facts.get("controls") or {}
+    rows, counts = _controls(run.verdicts), run.facts.get("controls") or {}
     lines = []
     for row in rows[rows["control"].isin(ANEW)].to_dict("records"):
-        line = f"{prose.capital(ANEW[row['control']])}: {words.get_outcome(row['verdict'], equivalence(facts))}"
+        line = f"{prose.capital(ANEW[row['control']])}: {words.get_outcome(row['verdict'], run.same_percent)}"
         if math.isfinite(row["ratio"]):
             line += f", {row['ratio']:.2f} [{row['ratio_low']:.2f}, {row['ratio_high']:.2f}] times the time"
         if row["control"] in counts:

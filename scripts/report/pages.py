@@ -145,7 +145,7 @@ def further(page: Page, run: Results, limits: list[str]) -> None:
     decided = sorted((one for one in primary if one.decided), key=first)
     lists(page, run, decided, sorted(secondary, key=first), [one for one in primary if not one.decided])
     page.section("What these data cannot say", bullets(limits))
-    page.text(judgement.control(run.verdicts), judgement.slowed(run.facts), *judgement.anew(run.verdicts, run.facts))
+    page.text(judgement.control(run.verdicts), judgement.slowed(run.facts), *judgement.write_anew(run))
 
 
 def lists(
