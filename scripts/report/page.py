@@ -155,7 +155,7 @@ class Page:
 
     def picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "") -> None:
         """Show a picture, in HTML what is `drawn` instead if there is such, with its caption."""
-        drawn = drawn or f'<div style="overflow-x: auto">{svg}</div>'
+        drawn = drawn or f'<div style="overflow-x: auto" tabindex="0">{svg}</div>'
         picture = self._path(name, "svg")
         write_text(self.files / picture.name, svg)
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.

@@ -112,7 +112,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const head = event.target.closest("thead th");
     if (head) sort(head);
   });
-  document.querySelectorAll("thead th").forEach((head) => (head.tabIndex = 0));
+  // What is sorted or scrolled is within reach of keys.
+  document.querySelectorAll("thead th, pre").forEach((part) => (part.tabIndex = 0));
   document.addEventListener("keydown", (event) => {
     const head = event.target.closest("thead th");
     if (!head || (event.key !== "Enter" && event.key !== " ")) return;
