@@ -296,7 +296,7 @@ def test_volumes_look_alike_in_all_figures_and_unlike_each_other(run: batteries.
                 if mark.look.marker not in ("", "x"):
                     looks.setdefault(mark.label, set()).add(mark.look)
     assert all(len(found) == 1 for found in looks.values())
-    assert len({next(iter(found)) for found in looks.values()}) == len(looks) == 6
+    assert len({next(iter(found)).colour for found in looks.values()}) == len(looks) == 6
     assert len({(Look.of(arm).colour, Look.of(arm).marker) for arm in range(figures.TOGETHER)}) == figures.TOGETHER
 
 
@@ -336,8 +336,8 @@ def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Resu
         "Disk vs gp2: store",
     ]
     panel = figure.panels[0]
-    assert panel.x_label == "p99: ratio, gp3 vs gp2"
-    assert panel.rows[0] == "slower 1.75 [1.72, 1.78]: before the first change"
+    assert panel.x_label == "p99: first named / second"
+    assert panel.rows[0] == "1.75× as high [1.72, 1.78]: before the first change"
     assert "the first named is lower" in figure.caption
     drawn = [comparisons.by(run, metric=metric.name) for metric in run.report.metrics]
     assert sum(len(panel.rows) for figure in drawn for panel in figure.panels) == len(run.verdicts)
@@ -346,7 +346,7 @@ def test_comparisons_are_drawn_as_those_of_other_studies_are(run: batteries.Resu
 def test_many_pairs_share_a_panel(run: batteries.Results, monkeypatch):
     monkeypatch.setattr(comparisons, "PANELS", 2)
     [panel] = comparisons.by(run).panels
-    assert panel.rows[0] == "slower 1.75 [1.72, 1.78]: gp3 vs gp2, alone · before the first change"
+    assert panel.rows[0] == "1.75× as high [1.72, 1.78]: gp3 vs gp2, alone · before the first change"
     assert panel.x_label == "p99: first named / second"
     monkeypatch.setattr(comparisons, "REST", 2)
     assert "The first 2 of 4 are drawn; all are in the numbers." in comparisons.by(run).caption

@@ -49,7 +49,7 @@ def latency(run: Results) -> Figure:
         ends = [end for one in together for end in one.x_range()]
         panels += [replace(one, x_ends=(min(ends), max(ends))) for one in together]
     caption = (
-        "A mark is a job. Dashed: the limits. Dotted, in the volume's colour: the first job after a change. Below, "
+        "A mark is a job. Dashed: the limits. Dotted, in its line's colour: the first job after a change. Below, "
         "where a volume's type has burst credits: what the model leaves of them."
     )
     return Figure("latency", "p99 of each job", caption, tuple(panels), _numbers(run, *LATENCIES))
@@ -201,10 +201,13 @@ def load(run: Results) -> Figure:
 
 
 def look(trace: Trace, run: Results) -> Look:
-    """Return the look of a battery, the same in every figure: colour and marker by volume, dash by background."""
-    styles = list(dict.fromkeys((one.levels["background"], one.repeat) for one in run.traces))
-    volumes = list(dict.fromkeys(one.volume for one in run.traces))
-    return Look.of(volumes.index(trace.volume), styles.index((trace.levels["background"], trace.repeat)))
+    """Return the look of a battery, the same in every figure: a colour of its own, of many its volume's; and a dash."""
+    series = [(one.volume, (one.levels["background"], one.repeat)) for one in run.traces]
+    volumes, styles = (list(dict.fromkeys(parts)) for parts in zip(*series, strict=True))
+    volume, style = own = (trace.volume, (trace.levels["background"], trace.repeat))
+    unlike = list(dict.fromkeys(series))
+    number = unlike.index(own) if len(unlike) <= len(COLOURS) else volumes.index(volume)
+    return Look.of(number, styles.index(style))
 
 
 def _groups(run: Results) -> Iterator[tuple[str, list[Trace]]]:
