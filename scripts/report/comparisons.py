@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from scripts.report import labels, prose
-from scripts.report.names import ratio_with_interval
-from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks
+from scripts.report.names import multiple
+from scripts.report.plot import GREY, SAME_X, Figure, Look, Marks, Panel, round_ticks, tick_text
 from scripts.report.results import Results
-from scripts.statistics.outcomes import DECIDED, Outcome
+from scripts.statistics.outcomes import DECIDED, ORDERED, Outcome
 
 LOOKS = {
     Outcome.FASTER: Look("#009E73", "circle"),
@@ -23,6 +23,7 @@ JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio"
 PANELS = 12  # pairs and places that have panels of their own
 ROWS, FEW = 12, 4  # of the picture that a page opens with, and of the one on the first page
 REST = 5 * ROWS  # of a picture of what is left
+TIMES = "← times as fast · times as long →"
 
 
 def by(results: Results, factors: list[str] | None = None, metric: str = "", otherwise: bool = True) -> Figure:
@@ -62,7 +63,8 @@ def deciding(results: Results, most: int = ROWS) -> tuple[Figure, Figure]:
     rows = rows.sort_values(["decided", "effect"], ascending=False, kind="stable")
     # The factor that the question is about has half of the rows, if it needs them.
     first = pd.concat([rows[rows["own"] & rows["decided"]].head(most // 2), rows])
-    first = first[~first.index.duplicated()].head(most).sort_values(["own", "decided", "effect"], ascending=False)
+    first = first[~first.index.duplicated()].head(most)
+    first = first.sort_values(["decided", "effect"], ascending=False, kind="stable")
     rest = rows[~rows.index.isin(first.index)].head(REST)
     said = caption(results, first) if len(first) else ""
     name, title = "deciding" if most == ROWS else "deciding-few", "What was compared, the largest decided effects first"
@@ -103,9 +105,7 @@ def _of_several(rows: pd.DataFrame, results: Results) -> tuple[Panel, ...]:
 
     names, noted = labels.fitting(cells, inside, results, label)
     title = prose.capital("; ".join(filter(None, [*(places if len(places) == 1 else ()), noted])))
-    metric = results.report.metric(cells[0]["metric"])
-    axis = "Time of the first named / time of the second" if metric.is_time else f"{metric.title}: first named / second"
-    return (panel(rows, names, title, axis, results),)
+    return (panel(rows, names, title, results),)
 
 
 def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
@@ -116,30 +116,39 @@ def _of_pair(rows: pd.DataFrame, results: Results) -> Panel:
     levels = [named.row(row, varies) for row in rows.to_dict("records")]
     pair = " vs ".join(named.pair(head, named.level))
     where = named.place(head) or report.factor(head["factor"]).title
-    metric = report.metric(head["metric"])
-    axis = f"{prose.capital(metric.title)}: ratio{' of times' if metric.is_time else ''}, {pair}"
-    return panel(rows, levels, prose.capital(f"{pair}: {where}"), axis, results)
+    return panel(rows, levels, prose.capital(f"{pair}: {where}"), results)
 
 
-def panel(rows: pd.DataFrame, names: list[str], title: str, axis: str, results: Results) -> Panel:
-    """Comparisons from the top down, each under its verdict, its ratio and its label."""
+def panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) -> Panel:
+    """Comparisons from the top down, each under its ratio, its verdict where that says more, and its label."""
+    metric = results.report.metric(rows["metric"].iloc[0])
+    ratios = rows[["ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
+    rows = rows.assign(text=[multiple(*ratio, metric.is_time) for ratio in ratios])
     columns = {"ratio": "x", "ratio_low": "x_low", "ratio_high": "x_high", "blocks": "n"}
     points = rows.assign(y=-np.arange(len(rows), dtype=float)).rename(columns=columns)
     marks = tuple(
-        Marks(verdict, look, points.loc[points["verdict"] == verdict, ["x", "x_low", "x_high", "y", "n"]])
+        Marks(verdict, look, points.loc[points["verdict"] == verdict, ["x", "x_low", "x_high", "y", "n", "text"]])
         for verdict, look in LOOKS.items()
         if (points["verdict"] == verdict).any()
     )
-    judged = rows[["verdict", "ratio", "ratio_low", "ratio_high"]].itertuples(index=False, name=None)
-    notes = [" ".join(filter(None, [verdict, ratio_with_interval(*ratio)])) for verdict, *ratio in judged]
+    judged = rows[["verdict", "text"]].itertuples(index=False, name=None)
+    notes = [text if verdict in ORDERED else f"{verdict} {text}".strip() for verdict, text in judged]
     percent = results.same_percent / 100
     panel = Panel(
         title=title,
-        x_label=axis,
+        x_label=TIMES if metric.is_time else f"{prose.capital(metric.title)}: first named / second",
         marks=marks,
         rows=tuple(f"{note}: {label}" for note, label in zip(notes, names, strict=True)),
         x_log=True,
         rules=(SAME_X,),
         band=(1 / (1 + percent), 1 + percent),
     )
-    return replace(panel, x_ticks=round_ticks(*panel.x_range()))
+    low, high = panel.x_range()
+    if not metric.is_time:
+        return replace(panel, x_ticks=round_ticks(low, high))
+    # Round numbers on both sides of 1, where a time is so many times as short or as long.
+    steps = [tick for tick in round_ticks(1.0, max(high, 1 / low)) if tick > 1]
+    texts = {1 / tick: f"{tick_text(tick)}×" for tick in steps[::-1]} | {1.0: "1"}
+    texts |= {tick: f"{tick_text(tick)}×" for tick in steps}
+    texts = {tick: text for tick, text in texts.items() if low <= tick <= high}
+    return replace(panel, x_ticks=tuple(texts), x_tick_texts=tuple(texts.values()))

@@ -12,7 +12,7 @@ from scripts.report.page import Table
 from scripts.report.reading import is_true
 from scripts.report.results import Results
 from scripts.statistics import HARNESS
-from scripts.statistics.outcomes import Outcome
+from scripts.statistics.outcomes import ORDERED, Outcome
 from scripts.statistics.tables import factors, without_doubles
 
 MIB = 2**20
@@ -203,8 +203,8 @@ def glance(run: Results) -> Table:
         return Table("at-a-glance", "", pd.DataFrame())
     factor, baseline, contender = rows[["factor", "baseline", "contender"]].iloc[0]
     keys = [*(name for name in run.report.names if name != factor), "baseline", "contender"]
-    ratios = rows["ratio"].map(prose.ratio, na_action="ignore").fillna("")
-    rows = rows.assign(text=(ratios + " " + rows["verdict"]).str.strip()).set_index([*keys, "metric"])
+    texts = [_judged(*row, run) for row in rows[["metric", "ratio", "verdict"]].itertuples(index=False, name=None)]
+    rows = rows.assign(text=texts).set_index([*keys, "metric"])
     shown = run.names.sort(rows["text"].unstack("metric").reset_index(), keys)
     verdicts = rows["verdict"].unstack("metric").reset_index().loc[shown.index]
     frame, over = levels(shown.assign(**{factor: ""}), run), {}
@@ -216,10 +216,16 @@ def glance(run: Results) -> Table:
             over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
     new, old = (run.names.level(factor, level) for level in (contender, baseline))
     caption = (
-        f"Time of {new} / time of {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is "
-        "judged row by row."
+        f"{new} against {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is judged row by "
+        "row."
     )
     return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
+
+
+def _judged(metric: str, ratio: float, verdict: str, run: Results) -> str:
+    """A ratio as it is read, and the verdict where that says more."""
+    text = names.multiple(ratio, np.nan, np.nan, run.report.metric(metric).is_time)
+    return text if verdict in ORDERED else f"{text} {verdict}".strip()
 
 
 def requests(run: Results) -> Table:

@@ -77,6 +77,20 @@ def ratio_with_interval(value: float, low: float, high: float) -> str:
     return "" if pd.isna(value) else with_interval(value, low, high, prose.ratio)
 
 
+def multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
+    """Return a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" where there is none.
+
+    What is no time is "0.81× as high".
+    """
+    if pd.isna(value):
+        return ""
+    text, ends = "as long" if is_time else "as high", (low, high)
+    if is_time and value < 1:
+        text, value, ends = "as fast", 1 / value, (1 / high, 1 / low)
+    interval = f" {_interval(*ends, prose.ratio)}" if pd.notna(low) and pd.notna(high) else ""
+    return f"{prose.ratio(value)}× {text}{interval}"
+
+
 def rate(value: float) -> str:
     """Return a value with three digits, all before the point where it has more."""
     return f"{value:,.0f}" if value >= 100 else prose.number(value)
@@ -93,6 +107,13 @@ def seconds(value: float) -> str:
         return "unknown"
     unit, factor = next(((unit, factor) for unit, factor in _PREFIXES if value < 0.9995 / factor * 1000), ("s", 1.0))
     return f"{prose.number(value * factor)} {unit}"
+
+
+def seconds_with_interval(value: float, low: float, high: float) -> str:
+    """Return "45.1 µs [37.9, 103]": a time, and its interval in the same unit."""
+    text = seconds(value)
+    factor = dict(_PREFIXES).get(text.split()[-1], 1.0)
+    return f"{text} {_interval(low * factor, high * factor, prose.number)}"
 
 
 def span_of_seconds(values: Iterable[float]) -> str:

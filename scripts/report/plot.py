@@ -19,7 +19,8 @@ DASHES = ("solid", "dashed", "dotted", "dashdot")
 GREY = "#6b6b6b"
 NAME = 0.07  # of a panel's height: a line of text at its top
 ROW = 40  # of the page's pixels: a row's height
-ABOVE = 0.42  # of a row's height: its name above its marks
+ABOVE, STRIPE = 0.5, 0.23  # of a row's height: its name above its marks, in a stripe that reaches as far up and down
+BAR = 0.25  # of a row's height: a bar's reach up and down, which leaves the stripe free
 LONGEST = 130  # letters of a name in a figure
 LETTER = 0.015  # of a panel's width: a letter, where two panels stand beside each other
 
@@ -49,8 +50,8 @@ class Marks:
     """One arm in one panel.
 
     `points` has x, y and, where an interval is known, x_low and x_high or y_low and y_high; `samples` has x, y and
-    note, which the points may have too. With `joined` a line runs through the points, which is for continuous factors
-    only (METHOD 21). `size` is that of a marker in the page's pixels.
+    note, which the points may have too, and what they are read as (`text`). With `joined` a line runs through the
+    points, which is for continuous factors only (METHOD 21). `size` is that of a marker in the page's pixels.
     """
 
     label: str
@@ -63,13 +64,14 @@ class Marks:
 
 @dataclass(frozen=True)
 class Bars:
-    """Stretches of horizontal bars: `table` has y, left and right."""
+    """Stretches of horizontal bars: `table` has y, left and right; `half` is how far they reach up and down."""
 
     label: str
     colour: str
     table: pd.DataFrame
     hatch: str = ""
     alpha: float = 1.0
+    half: float = BAR
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Event(NamedTuple):
 class Panel:
     """One pair of axes. With `rows`, each is named above its marks, from the top down (row i lies at y = -i).
 
+    Names stand in stripes that no line crosses, so marks keep within a quarter of a row's height.
+
     `rules` are limits, which the axes reach out to, events, and the ratio at which nothing differs. Panels that are
     read together are given the same `x_ends` or `y_ends`.
     """
@@ -138,7 +142,7 @@ class Panel:
     def y_range(self) -> tuple[float, float]:
         """Return the y axis' ends; the names of events have room above all that is drawn."""
         if self.rows:
-            return -len(self.rows) + 0.55, 0.75
+            return -len(self.rows) + 0.55, ABOVE + STRIPE
         if self.y_ends:
             return self.y_ends
         low, high = _spread(self._values("y"), self.y_log, True)

@@ -35,7 +35,7 @@ from bokeh.settings import settings
 from holoviews.plotting.bokeh import BokehRenderer
 
 from scripts.report.names import rate, with_interval
-from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, packed
+from scripts.report.plot import ABOVE, ROW, STRIPE, Bars, Figure, Marks, Panel, packed
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
 INK = "#222222"
@@ -143,7 +143,7 @@ def _plain_column(column: object) -> list:
 
 
 def _bars(bars: Bars) -> hv.Element:
-    table = bars.table.assign(bottom=bars.table["y"] - 0.31, top=bars.table["y"] + 0.31)
+    table = bars.table.assign(bottom=bars.table["y"] - bars.half, top=bars.table["y"] + bars.half)
     ends = zip(table["left"], table["right"], strict=True)
     table["tip"] = [f"{rate(right - left)} ({rate(left)} to {rate(right)})" for left, right in ends]
     bar = hv.Rectangles(table, ["left", "bottom", "right", "top"], "tip", label=bars.label)
@@ -193,7 +193,7 @@ def _with_tips(points: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def _tip(point: Mapping, value: str) -> str:
-    number = with_interval(point[value], point.get(f"{value}_low"), point.get(f"{value}_high"))
+    number = point.get("text") or with_interval(point[value], point.get(f"{value}_low"), point.get(f"{value}_high"))
     size = f", n = {point['n']:,.0f}" if pd.notna(point.get("n")) else ""
     return f"{number}{size}" + (f" ({point['note']})" if point.get("note") else "")
 
@@ -215,7 +215,8 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
             axis.major_label_overrides = {float(tick): _plain(text) for tick, text in texts.items()}
     if panel.band:
         left, right = panel.band
-        axes.add_layout(BoxAnnotation(left=left, right=right, fill_color="#0072B2", fill_alpha=0.1, line_color=None))
+        look_of = {"fill_color": "#0072B2", "fill_alpha": 0.1, "line_color": None, "level": "underlay"}
+        axes.add_layout(BoxAnnotation(left=left, right=right, **look_of))
     for rule in panel.rules:
         line = {"line_color": rule.colour, "line_dash": rule.dash, "line_width": 1.2, "level": "underlay"}
         axes.add_layout(Span(location=rule.at, dimension="height" if rule.axis == "x" else "width", **line))
@@ -225,7 +226,9 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
         places = [-row for row in range(len(panel.rows))]
         axes.ygrid.ticker = FixedTicker(ticks=places)
         # All in one: a model each would take most of the time that a long figure takes.
-        names = ColumnDataSource({"y": [place + ABOVE for place in places], "text": panel.rows})
+        heights = np.array(places) + ABOVE
+        axes.hstrip(list(heights - STRIPE), list(heights + STRIPE), fill_color="white", line_color=None)
+        names = ColumnDataSource({"y": list(heights), "text": panel.rows})
         font = {"text_color": INK, "text_font": value(FONT), "text_font_size": "12px", "text_baseline": "middle"}
         axes.add_layout(LabelSet(source=names, x=value(2), x_units="screen", **font))
     for note in panel.notes:
@@ -233,7 +236,8 @@ def _dress(panel: Panel, figure: Figure, plot, _element) -> None:
     for event in panel.events():
         if event.rule.label:
             side = {"text_align": "right" if event.before else "left", "x_offset": -4 if event.before else 4}
-            at = {"x": float(event.rule.at), "y": panel.name_height(event.tier)}
+            # On white, so that no line runs through it.
+            at = {"x": float(event.rule.at), "y": panel.name_height(event.tier), "background_fill_color": "white"}
             _write(axes, event.rule.label, event.rule.colour, **at, **side)
     _name_limits(axes, panel, figure)
     for axis in axes.axis:

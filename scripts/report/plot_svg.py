@@ -13,7 +13,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-from scripts.report.plot import ABOVE, ROW, Bars, Figure, Marks, Panel, tick_text
+from scripts.report.plot import ABOVE, ROW, STRIPE, Bars, Figure, Marks, Panel, tick_text
 
 SHAPES = {
     "circle": "o",
@@ -82,10 +82,13 @@ def _draw(canvas: Canvas, figure: Figure) -> None:
     # The axes of panels below each other end alike, whether they have limits or not.
     limits = [rule.label for panel in figure.panels for rule in panel.rules if rule.axis == "y" and rule.label]
     beside = _wide(limits) if limits else 0.0
+    # The last tick is a twentieth of an axis before its end, and half of its text may lie beyond that.
+    last = [panel.x_tick_names()[panel.x_ticks[-1]] for panel in figure.panels if panel.x_ticks]
+    beside = max(beside, _wide(last) / 2 - 0.05 * width - 0.2 if last else 0.0)
     for number, left, above, height in places:
         panel = figure.panels[number]
         # However long the names of limits are, half is left for what is drawn.
-        before, after = 0.15 if panel.rows else 0.7, min(0.2 + beside, 0.4 * width)
+        before, after = 0.22 if panel.rows else 0.7, min(0.2 + beside, 0.4 * width)
         box = ((left + before) / WIDTH, 1 - (above + height) / top, (width - before - after) / WIDTH, height / top)
         canvas.text(left / WIDTH + 0.01, 1 - (above - 0.06) / top, titles[number], weight="bold", va="bottom")
         _panel(canvas.add_axes(box), panel)
@@ -163,17 +166,21 @@ def _rules(axes, panel: Panel) -> None:
         side, aside = ("right", -0.04) if before else ("left", 0.04)
         where = axes.transData + ScaledTranslation(aside, 0, inch)
         height = panel.name_height(tier)
-        axes.text(rule.at, height, rule.label, transform=where, ha=side, va="center_baseline", color=rule.colour)
+        # On white, so that no line runs through it.
+        font = {"color": rule.colour, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.5}}
+        axes.text(rule.at, height, rule.label, transform=where, ha=side, va="center_baseline", **font)
 
 
 def _rows(axes, panel: Panel) -> None:
     """Name the rows as plain texts: a tick each would take most of the time that a long figure takes."""
     axes.yaxis.set_major_locator(NullLocator())
+    axes.spines["left"].set_visible(False)
     low, high = panel.x_range()
     places = [-row for row in range(len(panel.rows))]
     axes.hlines(places, low, high, color="#e4e4e4", linewidth=0.7, zorder=0.5)
     where = blended_transform_factory(axes.transAxes, axes.transData)
     for place, name in zip(places, panel.rows, strict=True):
+        axes.axhspan(place + ABOVE - STRIPE, place + ABOVE + STRIPE, facecolor="white", edgecolor="none", zorder=2.1)
         axes.text(0, place + ABOVE, name, transform=where, ha="left", va="center_baseline")
 
 
@@ -214,7 +221,7 @@ def _bars(axes, bars: Bars) -> None:
         table["y"],
         table["right"] - table["left"],
         left=table["left"],
-        height=0.62,
+        height=2 * bars.half,
         color=bars.colour,
         edgecolor="white",
         linewidth=0.5,

@@ -51,7 +51,7 @@ def values(
         marks = []
         for number, arm in enumerate(run.arms):
             arm_cells = group[(group[own] == arm) & (group["n"] > 0)]
-            aside = 0.2 - 0.4 * number / (len(run.arms) - 1) if len(run.arms) > 1 else 0.0
+            aside = 0.1 - 0.2 * number / (len(run.arms) - 1) if len(run.arms) > 1 else 0.0
             for value, what, filled in shown if len(arm_cells) else ():
                 label = ": ".join(filter(None, [run.names.subject(own, arm), what]))
                 look = replace(Look.of(number), filled=filled)
@@ -167,7 +167,7 @@ def _published(cells: pd.DataFrame, value: Value, run: Results) -> dict[tuple[st
     arms: dict[tuple[str, Look], list[pd.DataFrame]] = {}
     for y, own in cells[cells["n"] > 0].groupby("y"):
         for label, look, arm in references.arms(own, run, value, rows=True):
-            arms.setdefault((label, look), []).append(arm.assign(y=y - 0.3))
+            arms.setdefault((label, look), []).append(arm.assign(y=y - 0.15))
     return {key: pd.concat(parts) for key, parts in arms.items()}
 
 

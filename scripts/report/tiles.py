@@ -8,7 +8,7 @@ from scripts.report.declaration import Value
 from scripts.report.plot import Bars, Figure, Note, Panel
 from scripts.report.results import Results
 
-HALF = 0.46  # of the distance between two tiles: half a tile's width
+HALF, HIGH = 0.46, 0.31  # of the distance between two tiles: half a tile's width and height
 ROW = 46  # of the page's pixels
 DARK = (0, 74, 128)
 PALE_BELOW = 0.55  # of the range of values: darker tiles have white letters
@@ -44,7 +44,8 @@ def _panel(cells: pd.DataFrame, title: str, across: str, up: str, value: Value, 
     for cell in cells.to_dict("records"):
         x, y = columns.index(cell[across]), rows.index(cell[up])
         share = (cell[value.column] - low) / (high - low) if high > low else 1.0
-        bars.append(Bars("", _shade(share), pd.DataFrame({"y": [y], "left": [x - HALF], "right": [x + HALF]})))
+        table = pd.DataFrame({"y": [y], "left": [x - HALF], "right": [x + HALF]})
+        bars.append(Bars("", _shade(share), table, half=HIGH))
         ink = "#ffffff" if share > PALE_BELOW else "#222222"
         notes.append(Note(x, y, names.rate(cell[value.column]), ink))
     return Panel(

@@ -43,7 +43,7 @@ function fitted(text, width) {
       part.attributes.ncols = columns;
     }
     // Bokeh leaves out a height that is its default.
-    const higher = 18 * (lines - 1) * rows + legend;
+    const higher = 26 * (lines - 1) * rows + legend;
     if (part?.name === "Figure") part.attributes.height = (part.attributes.height ?? 600) + higher;
     return part;
   });
@@ -90,13 +90,18 @@ function reveal() {
   target.scrollIntoView();
 }
 // Numbers are sorted by size, all else as text; a second click turns the order round.
+const units = {ns: 1e-9, "µs": 1e-6, ms: 1e-3};
 function sort(head) {
   const table = head.closest("table"), column = [...head.parentNode.children].indexOf(head);
   const down = head.getAttribute("aria-sort") === "ascending";
   head.parentNode.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
   const key = (row) => row.children[column].textContent;
-  const number = (text) => parseFloat(text.replace(/,/g, "").replace(/^[^\d.-]+/, ""));
+  const number = (text) => {
+    const [, digits, unit] = text.replace(/,/g, "").match(/(-?[\d.]+)(?: ([nµm]s)(?!\S))?/) ?? [];
+    const size = parseFloat(digits) * (units[unit] ?? 1);
+    return text.includes("× as fast") ? 1 / size : size;
+  };
   const order = (a, b) => {
     const [x, y] = [number(key(a)), number(key(b))];
     return isNaN(x) || isNaN(y) ? isNaN(x) - isNaN(y) || key(a).localeCompare(key(b)) : x - y;

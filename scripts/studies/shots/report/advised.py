@@ -144,8 +144,7 @@ def _picture(advice: Advice, run: Results) -> Figure:
     rows = pd.DataFrame([row for *_, row in tried])
     labels = [f"{way.layout}, {way.name}" + f", {level}" * several for way, level, _ in tried]
     title = f"Against the files as they are, {advice.base.name}"
-    axis = "Time / time of the files as they are"
-    panels = (comparisons.panel(rows, labels, title, axis, run),) if tried else ()
+    panels = (comparisons.panel(rows, labels, title, run),) if tried else ()
     caption = comparisons.caption(run, rows) if tried else ""
     return Figure("advice", "What was measured", caption, panels, comparisons.numbers(run, rows) if tried else rows)
 
