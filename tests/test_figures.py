@@ -11,10 +11,12 @@ import pytest
 from conftest import ROOT
 
 from scripts.report import comparisons as ratios
-from scripts.report import curves, findings, judgement, listings, plot_html, rows, scaling
+from scripts.report import curves, findings, judgement, listings, names, plot_html, prose, rows, scaling
+from scripts.report.page import Table, formatted, numeric, with_prefixes, without_shared
 from scripts.report.plot import COLOURS, Figure, Look, Marks, Panel
 from scripts.report.reading import ABSENT
 from scripts.report.results import Results
+from scripts.statistics.outcomes import ORDERED
 from scripts.studies.shots.report import results
 from tests import browser, records
 from tests.report_tables import changed
@@ -92,6 +94,54 @@ def test_forest_shows_each_comparison_by_its_verdict(run: Results):
     assert all(panel.band == (1 / 1.05, 1.05) for panel in figure.panels)
     assert len({(look.colour, look.marker) for look in ratios.LOOKS.values()}) == len(ratios.LOOKS)
     assert not {look.colour for look in ratios.LOOKS.values()} & set(COLOURS), "verdicts are no arms"
+
+
+def test_the_largest_decided_effects_come_first_and_each_ratio_reads_from_its_axis(run: Results):
+    figure, _ = ratios.deciding(run)
+    [panel], drawn = figure.panels, figure.numbers[figure.numbers["verdict"].isin(ORDERED)]
+    effects = np.abs(np.log(drawn["ratio"].astype(float)))
+    assert effects.is_monotonic_decreasing
+    assert len(drawn) > 5
+    for row, ratio in zip(panel.rows, drawn["ratio"], strict=False):
+        text = f"{1 / ratio:.2f}× as fast" if ratio < 1 else f"{ratio:.2f}× as long"
+        assert row.startswith(text)
+    ticks = panel.x_tick_names()
+    assert 1.0 in ticks
+    assert all(float(f"{max(tick, 1 / tick):g}") == float(text.rstrip("×")) for tick, text in ticks.items())
+
+
+@pytest.mark.parametrize(
+    "ratio, is_time, text",
+    [
+        ((0.79, 0.77, 0.80), True, "1.27× as fast [1.25, 1.30]"),
+        ((2.3, 2.2, 2.5), True, "2.30× as long [2.20, 2.50]"),
+        ((0.79, 0.77, 0.80), False, "0.79× as high [0.77, 0.80]"),
+        ((0.5, np.nan, np.nan), True, "2.00× as fast"),
+        ((np.nan, np.nan, np.nan), True, ""),
+    ],
+)
+def test_a_ratio_reads_as_a_multiple(ratio: tuple, is_time: bool, text: str):
+    assert names.multiple(*ratio, is_time) == text
+
+
+def test_times_in_tables_have_prefixes_in_place_of_zeros():
+    frame = pd.DataFrame({"planning / s": [4.84e-5, 2.0, np.nan], "time / s": ["0.0573 [0.0554, 0.0587]", "", "1 ± 2"]})
+    table = Table("", "", frame, {"planning / s": prose.number}, {"planning / s": [True, False, False]})
+    shown = with_prefixes(table)
+    assert shown.frame["planning"].to_list() == ["48.4 µs", "2.00 s", ""]
+    assert shown.over == {"planning": [True, False, False]}
+    assert list(shown.frame) == ["planning", "time / s"], "what is no plain time stays"
+    assert with_prefixes(replace(table, frame=frame.head(2))).frame["time"].to_list() == ["57.3 ms [55.4, 58.7]", ""]
+    assert numeric(formatted(shown), shown) == {"planning"}
+
+
+def test_what_all_rows_of_a_wide_table_share_is_in_its_caption():
+    frame = pd.DataFrame({f"column {number}": [number, number + number % 2] for number in range(12)})
+    shown = without_shared(Table("", "Said.", frame, over={"column 0": [True, True]}))
+    assert list(shown.frame) == ["column 0", *(f"column {number}" for number in range(1, 12, 2))]
+    assert shown.caption == "Said. In all rows: column 2 2, column 4 4, column 6 6, column 8 8, column 10 10."
+    narrow = Table("", "Said.", frame.iloc[:, :11])
+    assert without_shared(narrow) is narrow
 
 
 def test_arms_differ_in_colour_and_in_marker():

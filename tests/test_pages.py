@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from scripts.report.markup import markdown_line
-from scripts.report.names import with_interval
+from scripts.report.names import multiple
 from tests import axe, browser
 from tests.browser import Visit
 from tests.pages import Links, write_afresh, write_index, write_words
@@ -46,13 +46,19 @@ PICTURES = """(() => {
 # What does not fit on paper, which cannot be scrolled.
 CUT = """[...document.querySelectorAll(".scroll, pre, figure")].filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.innerText.slice(0, 80))"""
+# Cells on paper that have room for fewer letters than their longest word has, up to five: text and width.
+BROKEN = """[...document.querySelectorAll("td")].filter((cell) => {
+  const longest = Math.max(...cell.innerText.split(/[\\s_.-]/).map((word) => word.length));
+  const {fontSize, paddingLeft} = getComputedStyle(cell);
+  return cell.clientWidth - 2 * parseFloat(paddingLeft) < Math.min(5, longest) * 0.6 * parseFloat(fontSize);
+}).map((cell) => `${cell.innerText}: ${cell.clientWidth}`)"""
 SIDEWAYS = "[document.documentElement.scrollWidth, innerWidth]"
 # Tables that are wider than the page, by their heads.
 WIDER = """[...document.querySelectorAll(".scroll")].filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.querySelector("thead").innerText)"""
 # What stands over a mark: its label, its value, an interval, of how many, and a note.
 NUMBER = r"-?[\d,]*\.?\d+"
-TIP = re.compile(rf": {NUMBER}( \[{NUMBER}, {NUMBER}\])?(, n = [\d,]+)?( \(.+\))?$")
+TIP = re.compile(rf": {NUMBER}(× as \w+)?( \[{NUMBER}, {NUMBER}\])?(, n = [\d,]+)?( \(.+\))?$")
 # How much of its panel's width each name of a row takes, and of its row's height, for its marks to be seen below it.
 NAMES = """(() => {
   const pen = document.createElement("canvas").getContext("2d");
@@ -66,6 +72,56 @@ NAMES = """(() => {
       });
     });
   });
+})()"""
+
+
+# Texts that are crossed by a line, a mark or each other: what is drawn without them has several colours where they are.
+# All texts of the pictures for Markdown are looked at, and the names of rows in the figures of the page.
+CROSSED = """(async () => {
+  const crossed = [];
+  const look = (canvas, scale, boxes) => {
+    const pen = canvas.getContext("2d");
+    boxes.forEach(([left, top, wide, high, text], number) => {
+      const place = [left, top + 1, wide, high - 2].map((one) => Math.round(one * scale));
+      const {data} = pen.getImageData(...place);
+      const others = boxes.filter(([x, y, w, h], other) => other !== number
+        && x < left + wide - 1 && left < x + w - 1 && y < top + high - 1 && top < y + h - 1);
+      if (others.length || data.some((part, at) => Math.abs(part - data[at % 4]) > 9)) crossed.push(text);
+    });
+  };
+  for (const {src} of document.querySelectorAll("img.paper")) {
+    const holder = document.createElement("div");
+    holder.innerHTML = decodeURIComponent(src.slice(src.indexOf(",") + 1)).replace(/^[^]*?(?=<svg)/, "");
+    document.body.append(holder);
+    const svg = holder.firstChild, all = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll("text")];
+    const boxes = texts.map((one) => [one.getBoundingClientRect(), one.textContent]).map(([box, text]) =>
+      [box.x - all.x, box.y - all.y, box.width, box.height, text]);
+    texts.forEach((one) => one.remove());
+    const picture = new Image(), canvas = document.createElement("canvas");
+    picture.src = `data:image/svg+xml,${encodeURIComponent(holder.innerHTML)}`;
+    await picture.decode();
+    [canvas.width, canvas.height] = [all.width, all.height];
+    canvas.getContext("2d").drawImage(picture, 0, 0);
+    holder.remove();
+    look(canvas, 1, boxes);
+  }
+  for (const view of Bokeh.index.roots) {
+    const names = view.model.center?.find((one) => one.type === "LabelSet");
+    if (!names) continue;
+    const {bbox, y_scale} = view.frame, {y, text} = names.source.data;
+    const measure = document.createElement("canvas").getContext("2d");
+    measure.font = `${names.text_font_size.value} ${names.text_font.value}`;
+    const boxes = text.map((name, row) => {
+      const lines = name.split("\\n"), high = 12 + 15 * (lines.length - 1);
+      const wide = Math.max(...lines.map((line) => measure.measureText(line).width));
+      return [bbox.left + 3, y_scale.compute(y[row]) - high / 2, wide, high, name];
+    });
+    names.text_alpha = 0;
+    const {canvas} = view.export("png", false), scale = canvas.width / view.bbox.width;
+    names.text_alpha = 1;
+    look(canvas, scale, boxes);
+  }
+  return crossed;
 })()"""
 
 
@@ -91,13 +147,13 @@ def visits(once: Callable, report_of: Callable) -> Callable[[str, int], Visit]:
     """Return a function (study, width) -> what a browser of that width saw of the page, in one visit."""
 
     def make(folder: Path, study: str, width: int) -> None:
-        screen = {"sideways": SIDEWAYS, "names": NAMES}
+        screen = {"sideways": SIDEWAYS, "names": NAMES, "crossed": CROSSED}
         # Each link lays the page out anew, which takes a while.
         screen |= {"links": FOLLOW, "wider": WIDER} if width == 1300 else {}
         # Where there is little room, more has to scroll.
         accessible = {} if width == 1300 else {"axe": axe.script()}
         dark = {f"{name}, dark": ask for name, ask in accessible.items()}
-        paper = {"pictures": PICTURES, "cut": CUT}
+        paper = {"pictures": PICTURES, "cut": CUT, "broken": BROKEN}
         visit = browser.visit(report_of(study), screen | accessible, paper, width, hover=width == 1300, dark=dark)
         (folder / "visit.json").write_text(json.dumps(asdict(visit)))
 
@@ -232,11 +288,12 @@ def test_a_mark_under_the_mouse_is_named_with_its_value(study: str, visits: Call
 def test_the_text_over_a_mark_has_the_numbers_of_its_table(
     name: str, report_of: Callable[[str], Path], visits: Callable[..., Visit]
 ):
-    [lines] = [mark["lines"] for mark in visits(name).hovered if mark["figure"] == "figure-deciding-0"]
+    marks = [mark for mark in visits(name).hovered if mark["figure"] == "figure-deciding-0"]
     numbers = pd.read_csv(report_of(name).parent / f"{name}_files" / "deciding.csv")
     columns = [numbers[column] for column in ("verdict", "ratio", "ratio_low", "ratio_high", "blocks")]
-    shown = {f"{verdict}: {with_interval(*ratio)}, n = {n:.0f}" for verdict, *ratio, n in zip(*columns, strict=True)}
-    assert set(lines) <= shown
+    shown = {f"{verdict}: {multiple(*ratio)}, n = {n:.0f}" for verdict, *ratio, n in zip(*columns, strict=True)}
+    assert {line for mark in marks for line in mark["lines"]} <= shown
+    assert marks
 
 
 @pytest.mark.parametrize("name", ["shots", "volumes"])
@@ -315,6 +372,11 @@ def test_names_of_rows_are_whole_in_a_window_that_was_made_narrower(report_of: C
     expect_whole(visit.answers["names"])
 
 
+@pytest.mark.parametrize("width", [1300, 400])
+def test_no_text_of_a_picture_is_crossed(study: str, width: int, visits: Callable[..., Visit]):
+    assert visits(study, width).answers["crossed"] == []
+
+
 def expect_whole(names: list) -> None:
     assert len(names) > 5
     assert [name for wide, high, name in names if wide > 1 or high > 0.8] == []
@@ -326,8 +388,10 @@ def test_paper_has_every_figure(study: str, width: int, visits: Callable[..., Vi
     assert pictures["figures"] == pictures["shown"] > 5
 
 
-def test_paper_cuts_nothing(study: str, visits: Callable[..., Visit]):
-    assert visits(study).answers["cut"] == []
+def test_paper_cuts_nothing_and_no_column_is_a_few_letters_wide(study: str, visits: Callable[..., Visit]):
+    answers = visits(study).answers
+    assert answers["cut"] == []
+    assert answers["broken"] == []
 
 
 def expect_browser() -> None:

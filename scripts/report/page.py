@@ -8,11 +8,12 @@ Figures and tables leave their numbers as CSV in the report's folder of files, a
 import contextlib
 import functools
 import hashlib
+import math
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,15 +22,19 @@ import pandas as pd
 from IPython.display import display
 
 from scripts.lib.program import replacing, write_text
+from scripts.report import names
 from scripts.report.markup import bold, bullets, heading, html, html_line, link, markdown, markdown_cell, markdown_line
 from scripts.report.plot import Figure, legible, packed
 
 # What spreadsheets take for a formula: not a number with a sign, nor a sign alone.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!([\d.,]+(e[+-]?\d+)?( ?%)?)?\Z)")
 # Colours that say how high a number is have a mark too, for Markdown, for paper and for eyes that see no such colour.
-_AMOUNT = re.compile(r"[\d.,]+( \[[\d., ]+\])?( \[INVALID\])?")
+_AMOUNT = re.compile(r"[\d.,]+( [nµm]?s)?( \[[\d., ]+\])?( \[INVALID\])?")
+# A time in seconds, with its interval, and what else its cell has.
+_SECONDS = re.compile(r"([\d.]+)(?: \[([\d.]+), ([\d.]+)\])?( \(.*\)| \[INVALID\])?")
 MARKS = {"over": " ▲", "yellow": " △", "red": " ▲"}
 ROWS_IN_MARKDOWN = 60
+WIDE = 12  # columns from which on what all rows share is said below a table
 _aside: ProcessPoolExecutor | None = None
 _recorded: list["Table"] | None = None
 
@@ -155,7 +160,7 @@ class Page:
 
     def picture(self, name: str, title: str, svg: str, caption: str, drawn: str = "") -> None:
         """Show a picture, in HTML what is `drawn` instead if there is such, with its caption."""
-        drawn = drawn or f'<div style="overflow-x: auto" tabindex="0">{svg}</div>'
+        drawn = drawn or f'<div class="drawing" tabindex="0">{svg}</div>'
         picture = self._path(name, "svg")
         write_text(self.files / picture.name, svg)
         # On paper the picture stands in its place; inflated it would be the bulk of a long page.
@@ -174,6 +179,7 @@ class Page:
             return _recorded.append(table)
         shown = table.frame if table.numbers is None else table.numbers
         numbers = self._numbers(table.name, shown) if linked else ""
+        table = without_shared(with_prefixes(table))
         colours = {colour for flags in table.over.values() for colour in _colours(flags)} - {"", "unknown"}
         limit = f" Coloured: {table.meaning}." if colours and table.meaning else ""
         texts = formatted(table)
@@ -259,6 +265,45 @@ def formatted(table: Table) -> pd.DataFrame:
     return pd.DataFrame(texts, dtype=str)
 
 
+def with_prefixes(table: Table) -> Table:
+    """Return a table whose times have a unit with a prefix each, 45.1 µs, where its columns are in seconds."""
+    texts = formatted(table)
+    seconds = {
+        column: [_SECONDS.fullmatch(text) for text in texts[column]]
+        for column in texts
+        if column.endswith(" / s") and all(_SECONDS.fullmatch(text) for text in texts[column] if text)
+    }
+    frame = table.frame.assign(**{column: list(map(_with_prefix, times)) for column, times in seconds.items()})
+    heads = {column: column.removesuffix(" / s") for column in seconds}
+    return replace(
+        table,
+        frame=frame.rename(columns=heads),
+        formats={column: text for column, text in table.formats.items() if column not in seconds},
+        over={heads.get(column, column): flags for column, flags in table.over.items()},
+    )
+
+
+def _with_prefix(time: re.Match | None) -> str:
+    if not time:
+        return ""
+    value, low, high = (float(number or "nan") for number in time.groups()[:3])
+    text = names.seconds(value) if math.isnan(low) else names.seconds_with_interval(value, low, high)
+    return text + (time[4] or "")
+
+
+def without_shared(table: Table) -> Table:
+    """Return a wide table without the columns in which all rows have the same, which its caption says instead."""
+    texts = formatted(table)
+    if len(texts.columns) < WIDE or len(texts) < 2:
+        return table
+    coloured = {column for column, flags in table.over.items() if any(_colours(flags))}
+    shared = [column for column in texts if column not in coloured and column and texts[column].nunique() == 1]
+    said = ", ".join(f"{column} {texts[column].iloc[0]}".strip() for column in shared)
+    caption = f"{table.caption} In all rows: {said}." if shared else table.caption
+    over = {column: flags for column, flags in table.over.items() if column not in shared}
+    return replace(table, caption=caption, frame=table.frame.drop(columns=shared), over=over)
+
+
 def marked(texts: pd.DataFrame, table: Table) -> pd.DataFrame:
     """Return a table's texts with the marks that say what a colour does."""
     texts = texts.copy()
@@ -273,12 +318,12 @@ def _colours(flags: Iterable) -> list[str]:
 
 
 def numeric(texts: pd.DataFrame, table: Table) -> set[str]:
-    """Return the columns of numbers, and those whose texts are a number with its interval."""
+    """Return the columns of numbers, and those whose texts are a number with its unit or its interval."""
 
     def is_number(column: str) -> bool:
         matches = [_AMOUNT.fullmatch(text) for text in texts[column] if text]
-        with_intervals = all(matches) and any(match[1] for match in matches)
-        return pd.api.types.is_numeric_dtype(table.frame[column]) or with_intervals
+        with_units = all(matches) and any(match[1] or match[2] for match in matches)
+        return pd.api.types.is_numeric_dtype(table.frame[column]) or with_units
 
     return {column for column in texts if is_number(column)}
 
