@@ -36,7 +36,11 @@ JUDGING = {
     "statistics/stats.py": ("stats", "latency", "verdicts"),
     "statistics/tables.py": ("tables", "records", "verdicts", "explained"),
     "statistics/verdicts.py": ("verdicts", "software", "tables"),
-    "studies/volumes/report/statements.py": ("drawn_statements",),
+}
+# Statements that a study makes of its own.
+JUDGING |= {
+    path.relative_to("scripts").as_posix(): ("drawn_statements",)
+    for path in sorted(Path("scripts/studies").glob("*/report/statements.py"))
 }
 # What fails in any test or changes nothing: operators that the types do not have, identity of what is equal, and
 # options (strict=True of zip, frozen=True).
