@@ -23,6 +23,7 @@ JUDGED = ["ratio", "ratio_low", "ratio_high", "p", "verdict", "detectable_ratio"
 PANELS = 12  # pairs and places that have panels of their own
 ROWS, FEW = 12, 4  # of the picture that a page opens with, and of the one on the first page
 REST = 5 * ROWS  # of a picture of what is left
+TICKS = 6  # beside the one at 1, from which on every second is named
 TIMES = "← times as fast · times as long →"
 
 
@@ -132,7 +133,7 @@ def panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) ->
         if (points["verdict"] == verdict).any()
     )
     judged = rows[["verdict", "text"]].itertuples(index=False, name=None)
-    notes = [text if verdict in ORDERED else f"{verdict} {text}".strip() for verdict, text in judged]
+    notes = [text if verdict in ORDERED else ", ".join(filter(None, [verdict, text])) for verdict, text in judged]
     percent = results.same_percent / 100
     panel = Panel(
         title=title,
@@ -148,7 +149,9 @@ def panel(rows: pd.DataFrame, names: list[str], title: str, results: Results) ->
         return replace(panel, x_ticks=round_ticks(low, high))
     # Round numbers on both sides of 1, where a time is so many times as short or as long.
     steps = [tick for tick in round_ticks(1.0, max(high, 1 / low)) if tick > 1]
-    texts = {1 / tick: f"{tick_text(tick)}×" for tick in steps[::-1]} | {1.0: "1"}
-    texts |= {tick: f"{tick_text(tick)}×" for tick in steps}
+    if sum((low <= 1 / step) + (step <= high) for step in steps) > TICKS:
+        steps = steps[1::2]
+    texts = {1 / step: f"{tick_text(step)}×" for step in steps[::-1]} | {1.0: "1"}
+    texts |= {step: f"{tick_text(step)}×" for step in steps}
     texts = {tick: text for tick, text in texts.items() if low <= tick <= high}
     return replace(panel, x_ticks=tuple(texts), x_tick_texts=tuple(texts.values()))
