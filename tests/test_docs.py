@@ -15,7 +15,7 @@ from conftest import ROOT, launched, program
 from scripts.frame import config as configuration
 from scripts.frame import matrix
 from scripts.published import compare
-from scripts.report import comparisons, judgement, names
+from scripts.report import comparisons, judgement, names, words
 from tests import rules
 
 DOCUMENTS = [
@@ -203,7 +203,7 @@ def test_sentences_that_the_readme_explains_are_those_of_the_pages():
     for effect in (names.effect([1.24], 1.21, 1.29), names.effect([1 / 2.3], 0.4, 0.5)):
         assert effect.text in README
     assert names.effect([1.24], 1.21, 1.29).interval in README
-    assert {*", ".join(judgement.VERDICTS).split(", ")} == {*comparisons.LOOKS}
+    assert {*", ".join(words.MEANINGS).split(", ")} == {*comparisons.LOOKS}
 
 
 def test_every_rule_of_the_method_has_a_test():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from scripts.frame.records import Kept
-from scripts.report import answer, headline, pages, recommendation, words
+from scripts.report import answer, headline, judgement, leaders, pages, recommendation, words
 from scripts.report.markup import markdown_line
 from scripts.report.results import Results
 from scripts.statistics import tables
@@ -135,6 +135,6 @@ def test_each_template_is_used():
     code = "".join(
         path.read_text(encoding="utf-8") for path in Path("scripts").rglob("*.py") if path.name != "words.py"
     )
-    kinds = {"unjudged", "apart", "few", "ahead"}
+    kinds = {*leaders.UNJUDGED, *judgement.TROUBLES}
     code = code.replace("'", '"')
     assert [name for name in words.TEMPLATES if f'"{name}"' not in code and name not in kinds] == []

@@ -15,29 +15,12 @@ from scripts.report.results import Results
 from scripts.statistics import HARNESS, MIN_BLOCKS, stats
 from scripts.statistics.outcomes import JUDGED, ORDERED, Outcome
 
-# What each verdict means, wherever it is explained; {percent} is what counts as the same.
-VERDICTS = {
-    Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %, for "
-    "each comparison by itself",
-    "faster, slower": "p ≤ 0.05, or less where blocks were added after a first look, corrected for all comparisons of "
-    "that factor, and the 95 % CI excludes 1",
-    Outcome.NO_EVIDENCE: "none of these, or one side lost two records more than the other, which does not mean that "
-    "there is no difference; the report gives the smallest one that this run could have detected",
-    Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in one "
-    f"session on one machine, or the harness takes more than {HARNESS} % of the time of one and may turn the order",
-    Outcome.TOO_FEW: f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
-}
-
 # A run that detects nothing smaller is too noisy to tell.
 TOO_NOISY = 2
 # The p from which on blocks are said to depend on those before them.
 SERIAL = 0.01
 
-TROUBLES = {
-    "invalid": "broke a rule of measuring and {be} in no verdict",
-    "edited": "{been} edited after it was written and {be} in no verdict",
-    "failed": "failed",
-}
+TROUBLES = ("invalid", "edited", "failed")
 
 
 def control(verdicts: pd.DataFrame) -> str:
@@ -45,16 +28,15 @@ def control(verdicts: pd.DataFrame) -> str:
     rows = _controls(verdicts)
     rows = rows[~rows["control"].isin([*SHARES, *ANEW])]
     if rows.empty:
-        return "A/A control: no cell was measured twice under two names, so false alarms were not counted."
+        return words.fill("no control")
     total, parts = rows["metric"] == "total", []
-    for chosen, name in ((rows[total], "on the total runtime"), (rows[~total], "on its parts")):
+    for chosen, name in ((rows[total], "alarms of the total"), (rows[~total], "alarms of parts")):
         judged = chosen["verdict"][chosen["verdict"].isin(JUDGED)]
         if len(judged):
             alarms = prose.count(int(judged.isin(ORDERED).sum()), "false alarm")
-            parts.append(f"{alarms} out of {len(judged)} {name}")
-    outcome = prose.listing(parts) if parts else "too few complete blocks to judge any"
-    pairs = prose.count(rows["contender"].nunique(), "cell")
-    return f"A/A control, {pairs} measured twice under two names, where any difference is a false alarm: {outcome}."
+            parts.append(words.fill(name, alarms=alarms, of=len(judged)))
+    outcome = prose.listing(parts) if parts else words.fill("too few to judge")
+    return words.fill("control", cells=prose.count(rows["contender"].nunique(), "cell"), outcome=outcome)
 
 
 def slowed(facts: dict) -> str:
@@ -65,17 +47,15 @@ def slowed(facts: dict) -> str:
         return ""
     names = [_percent(SHARES[level]) for level in levels]
     if not any(counts[level][1] for level in levels):
-        return f"Cells slowed on purpose, by {prose.listing(names)}: too few complete blocks to judge any."
+        return words.fill("slowed unjudged", shares=prose.listing(names), outcome=words.fill("too few to judge"))
     names[0] += " apart"
     detected = [f"{name}: {counts[level][0]} of {counts[level][1]}" for name, level in zip(names, levels, strict=True)]
     alarms, judged = counts["alarms"]
     bound = f" (at most {_percent(stats.at_most(alarms, judged))})" if judged else ""
     shares = [_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
-    reached = f" Here their waits were {prose.listing(shares)} of the rest of the total." if shares else ""
-    return (
-        f"This run tells {'; '.join(detected)}; false alarms {alarms} of {judged}{bound}. Counted over "
-        f"{prose.count(counts['runs'], 'run')} on this machine, with cells that waited on purpose.{reached}"
-    )
+    reached = words.fill("waits", shares=prose.listing(shares)) if shares else ""
+    said = {"shares": "; ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
+    return words.fill("slowed", **said, runs=prose.count(counts["runs"], "run"))
 
 
 def write_anew(run: Results) -> list[str]:
@@ -133,7 +113,7 @@ def find_insensitivity(run: Results) -> str:
     small = int((np.log(shown["ratio"].astype(float)).abs() < limit).sum())
     if not small and not (rows["verdict"] == Outcome.NO_EVIDENCE).any():
         return ""
-    many = "1 effect shown lies" if small == 1 else f"{small} effects shown lie"
+    many = words.fill("one small effect" if small == 1 else "small effects", many=small)
     others = words.fill("in range", many=many) if small else words.fill("larger")
     if control["detectable_ratio"] > TOO_NOISY:
         return words.fill("too noisy", times=prose.number(control["detectable_ratio"]), others=others)
@@ -161,55 +141,50 @@ def families(verdicts: pd.DataFrame) -> list[str]:
     looks = rows.get("looks", pd.Series(1, rows.index)).astype(float).max()
     level = 100 * (stats.MOST if looks > 1 else stats.LEVEL)
     parts = [
-        f"{count} on {what} (together at most {min(level * count, 100):.3g} %)"
-        for count, what in zip(counts, ("the figure that decides", "its parts"), strict=True)
+        words.fill(what, many=count, percent=f"{min(level * count, 100):.3g}")
+        for count, what in zip(counts, ("families that decide", "families of parts"), strict=True)
         if count
     ]
-    return [
-        f"All comparisons of a factor on one figure are a family. Where nothing differs, at most {level:.2g} % of runs "
-        f"call any arm of it faster or slower. Families here: {prose.listing(parts)}."
-    ]
+    return [words.fill("families", percent=f"{level:.2g}", parts=prose.listing(parts))]
 
 
 def verdicts(percent: float) -> dict[str, str]:
     """Return what each verdict means, where differences within `percent` count as the same."""
-    return {verdict: meaning.format(percent=percent) for verdict, meaning in VERDICTS.items()}
+    return {verdict: meaning.format(percent=percent) for verdict, meaning in words.MEANINGS.items()}
 
 
 def of_trouble(cells: pd.DataFrame, blocks: bool = True) -> list[str]:
     """Return how many repeats failed, broke a rule of measuring, or, where they are blocks, are too few to judge."""
     lines = []
-    for kind, trouble in TROUBLES.items():
+    for kind in TROUBLES:
         counts = cells[kind] - (cells["edited"] if kind == "invalid" else 0)
         if many := int(counts.sum()):
             be, been = ("is", "was") if many == 1 else ("are", "were")
-            of = f"{prose.count(many, 'repeat')} of {prose.count(int((counts > 0).sum()), 'cell')}"
-            lines.append(f'{of} {trouble.format(be=be, been=been)}: see "Failed, invalid and left out".')
+            cells_of = prose.count(int((counts > 0).sum()), "cell")
+            said = {"repeats": prose.count(many, "repeat"), "cells": cells_of, "be": be, "been": been}
+            lines.append(words.fill(kind, **said))
     if blocks and (few := int(((cells["n"] > 0) & (cells["n"] < MIN_BLOCKS) & (cells["control"] == "")).sum())):
-        have = f"{prose.count(few, 'cell')} {'has' if few == 1 else 'have'}"
-        lines.append(f"{have} fewer than {MIN_BLOCKS} valid repeats, too few for a verdict.")
+        said = {"cells": prose.count(few, "cell"), "have": "has" if few == 1 else "have", "needed": MIN_BLOCKS}
+        lines.append(words.fill("few repeats of cells", **said))
     return lines
 
 
 def method(run: Results, own: Iterable[str]) -> list[str]:
     """Return how it was measured and judged, in short; `own` is what only the study knows."""
     if run.verdicts.empty:
-        return ["Each value is drawn as it is; there are no repeats to judge differences by."]
+        return [words.fill("method of values")]
     title, meanings = run.report.metrics[0].title, verdicts(run.same_percent).items()
     if "published" in run.facts:
-        own = [
-            "How it was measured is the study's own; the page of its audit has what it prints of that, and tests it."
-        ]
+        own = [words.fill("method of others")]
     return [
         *_order(run.facts.get("order") or {}),
         *own,
         *(f"{line}." for line in run.facts.get("on_purpose") or []),
-        "A comparison takes the ratio contender / baseline within each block: median, 95 % bootstrap CI over "
-        "blocks, and a sign-flip test of whole blocks, corrected for all comparisons of one factor.",
-        f"Verdicts: {'; '.join(f'{verdict} ({meaning})' for verdict, meaning in meanings)}.",
+        words.fill("method of ratios"),
+        words.fill("method of verdicts", verdicts="; ".join(f"{verdict} ({meaning})" for verdict, meaning in meanings)),
         *families(run.verdicts),
-        f"Verdicts use the {title}. The other metrics say where a difference arises.",
-        "Every repeat is drawn; none is removed as an outlier. Failed and invalid repeats are shown and in no verdict.",
+        words.fill("method of metrics", title=title),
+        words.fill("method of repeats"),
     ]
 
 
@@ -225,13 +200,12 @@ def _order(order: dict) -> list[str]:
         return []
     repeats, complete, orders, overlapping = (order[key] for key in ("repeats", "complete", "orders", "overlapping"))
     many = prose.count(repeats, "repeat")
-    every = f"in each of {many} every cell was measured once"
-    if complete < repeats:
-        every = f"every cell was measured once in {complete} of {many}, in the others some are missing"
-    how = f", in {prose.count(orders, 'order')} only" if repeats > 1 else ""
-    how = ", in an order of its own" if orders > 1 and orders >= repeats - 1 else how
-    beside = "when each began and ended is not known" if overlapping is None else "no two records overlap in time"
-    beside = f"{prose.count(overlapping, 'record')} began before an earlier one had ended" if overlapping else beside
+    said = {"repeats": many, "complete": complete}
+    every = words.fill("each cell in each" if complete == repeats else "each cell in some", **said)
+    how = words.fill("in few orders", orders=prose.count(orders, "order")) if repeats > 1 else ""
+    how = words.fill("in own orders") if orders > 1 and orders >= repeats - 1 else how
+    beside = words.fill("time unknown") if overlapping is None else words.fill("none overlap")
+    beside = words.fill("overlap", records=prose.count(overlapping, "record")) if overlapping else beside
     return [f"{prose.capital(every)}{how}; {beside}."]
 
 
@@ -248,32 +222,28 @@ def limits(run: Results, own: Iterable[str] = ()) -> list[str]:
     cells = run.measured
     lines = [f"{prose.capital(str(line).rstrip('.'))}." for line in run.facts.get("limits") or []]
     if (cells["cache"] == "cold").any():
-        lines.append(
-            '"Cold" refers to the page caches of the machines that read and of an embedded server: caches of '
-            "hypervisor, disk and remote services are not controlled."
-        )
+        lines.append(words.fill("cold"))
     lines += _serial(run.verdicts)
     share, decides = listings.share_of_harness(cells), run.report.metrics[0].title
     counts = {
-        "The requested cache state could not be verified in {}.": listings.odd_state(cells),
-        "In {} more workers or processes ran than there are cores: they compete for the cores, so the gain from more "
-        "of them says little.": is_true(listings.column(cells, "oversubscribed")),
-        f"In {{}} the harness itself takes more than {HARNESS} % of the {decides}, up to {share.max():.0f} %: "
-        "see the table of its cost.": share > HARNESS,
+        "odd cache": listings.odd_state(cells),
+        "oversubscribed": is_true(listings.column(cells, "oversubscribed")),
+        "harness": share > HARNESS,
     }
-    lines += [text.format(prose.count(int(those.sum()), "cell")) for text, those in counts.items() if those.any()]
-    unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
-    comparisons = {
-        "{} {are} left out: the two sides deliver different amounts.": run.left_out,
-        "{} {are} left out: at least one of the two cells was never tried.": run.untried,
-        "{} {are} left out: different versions of the measuring code measured the two sides, or they were never "
-        f"measured in one session on one machine; {code('make again')} measures cells again.": unmade,
-        "{} lack{s} blocks whose two sides were not measured in one session on one machine; "
-        f"{code('verdicts.csv')} names them.": lacking,
-    }
+    said = {"percent": HARNESS, "most": f"{share.max():.0f}", "title": decides}
     lines += [
-        text.format(prose.count(many, "comparison"), are="is" if many == 1 else "are", s="s" if many == 1 else "")
-        for text, many in comparisons.items()
+        words.fill(name, cells=prose.count(int(those.sum()), "cell"), **said)
+        for name, those in counts.items()
+        if those.any()
+    ]
+    unmade, lacking = (int(those.sum()) for those in run.apart(run.comparisons()))
+    comparisons = {"unequal": run.left_out, "untried": run.untried, "unmade": unmade, "lacking": lacking}
+    files = {"again": code("make again"), "table": code("verdicts.csv")}
+    lines += [
+        words.fill(
+            name, many=prose.count(many, "comparison"), are="is" if many == 1 else "are", s="s" * (many == 1), **files
+        )
+        for name, many in comparisons.items()
         if many
     ]
     lines += references.limits(run)

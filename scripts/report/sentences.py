@@ -115,7 +115,7 @@ def _failures(rows: pd.DataFrame, new: str, old: str) -> str:
         ends = {"low": 100 * of.low, "high": 100 * of.high}
         texts.append(words.fill("failures", who=who, failed=failed, attempts=attempts, **ends))
         any_failed |= failed > 0
-    return words.fill("failed", sides=", ".join(texts)) if any_failed else ""
+    return words.fill("failed sides", sides=", ".join(texts)) if any_failed else ""
 
 
 def get_modelled(rows: pd.DataFrame, results: Results) -> pd.Series:

@@ -1,5 +1,6 @@
 """Words of headlines, recommendations, reasons and limits: one table of templates, and one phrase for each outcome."""
 
+from scripts.statistics import HARNESS, MIN_BLOCKS
 from scripts.statistics.outcomes import Outcome
 
 OUTCOMES = {
@@ -7,6 +8,18 @@ OUTCOMES = {
     Outcome.NO_EVIDENCE: "no evidence",
     Outcome.NOT_COMPARABLE: "not comparable",
     Outcome.TOO_FEW: "too few repeats",
+}
+# What each verdict means, wherever it is explained; {percent} is what counts as the same.
+MEANINGS = {
+    Outcome.SAME: "the 95 % CIs of the ratio and of the ratio of mean times lie within ±{percent:g} %, for "
+    "each comparison by itself",
+    "faster, slower": "p ≤ 0.05, or less where blocks were added after a first look, corrected for all comparisons of "
+    "that factor, and the 95 % CI excludes 1",
+    Outcome.NO_EVIDENCE: "none of these, or one side lost two records more than the other, which does not mean that "
+    "there is no difference; the report gives the smallest one that this run could have detected",
+    Outcome.NOT_COMPARABLE: "the two sides differ in measuring code, data or software, were never measured in one "
+    f"session on one machine, or the harness takes more than {HARNESS} % of the time of one and may turn the order",
+    Outcome.TOO_FEW: f"fewer than {MIN_BLOCKS} blocks in which both sides are valid and of one session and machine",
 }
 TEMPLATES = {
     # The headline of a page.
@@ -41,7 +54,7 @@ TEMPLATES = {
     "ratio": "ratio {ratio}",
     "against": "{new} against {old}: ",
     "failures": "{who} in {failed} of {attempts} attempts [{low:.0f}, {high:.0f} %]",
-    "failed": "; failed: {sides}",
+    "failed sides": "; failed: {sides}",
     "explained": "; requests, bytes and CPU time explain it",
     "same direction": "; requests and bytes point the same way",
     "not explained": "; not explained by requests or bytes{some}",
@@ -71,7 +84,59 @@ TEMPLATES = {
     "slow blocks of both": "; in {slow} of {blocks} blocks the ratio was {times} off its usual value, either way",
     "detectable": "a difference of {times} would have been detected",
     "noisy": "the run is too noisy to tell",
+    "one small effect": "1 effect shown lies",
+    "small effects": "{many} effects shown lie",
+    # How the rule did on itself.
+    "no control": "A/A control: no cell was measured twice under two names, so false alarms were not counted.",
+    "control": "A/A control, {cells} measured twice under two names, where any difference is a false alarm: {outcome}.",
+    "alarms of the total": "{alarms} out of {of} on the total runtime",
+    "alarms of parts": "{alarms} out of {of} on its parts",
+    "too few to judge": "too few complete blocks to judge any",
+    "slowed unjudged": "Cells slowed on purpose, by {shares}: {outcome}.",
+    "slowed": "This run tells {shares}; false alarms {alarms} of {of}{bound}. Counted over {runs} on this "
+    "machine, with cells that waited on purpose.{reached}",
+    "waits": " Here their waits were {shares} of the rest of the total.",
+    # How it was measured and judged.
+    "each cell in each": "in each of {repeats} every cell was measured once",
+    "each cell in some": "every cell was measured once in {complete} of {repeats}, in the others some are missing",
+    "in few orders": ", in {orders} only",
+    "in own orders": ", in an order of its own",
+    "time unknown": "when each began and ended is not known",
+    "none overlap": "no two records overlap in time",
+    "overlap": "{records} began before an earlier one had ended",
+    "method of values": "Each value is drawn as it is; there are no repeats to judge differences by.",
+    "method of others": "How it was measured is the study's own; the page of its audit has what it prints of that, and "
+    "tests it.",
+    "method of ratios": "A comparison takes the ratio contender / baseline within each block: median, 95 % "
+    "bootstrap CI over blocks, and a sign-flip test of whole blocks, corrected for all comparisons of one factor.",
+    "method of verdicts": "Verdicts: {verdicts}.",
+    "method of metrics": "Verdicts use the {title}. The other metrics say where a difference arises.",
+    "method of repeats": "Every repeat is drawn; none is removed as an outlier. Failed and invalid repeats are "
+    "shown and in no verdict.",
+    "families": "All comparisons of a factor on one figure are a family. Where nothing differs, at most {percent} % of "
+    "runs call any arm of it faster or slower. Families here: {parts}.",
+    "families that decide": "{many} on the figure that decides (together at most {percent} %)",
+    "families of parts": "{many} on its parts (together at most {percent} %)",
     # What these data cannot say.
+    "invalid": '{repeats} of {cells} broke a rule of measuring and {be} in no verdict: see "Failed, invalid and left '
+    'out".',
+    "edited": '{repeats} of {cells} {been} edited after it was written and {be} in no verdict: see "Failed, '
+    'invalid and left out".',
+    "failed": '{repeats} of {cells} failed: see "Failed, invalid and left out".',
+    "few repeats of cells": "{cells} {have} fewer than {needed} valid repeats, too few for a verdict.",
+    "cold": '"Cold" refers to the page caches of the machines that read and of an embedded server: caches of '
+    "hypervisor, disk and remote services are not controlled.",
+    "odd cache": "The requested cache state could not be verified in {cells}.",
+    "oversubscribed": "In {cells} more workers or processes ran than there are cores: they compete for the "
+    "cores, so the gain from more of them says little.",
+    "harness": "In {cells} the harness itself takes more than {percent} % of the {title}, up to {most} %: see "
+    "the table of its cost.",
+    "unequal": "{many} {are} left out: the two sides deliver different amounts.",
+    "untried": "{many} {are} left out: at least one of the two cells was never tried.",
+    "unmade": "{many} {are} left out: different versions of the measuring code measured the two sides, or they were "
+    "never measured in one session on one machine; {again} measures cells again.",
+    "lacking": "{many} lack{s} blocks whose two sides were not measured in one session on one machine; {table} names "
+    "them.",
     "serial": "Blocks resemble those before them (p = {p}, of all comparisons together), so verdicts are false more "
     "often than stated: measure again at another time.",
     "stalls": "Arms that were the same: a stall in fewer than {percent} % of reads may be in none of their blocks.",
