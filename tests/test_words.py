@@ -13,6 +13,8 @@ from scripts.report.markup import markdown_line
 from scripts.report.results import Results
 from scripts.statistics import tables
 from scripts.statistics.verdicts import verdicts_table
+from scripts.studies.volumes.report import conclusions
+from scripts.studies.volumes.report import words as volumes
 from tests.synthetic_runs import REPORTS, STORES, _results
 
 OLD, NEW = "hdf5-1.14.6", "hdf5-2.0.0"
@@ -131,10 +133,10 @@ def test_a_sentence_that_contradicts_what_was_said_before_is_withheld_and_counte
     assert run.withheld == ["the opposite"]
 
 
-def test_each_template_is_used():
-    code = "".join(
-        path.read_text(encoding="utf-8") for path in Path("scripts").rglob("*.py") if path.name != "words.py"
-    )
-    kinds = {*leaders.UNJUDGED, *judgement.TROUBLES}
+@pytest.mark.parametrize("table", [words, volumes], ids=["all", "volumes"])
+def test_each_template_is_used(table):
+    pages_of = {words: "scripts", volumes: "scripts/studies/volumes"}[table]
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(pages_of).rglob("*.py") if path.name != "words.py")
     code = code.replace("'", '"')
-    assert [name for name in words.TEMPLATES if f'"{name}"' not in code and name not in kinds] == []
+    kinds = {*leaders.UNJUDGED, *judgement.TROUBLES, *conclusions.IN_ORDER}
+    assert [name for name in table.TEMPLATES if f'"{name}"' not in code and name not in kinds] == []

@@ -19,7 +19,7 @@ from scripts.report.sentences import name_sides
 from scripts.report.statements import Outcomes, Statement
 from scripts.statistics import MIN_BLOCKS
 from scripts.statistics.outcomes import ORDERED, Outcome
-from scripts.studies.volumes.report import REPORT, phrases
+from scripts.studies.volumes.report import REPORT, phrases, words
 from scripts.studies.volumes.report.batteries import Results, of
 from scripts.studies.volumes.report.statements import Limit, VolumeChoice, read_limit
 from scripts.studies.volumes.series import FACTORS
@@ -28,12 +28,8 @@ Stretch = tuple[dict, ...]
 # Series up to which each volume has sentences of its own; of more, those that came out alike share one.
 FEW = 8
 REASONS = 3
-SAID = {
-    Outcome.MEETS: "stayed below",
-    Outcome.MISSES: "did not stay below",
-    Outcome.UNDECIDED: "may or may not be below",
-    Outcome.NOT_JUDGED: "cannot be judged against",
-}
+# Verdicts in the order in which the headline has them.
+IN_ORDER = (Outcome.MEETS, Outcome.MISSES, Outcome.UNDECIDED, Outcome.NOT_JUDGED)
 CREDITS = "burst credits"
 
 
@@ -105,17 +101,17 @@ def sentence(group: Sequence[Course], run: Results) -> str:
     first, *later = zip(*(course.stretches for course in group), strict=True)
     verb = bold(first[0][0]["verdict"])
     if first[0][0]["verdict"] == Outcome.UNDECIDED:
-        text = f"it is {verb} whether {what} meets {phrases.limit(whole)}"
+        text = words.fill("limit undecided", undecided=verb, what=what, limit=phrases.limit(whole))
     else:
-        text = f"{what} {verb} {phrases.limit(whole)}"
+        text = words.fill("limit", what=what, verb=verb, limit=phrases.limit(whole))
     text += _extent(group, bool(later), run)
     value = _values([_slowest(stretch) for stretch in first])
     parts = max(map(len, first))
-    value += f" in the slowest of {parts} segments" if value and parts > 1 else ""
+    value += words.fill("slowest segment", segments=parts) if value and parts > 1 else ""
     clauses = [text + (f": {value}" if value else ""), *(_change([one[0] for one in stretches]) for stretches in later)]
     over = [sum(row["jobs_over"] for row in stretch) for stretch in first]
     if any(over) and not later:
-        clauses.append(f"{_counted(over)} over it by {'itself' if max(over) == 1 else 'themselves'}")
+        clauses.append(words.fill("over", jobs=_counted(over), own="itself" if max(over) == 1 else "themselves"))
     rows = [row for course in group for stretch in course.stretches for row in stretch]
     reasons = dict.fromkeys(row["reason"] for row in rows if row["verdict"] == Outcome.UNDECIDED and row["reason"])
     return f"{'; '.join([*clauses, *(reasons if whole['verdict'] == 'undecided' else ())])}."
@@ -135,7 +131,9 @@ def _extent(group: Sequence[Course], first: bool, run: Results) -> str:
         seconds = [course.whole["kept_s"] for course in group if course.kept_jobs]
     about = "" if np.isfinite(measured).all() else "about "
     time = f" ({about}{prose.span(seconds, phrases.duration)})" if np.isfinite(seconds).any() else ""
-    return f" in {'the first' if first else 'all'} {_counted(jobs)}{time}" if any(jobs) else ""
+    if not any(jobs):
+        return ""
+    return words.fill("first jobs" if first else "all jobs", jobs=_counted(jobs), time=time)
 
 
 def _change(heads: Sequence[dict]) -> str:
@@ -146,8 +144,9 @@ def _change(heads: Sequence[dict]) -> str:
     # The first job of a further battery is number 1 again.
     named = [phrases.job(row["first_number"], row["first_job"]) for row in heads if row["first_number"] != 1]
     jobs = list(dict.fromkeys(filter(None, named)))
-    at = " in a later battery" if not jobs and any(row["first_number"] == 1 for row in heads) else ""
-    at = at or f" from {' or '.join(jobs if len(jobs) < 3 else [jobs[0], f'as late as {jobs[-1]}'])} on" if jobs else ""
+    late = jobs if len(jobs) < 3 else [jobs[0], words.fill("as late", job=jobs[-1])]
+    is_later = any(row["first_number"] == 1 for row in heads)
+    at = words.fill("from job", jobs=" or ".join(late)) if jobs else words.fill("later battery") if is_later else ""
     jumps = [row["jump"] for row in heads if pd.notna(row["jump"])]
     said = []
     if jumps and (min(jumps) > 1) == (max(jumps) > 1):
@@ -155,7 +154,7 @@ def _change(heads: Sequence[dict]) -> str:
         rise = names.effect(jumps, *ends, is_time=False)
         said.append(f"{REPORT.metric(heads[0]['metric']).title} {rise.text} {rise.interval}")
     said += filter(None, [_values(heads)])
-    return f"then {verb}{at}" + (f": {', '.join(said)}" if said else "")
+    return words.fill("then", verb=verb, at=at) + (f": {', '.join(said)}" if said else "")
 
 
 def _values(rows: Sequence[dict]) -> str:
@@ -194,13 +193,13 @@ def _write_headline(run: Results) -> Said:
     if len(first) > phrases.NAMED:
         return _counts(first, run), limits
     what = f"{REPORT.metric(whole['metric']).title} of {phrases.operation([course.whole for course in first], run)}"
-    for verdict, text in SAID.items():
+    for verdict in IN_ORDER:
         series = [_kept(course, run) for course in first if course.outcome == verdict]
         if series:
             limit = "it" if parts else phrases.limit(whole)
-            parts.append(f"{text} {limit} on {phrases.some(series)}")
+            parts.append(words.fill(verdict, limit=limit, series=phrases.some(series)))
     compared, statements = _compared(run)
-    return f"{what} {'; '.join([*parts, *compared])}.", (*limits, *statements)
+    return words.fill("headline", what=what, clauses="; ".join([*parts, *compared])), (*limits, *statements)
 
 
 def _compared(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
@@ -216,13 +215,14 @@ def _compared(run: Results) -> tuple[list[str], tuple[Statement, ...]]:
 
 def _counts(courses: Sequence[Course], run: Results) -> str:
     """Return how many series keep a limit, and which of those that do not is the slowest."""
-    counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in SAID}
+    counts = {verdict: [course for course in courses if course.outcome == verdict] for verdict in IN_ORDER}
     slowest = max(counts[Outcome.MISSES], key=lambda course: np.nan_to_num(course.deciding["value_ms"]), default=None)
-    whole, parts = courses[0].whole, [f"{len(counts['meets'])} of {len(courses)} series stayed below"]
-    parts[0] += f" {phrases.limit(whole)} ({whole['metric']})"
-    parts += [f"{len(counts['misses'])} did not, the slowest {_kept(slowest, run)}"] if slowest else []
-    parts += [f"{len(counts['undecided'])} may or may not"] if counts[Outcome.UNDECIDED] else []
-    parts += [f"{len(counts['not judged'])} cannot be judged"] if counts[Outcome.NOT_JUDGED] else []
+    whole, said = courses[0].whole, {verdict: len(own) for verdict, own in counts.items()}
+    limit = f"{phrases.limit(whole)} ({whole['metric']})"
+    parts = [words.fill("kept by", many=said[Outcome.MEETS], of=len(courses), limit=limit)]
+    parts += [words.fill("missed by", many=said[Outcome.MISSES], slowest=_kept(slowest, run))] if slowest else []
+    parts += [words.fill("open", many=said[Outcome.UNDECIDED])] if said[Outcome.UNDECIDED] else []
+    parts += [words.fill("unjudged", many=said[Outcome.NOT_JUDGED])] if said[Outcome.NOT_JUDGED] else []
     return f"{'; '.join(parts)}."
 
 
@@ -233,11 +233,11 @@ def _reached(run: Results) -> str:
     rows = rows.iloc[[0, -1]] if many else rows
     what = phrases.operation(rows.to_dict("records"), run)
     each = [
-        f"{row['iops']:,.0f} IOPS on {phrases.label(row, run)} (p99 {prose.number(row['p99_ms'])} ms)"
+        words.fill("reached", iops=row["iops"], series=phrases.label(row, run), p99=prose.number(row["p99_ms"]))
         for row in rows.to_dict("records")
     ]
-    of = f"{len(run.measured)} series, {what}" if many else prose.capital(what)
-    return f"{of}: {(' to ' if many else ', ').join(each)}; no limit is for such operations."
+    of = words.fill("of series", many=len(run.measured), what=what) if many else prose.capital(what)
+    return words.fill("no limit", of=of, each=(" to " if many else ", ").join(each))
 
 
 def reasons(run: Results) -> list[str]:
@@ -255,24 +255,21 @@ def advice(run: Results) -> list[str]:
     lines += _larger(run)
     here = any(battery.get("position") is not None for battery in run.facts.get("batteries") or [])
     if between := [phrases.label(course.whole, run) for course in first if course.outcome == Outcome.UNDECIDED]:
-        more = f"Raise {code('jobs')} and run again" if here else f"Import more jobs, with fio's {code('json+')},"
-        lines.append(f"{more} to decide on {phrases.some(between)}: more jobs narrow the interval.")
+        more = "more jobs here" if here else "more jobs elsewhere"
+        lines.append(words.fill(more, jobs=code("jobs"), json=code("json+"), series=phrases.some(between)))
     again: dict[str, list[str]] = {}
     for course in first:
         if course.outcome == Outcome.NOT_JUDGED:
             reason = course.deciding["reason"]
             # How long each was is in the table.
-            kind = "too short a battery to meet a limit" if "too short a battery" in reason else reason
+            kind = words.fill("too short") if "too short a battery" in reason else reason
             again.setdefault(kind, []).append((phrases.label(course.whole, run), reason))
     for kind, alike in again.items():
         why = alike[0][1] if len(alike) == 1 else kind
-        lines.append(f"Measure {phrases.some([name for name, _ in alike])} again: {why}.")
+        lines.append(words.fill("again", series=phrases.some([name for name, _ in alike]), why=why))
     # What is compared is asked of the metric that decides: others may lack percentiles.
     if (run.comparisons()["verdict"] == Outcome.TOO_FEW).any():
-        lines.append(
-            f"Raise {code('batteries')} to {MIN_BLOCKS} or more to compare volumes: fewer cannot tell a slower volume "
-            "from a busier hour."
-        )
+        lines.append(words.fill("more batteries", batteries=code("batteries"), needed=MIN_BLOCKS))
     return lines
 
 
@@ -289,15 +286,14 @@ def _choose(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Sa
     kept_limits = tuple(course.statement for course in kept)
     others = tuple(course.statement for course in every if course.verdict != Outcome.MEETS)
     alone = VolumeChoice((best.statement,), others, kept_limits, ())
+    said = {"series": bold(phrases.label(best.whole, run)), "value": value, "limit": limit}
     if len(kept) == 1:
-        return f"Use {bold(phrases.label(best.whole, run))}: {value}, the only one that stayed below {limit}.", (alone,)
+        return words.fill("use only", **said), (alone,)
     if stores and stores <= beaten:
         chosen = replace(alone, ratios=run.to_comparisons(pd.concat([as_contender, as_baseline])))
-        label = bold(phrases.label(best.whole, run))
-        return f"Use {label}: {value}, shown to be lower than the others below {limit}.", (chosen,)
+        return words.fill("use lowest", **said), (chosen,)
     named = phrases.some([phrases.label(course.whole, run) for course in kept])
-    text = f"Use any of {named}: all stayed below {limit}, and none was shown to be lower than the others."
-    return text, (replace(alone, chosen=kept_limits),)
+    return words.fill("use any", series=named, limit=limit), (replace(alone, chosen=kept_limits),)
 
 
 def limitations(run: Results) -> list[str]:
@@ -309,29 +305,21 @@ def limitations(run: Results) -> list[str]:
         hosts.setdefault(trace.levels["store"], set()).update({trace.levels["host"], *named} - {""})
     differ = len(set().union(*hosts.values())) > 1 and len(set(map(frozenset, hosts.values()))) > 1
     lacking = sum(not run.has_bins(trace) for trace in run.traces)
+    files = prose.count(len(run.facts.get("left_out") or []), "file")
     lines = {
-        "Each volume was measured in one battery: the intervals hold for that battery's operations and say nothing "
-        "of another day, another volume of the same type or another machine. A difference between volumes cannot "
-        "be told from one between two hours.": series and len({*series}) == len(series),
-        "fio counts latencies in buckets about 0.8 % wide, and a percentile is a bucket's value: a difference of that "
-        "size means nothing, and a percentile can exceed the maximum.": True,
-        f"{lacking} of {len(run.traces)} batteries came without histograms (fio's json+): the p99 of several jobs "
-        "together is not known. What stands for it is the median of the jobs' own, in brackets the smallest and "
-        "the largest of them; limits are judged by these.": lacking,
-        "The times of some jobs are not known: how long a limit was kept follows from latencies and pauses.": any(
-            trace.jobs["minutes"].isna().any() for trace in run.traces
-        ),
-        "Volumes were measured on different hosts: a difference between them may be one between the hosts.": differ,
-        "Nothing was measured here: of the machines these results came from nothing is known beyond the files, neither "
-        "what else ran nor what the volumes had spent before.": not any(
+        "one battery": series and len({*series}) == len(series),
+        "buckets": True,
+        "no histograms": lacking,
+        "no times": any(trace.jobs["minutes"].isna().any() for trace in run.traces),
+        "hosts differ": differ,
+        "not measured here": not any(
             battery.get("position") is not None for battery in run.facts.get("batteries") or []
         ),
-        "What hypervisor, controller and device keep in caches of their own is not seen; a disk that acknowledges "
-        "before data are safe looks fast.": True,
-        f"{prose.count(len(run.facts.get('left_out') or []), 'file')} of the import could not be used: see "
-        '"Failed, invalid and left out".': run.facts.get("left_out"),
+        "caches of devices": True,
+        "files left out": run.facts.get("left_out"),
     }
-    return [line for line, holds in lines.items() if holds]
+    said = {"lacking": lacking, "batteries": len(run.traces), "files": files}
+    return [words.fill(name, **said) for name, holds in lines.items() if holds]
 
 
 def _first_limit(run: Results) -> list[Course]:
@@ -370,8 +358,5 @@ def _larger(run: Results) -> Iterator[str]:
         jobs = of(run.samples, row)
         demand = jobs.loc[jobs["number"] < row["observed_number"], "modelled_iops"].median()
         if demand > row["baseline_iops"]:
-            yield (
-                f"In place of {phrases.volume(row['store'], run)}, take a volume with a baseline of at least "
-                f"{demand:,.0f} IOPS, which these jobs ask for: its {row['baseline_iops']:,.0f} are all that it has "
-                "without credits."
-            )
+            demand, own = f"{demand:,.0f}", f"{row['baseline_iops']:,.0f}"
+            yield words.fill("larger", volume=phrases.volume(row["store"], run), demand=demand, own=own)
