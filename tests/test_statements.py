@@ -1,14 +1,17 @@
 """Statements of pages against the records that they rest on: synthetic runs, checked by brute force."""
 
 import itertools
+import re
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from scripts.lib.program import write_json
 from scripts.report import answer, headline, leaders, pages, recommendation
 from scripts.report.headline import Said
+from scripts.report.markup import markdown_line
 from scripts.report.results import Results
 from scripts.report.statements import (
     Comparison,
@@ -19,6 +22,8 @@ from scripts.report.statements import (
     Records,
     Statement,
 )
+from scripts.statistics import tables
+from tests.pages import write_words
 from tests.synthetic_runs import REPORTS, Synthetic, draw
 
 RUNS = 300
@@ -40,6 +45,27 @@ def state(run: Results) -> list[Said]:
 def test_every_statement_of_300_synthetic_runs_is_borne_out_by_their_records(study):
     wrong = [problem for seed in range(RUNS) for problem in find_problems(draw(study, seed), seed)]
     assert wrong == []
+
+
+@pytest.mark.thorough
+@pytest.mark.rule(22)
+@pytest.mark.parametrize("seed", [3, 4, 7])
+def test_a_page_of_a_drawn_run_has_what_is_stated_of_it_and_withholds_nothing(seed, tmp_path):
+    run = draw("shots", seed).run
+    frames = {"cells": run.cells, "verdicts": run.verdicts, "records": run.raw, "matrix": run.matrix}
+    for name, table in frames.items():
+        tables.write(table, tmp_path / f"{name}.csv", digits=12)
+    write_json(tmp_path / "facts.json", run.facts)
+    page = write_words("shots", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
+    (headline_of_page, *_), primary = state(run), pages.of_run(run)[0]
+    for text in (headline_of_page[0], *(finding.text for finding in primary)):
+        assert plain(markdown_line(text)) in plain(page)
+    assert "withheld" not in page
+
+
+def plain(text: str) -> str:
+    """Return Markdown without its marks, in small letters."""
+    return " ".join(re.sub(r"[*`\\]", "", text).lower().split())
 
 
 def find_problems(drawn: Synthetic, seed: int) -> Iterator[str]:
