@@ -30,7 +30,7 @@ pytestmark = pytest.mark.rule(22)
 
 RUNS = 300
 # A run of volumes takes a second of resampling.
-VOLUMES = 40
+VOLUMES = 25
 
 
 @pytest.mark.thorough
