@@ -63,13 +63,14 @@ def write_anew(run: Results) -> list[str]:
     rows, counts = _controls(run.verdicts), run.facts.get("controls") or {}
     lines = []
     for row in rows[rows["control"].isin(ANEW)].to_dict("records"):
-        line = f"{prose.capital(ANEW[row['control']])}: {words.get_outcome(row['verdict'], run.same_percent)}"
+        outcome, ratio, runs = words.get_outcome(row["verdict"], run.same_percent), "", ""
         if math.isfinite(row["ratio"]):
-            line += f", {row['ratio']:.2f} [{row['ratio_low']:.2f}, {row['ratio_high']:.2f}] times the time"
+            ratio = words.fill("times", ratio=row["ratio"], low=row["ratio_low"], high=row["ratio_high"])
         if row["control"] in counts:
             differing, judged = counts[row["control"]]
-            line += f"; different in {differing} of {prose.count(judged, 'run')} on this machine"
-        lines.append(f"{line}.")
+            runs = words.fill("in runs", differing=differing, runs=prose.count(judged, "run"))
+        said = {"what": prose.capital(ANEW[row["control"]]), "outcome": outcome, "ratio": ratio, "runs": runs}
+        lines.append(words.fill("anew", **said))
     return lines
 
 

@@ -96,6 +96,9 @@ TEMPLATES = {
     "slowed": "This run tells {shares}; false alarms {alarms} of {of}{bound}. Counted over {runs} on this "
     "machine, with cells that waited on purpose.{reached}",
     "waits": " Here their waits were {shares} of the rest of the total.",
+    "anew": "{what}: {outcome}{ratio}{runs}.",
+    "times": ", {ratio:.2f} [{low:.2f}, {high:.2f}] times the time",
+    "in runs": "; different in {differing} of {runs} on this machine",
     # How it was measured and judged.
     "each cell in each": "in each of {repeats} every cell was measured once",
     "each cell in some": "every cell was measured once in {complete} of {repeats}, in the others some are missing",
