@@ -281,7 +281,7 @@ def test_a_plan_counts_builds_of_what_the_cache_has_in_another_version(clone, tm
     done = program("launch", "--plan", cwd=clone, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     (total,) = [line for line in done.stdout.splitlines() if line.startswith("in all: ")]
-    assert " build azurite, source-1.14.6, source-2.0.0, toxiproxy, versitygw, wheel-2.0.0; " in total
+    assert " build azurite, source-1.14.6, source-2.0.0, toxiproxy, versitygw, wheel-2.0.0 and " in total
 
 
 def test_variables_of_the_user_do_not_reach_a_build(workshop, monkeypatch):

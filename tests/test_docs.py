@@ -87,6 +87,9 @@ def call(command: list[str], cwd: Path) -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_works_in_its_dry_form(line: str, clone: Path):
+    # What is imported is looked at, to say how much it is.
+    (clone / "imports").mkdir()
+    (clone / "imports/job.json").write_text("{}", encoding="utf-8")
     call(dry(line), clone)
 
 

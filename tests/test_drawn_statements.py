@@ -28,9 +28,9 @@ from tests.synthetic_volumes import LIMIT_MS
 
 pytestmark = pytest.mark.rule(22)
 
-RUNS = 300
+RUNS = 120
 # A run of volumes takes a second of resampling.
-VOLUMES = 25
+VOLUMES = 16
 
 
 @pytest.mark.thorough
@@ -202,7 +202,7 @@ def find_wrong_advice(lines: list[str], drawn: Synthetic) -> Iterator[str]:
 @pytest.mark.thorough
 def test_the_headline_of_a_comparison_of_drawn_runs_is_borne_out_by_their_sessions(tmp_path):
     outcomes, wrong = set(), []
-    for seed in range(RUNS // 3):
+    for seed in range(RUNS // 2):
         run, ratios, counts = draw_comparison(seed, tmp_path / str(seed))
         text = side_by_side.headline(run)
         rows = run.comparisons()

@@ -141,7 +141,7 @@ class Course:
         operation = self.limit["operation"]
         rows = [
             {"repeat": repeat, "p99_ms": row.get(f"{operation}_lat_p99_ms"), "status": "done", "valid": True} | row
-            for repeat, battery in enumerate(self._judged, 1)
+            for repeat, battery in enumerate(self._judged or self.batteries, 1)
             for row in battery["samples"]
         ]
         return read_limit((), self.rows[0], self.rows[1:]).holds(Jobs(pd.DataFrame(rows)))

@@ -37,7 +37,9 @@ class Jobs:
     def get(self, levels: Levels, column: str) -> dict[int, np.ndarray]:
         """Return a figure of the jobs at some levels by battery, in their order, NaN where it is not known."""
         rows = self._rows
-        for name, level in levels if len(rows) else ():
+        if rows.empty:
+            return {}
+        for name, level in levels:
             if level != _NOTHING and (name, level) != ("host", _ALL_HOSTS):
                 rows = rows[rows[name].isin((level, _NOTHING) if name == "start_credits" else (level,))]
         values = pd.to_numeric(rows[column], errors="coerce") if column in rows else pd.Series(np.nan, rows.index)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from scripts.report.declaration import Factor, Metric, Report
-from scripts.report.results import Results, read_facts, read_table
+from scripts.report.reading import read_facts, read_table
+from scripts.report.results import Results
 
 REPORT = Report(
     study="hashing",
