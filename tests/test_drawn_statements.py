@@ -119,7 +119,7 @@ def test_a_changed_job_makes_statements_on_volumes_false(tmp_path):
 def test_the_word_of_fit_is_that_of_each_battery_by_brute_force(tmp_path):
     limit = {"name": "etcd", "p99_ms": LIMIT_MS, "operation": "sync"}
     words = set()
-    for seed in range(VOLUMES):
+    for seed in range(2 * VOLUMES):
         random = np.random.default_rng([seed, 11])
         level = LIMIT_MS / synthetic_volumes.P99 * math.exp(random.normal(0, 0.4))
         course, p99 = fit.Course(limit), []
