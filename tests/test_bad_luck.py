@@ -191,7 +191,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on_where_it_was(tiny_
 
 
 def steps_of(clone: Path) -> list[int]:
-    """Return the process ids of the steps of a clone that are measuring in a library that is there."""
+    """Return the process ids of the steps of a clone that have begun to measure in a library that is there."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -199,7 +199,9 @@ def steps_of(clone: Path) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 measuring = b"scripts.step" in words and any(word.startswith(b"hdf5-2.0.0_") for word in words)
                 if measuring and (entry / "cwd").resolve() == clone:
-                    found.append(int(entry.name))
+                    cell, repeat = (words[words.index(option) + 1].decode() for option in (b"--cell", b"--repeat"))
+                    if list(clone.glob(f"results/*/logs/*/{cell}/repeat={repeat}.begun")):
+                        found.append(int(entry.name))
     return found
 
 
