@@ -160,15 +160,10 @@ class Comparison:
             return np.log(other) - np.log(base)
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """Comparisons of the same two levels that came out alike, under conditions that tell them from the others."""
+class _OfComparisons:
+    """A statement that says nothing but what its comparisons do."""
 
-    comparisons: tuple[Comparison, ...]
-
-    def holds(self, records: Records) -> bool:
-        """Return whether each comparison holds."""
-        return all(one.holds(records) for one in self.comparisons)
+    comparisons: Iterable[Comparison]
 
     @property
     def claims(self) -> Iterator[Claim]:
@@ -177,7 +172,18 @@ class Outcomes:
 
 
 @dataclass(frozen=True)
-class Gain:
+class Outcomes(_OfComparisons):
+    """Comparisons of the same two levels that came out alike, under conditions that tell them from the others."""
+
+    comparisons: tuple[Comparison, ...]
+
+    def holds(self, records: Records) -> bool:
+        """Return whether each comparison holds."""
+        return all(one.holds(records) for one in self.comparisons)
+
+
+@dataclass(frozen=True)
+class Gain(_OfComparisons):
     """That a way gains against what is usual: it won a comparison at least, and takes less over all accesses.
 
     Attributes:
@@ -196,14 +202,9 @@ class Gain:
         before, after = (sum(share * time * ratio**power for share, time, ratio in weighed) for power in (0, 1))
         return won and after < before and all(one.holds(records) for one in self.comparisons)
 
-    @property
-    def claims(self) -> Iterator[Claim]:
-        """Those of the comparisons."""
-        yield from _of_all(self.comparisons)
-
 
 @dataclass(frozen=True)
-class NoGain:
+class NoGain(_OfComparisons):
     """That none of several ways gains: none was shown to be faster in all of its comparisons with what is usual.
 
     Attributes:
@@ -221,11 +222,6 @@ class NoGain:
     def comparisons(self) -> tuple[Comparison, ...]:
         """Those of all ways."""
         return tuple(itertools.chain(*self.ways))
-
-    @property
-    def claims(self) -> Iterator[Claim]:
-        """Those of the comparisons."""
-        yield from _of_all(self.comparisons)
 
 
 @dataclass(frozen=True)
@@ -270,7 +266,7 @@ class Recommendation:
 
 
 @dataclass(frozen=True)
-class Leader:
+class Leader(_OfComparisons):
     """The arms that no other was shown to beat among those that deliver the same, at some levels.
 
     Attributes:
@@ -301,11 +297,6 @@ class Leader:
             if any(records.median(cell, DECIDES) < least * (1 - CLOSE) for cell in unjudged):
                 return False
         return True
-
-    @property
-    def claims(self) -> Iterator[Claim]:
-        """Those of the comparisons."""
-        yield from _of_all(self.comparisons)
 
 
 @dataclass(frozen=True)
