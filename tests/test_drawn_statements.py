@@ -376,3 +376,16 @@ def test_gain_and_no_gain_hold_where_a_way_won_or_none_did():
     assert NoGain(((won, lost),)).holds(records)
     assert not NoGain(((won,), (lost,))).holds(records)
     assert not NoGain(((replace(lost, ratio=1.3),),)).holds(records)
+
+
+def test_any_volume_may_be_used_only_where_none_was_lower_than_all_others():
+    jobs = Jobs(pd.concat([JOBS, JOBS.assign(repeat=2)], ignore_index=True))
+    kept = tuple(
+        Limit(levels, 20.0, "meets", tuple(replace(part, repeat=repeat, outcome="meets", over=0) for repeat in (1, 2)))
+        for levels, part in ((FAST, KEPT), (SLOW, LOST))
+    )
+    of_any = VolumeChoice(kept, (), kept, (ratio_of(outcome="no evidence"),))
+    assert of_any.holds(jobs)
+    assert not replace(of_any, ratios=(ratio_of(),)).holds(jobs), "the fast one was shown to be lower"
+    assert replace(of_any, chosen=kept[:1], ratios=(ratio_of(),)).holds(jobs)
+    assert not replace(of_any, chosen=kept[1:], ratios=(ratio_of(),)).holds(jobs)

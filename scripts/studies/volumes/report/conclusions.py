@@ -281,17 +281,17 @@ def _choose(kept: Sequence[Course], every: Sequence[Course], run: Results) -> Sa
     as_contender = rows[(rows["contender"] == own) & (rows["verdict"] == Outcome.FASTER)]
     as_baseline = rows[(rows["baseline"] == own) & (rows["verdict"] == Outcome.SLOWER)]
     beaten = {*as_contender["baseline"], *as_baseline["contender"]}
-    stores = {course.whole["store"] for course in kept} - {own}
+    every_kept = {course.whole["store"] for course in kept}
+    stores, between = every_kept - {own}, rows[rows["baseline"].isin(every_kept) & rows["contender"].isin(every_kept)]
     limit, value = phrases.limit(best.whole), f"{best.whole['metric']} {phrases.latency(best.deciding)}"
     kept_limits = tuple(course.statement for course in kept)
     others = tuple(course.statement for course in every if course.verdict != Outcome.MEETS)
-    alone = VolumeChoice((best.statement,), others, kept_limits, ())
+    alone = VolumeChoice((best.statement,), others, kept_limits, run.to_comparisons(between))
     said = {"series": bold(phrases.label(best.whole, run)), "value": value, "limit": limit}
     if len(kept) == 1:
         return words.fill("use only", **said), (alone,)
     if stores and stores <= beaten:
-        chosen = replace(alone, ratios=run.to_comparisons(pd.concat([as_contender, as_baseline])))
-        return words.fill("use lowest", **said), (chosen,)
+        return words.fill("use lowest", **said), (alone,)
     named = phrases.some([phrases.label(course.whole, run) for course in kept])
     return words.fill("use any", series=named, limit=limit), (replace(alone, chosen=kept_limits),)
 

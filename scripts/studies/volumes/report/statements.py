@@ -194,7 +194,7 @@ class VolumeChoice:
     Attributes:
         chosen: those that may be used: one that is the only one or lower than the others, or all that keep it.
         others: of the same limit, those that do not keep it.
-        ratios: the comparisons by which the chosen one is lower than the others that keep the limit.
+        ratios: the comparisons between those that keep the limit.
         kept: what became of the limit on each that keeps it.
     """
 
@@ -209,15 +209,20 @@ class VolumeChoice:
             return False
         if any(one.outcome != MEETS for one in self.kept) or any(one.outcome == MEETS for one in self.others):
             return False
+        stores = {_store(one.levels) for one in self.kept}
+        beats_all = {own for own in stores if stores - {own} and stores - {own} <= self._find_beaten(own)}
+        # Where any may be used, none was shown to be lower than all others.
         if len(self.chosen) == len(self.kept):
-            return True
-        own = _store(self.chosen[0].levels)
-        beaten = {
+            return not beats_all
+        return {_store(one.levels) for one in self.chosen} == beats_all
+
+    def _find_beaten(self, own: str) -> set[str]:
+        """Return the volumes that one was shown to be lower than."""
+        return {
             _store(one.baseline if _store(one.contender) == own else one.contender)
             for one in self.ratios
             if (one.outcome, own) in ((LESS, _store(one.contender)), (MORE, _store(one.baseline)))
         }
-        return {_store(one.levels) for one in self.kept} - {own} <= beaten
 
     @property
     def claims(self) -> Iterator[tuple[Any, Any]]:
