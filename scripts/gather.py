@@ -26,7 +26,7 @@ from scripts.stores import network as networks
 from scripts.stores import store as stores
 
 _ALARMS = "alarms"
-# The controls that are no plain A/A twins.
+# All controls but plain A/A twins.
 _APART = (*SHARES, *studies.ANEW)
 # What starts are known to; those of older records to the second.
 _MS = 0.001

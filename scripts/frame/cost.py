@@ -29,8 +29,8 @@ class Cost(NamedTuple):
         cells: (cell, records to do, seconds each, what these come from).
         omitted: the combinations that are left out.
         totals: the sums: records, seconds, bytes, requests to stores elsewhere, disk_bytes, made_bytes; seconds_least,
-            those of the seconds that are a least; seconds_beside, what data, tables and pages take; and by store, as
-            (what, store): gets, puts and bytes.
+            the part of the seconds that may take longer; seconds_beside, the seconds for data, tables and pages; and
+            by store, as (what, store): gets, puts and bytes.
     """
 
     cells: list[tuple[Cell, int, float, str]]

@@ -105,7 +105,7 @@ def of_study(
         counts: the same cells: requests, bytes, opens and connections, and how they compare (`sessions.exactly`).
         alone: the cells that one side has.
         differences: what else differs between the sides, with the values of both.
-        records: those of both sides, by the names of `cells`, with the session of each as `unit_of`.
+        records: the records of both sides with the names of `cells`; `unit_of` is the session.
     """
     names, both = _names(study, base, other), (base.records[study], other.records[study])
     factors = _factors(both)

@@ -80,7 +80,7 @@ def ratio_with_interval(value: float, low: float, high: float) -> str:
 def multiple(value: float, low: float, high: float, is_time: bool = True) -> str:
     """Return a ratio of times as "1.24× as long [1.21, 1.29]", or "1.24× as fast" below 1; "" where there is none.
 
-    What is no time is "0.81× as high".
+    The ratio of figures other than times reads "0.81× as high".
     """
     if pd.isna(value):
         return ""
