@@ -50,8 +50,10 @@ LEVELS = {
         "driver": ["sec2"],
         "particles": ["1938784", "6378496"],
         "operation": ["load", "sum"],
+        "rereads": ["1", "4"],
         "method": ["serial", "futures", "delayed"],
         "workers": ["2"],
+        "memory": ["none"],
         "cache": ["warm"],
     },
     "arrays": {

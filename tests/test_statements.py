@@ -50,14 +50,14 @@ def test_every_statement_of_synthetic_runs_is_borne_out_by_their_records(study):
 
 @pytest.mark.thorough
 @pytest.mark.rule(22)
-@pytest.mark.parametrize("seed", [3, 4, 7])
-def test_a_page_of_a_drawn_run_has_what_is_stated_of_it_and_withholds_nothing(seed, tmp_path):
-    run = draw("shots", seed).run
+@pytest.mark.parametrize("study, seed", [("shots", 7), *((study, 3) for study in REPORTS)])
+def test_a_page_of_a_drawn_run_has_what_is_stated_of_it_and_withholds_nothing(study, seed, tmp_path):
+    run = draw(study, seed).run
     frames = {"cells": run.cells, "verdicts": run.verdicts, "records": run.raw, "matrix": run.matrix}
     for name, table in frames.items():
         tables.write(table, tmp_path / f"{name}.csv", digits=12)
     write_json(tmp_path / "facts.json", run.facts)
-    page = write_words("shots", tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
+    page = write_words(study, tmp_path, tmp_path / "page.html").with_suffix(".md").read_text(encoding="utf-8")
     (headline_of_page, *_), primary = state(run), pages.of_run(run)[0]
     for text in (headline_of_page[0], *(finding.text for finding in primary)):
         assert plain(markdown_line(text)) in plain(page)
