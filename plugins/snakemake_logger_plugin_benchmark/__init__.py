@@ -74,7 +74,8 @@ class LogHandler(LogHandlerBase):
         self.counts = dict.fromkeys(STYLES, 0)
         self.lacking: set[str] = set()
         self.page = ""
-        self.interrupted = False
+        self.interrupted = self.is_closed = False
+        self.errors: list[str] = []
         self.reasons: set[str] = set()
         self.began = time.monotonic()
         self.screen = None
@@ -106,6 +107,9 @@ class LogHandler(LogHandlerBase):
         """Leave the terminal as it was, with the outcome as the last line; Snakemake calls it more than once."""
         if self.screen:
             self.screen.stop()
+        if not self.interrupted or self.common_settings.verbose:
+            self.say_errors()
+        self.errors.clear()
         if not self.quiet("progress"):
             # The sentence that opens each study's page, once the page of all studies is there.
             for sentence, path in sentences(Path(self.page).parent) if Path(self.page).name == INDEX else ():
@@ -117,9 +121,9 @@ class LogHandler(LogHandlerBase):
             last += [f"report: {self.page}"] if self.page else []
             if last:
                 self.say("; ".join(last))
-        if self.interrupted:
+        if self.interrupted and not self.is_closed:
             self.say("interrupted; type the same to go on")
-            self.interrupted = False
+        self.is_closed = True
         self.counts, self.page = dict.fromkeys(self.counts, 0), ""
         super().close()
 
@@ -175,11 +179,11 @@ class LogHandler(LogHandlerBase):
             max(self.rules.values(), key=lambda rule: rule.jobs).jobs += added
 
     def on_error(self, record: LogRecord) -> None:
-        """Show an error of Snakemake's, before or after the jobs."""
+        """Show an error of Snakemake's; of a run that has begun at its end, where it is known if somebody ended it."""
         text = record.getMessage()
-        if self.interrupted and not self.common_settings.verbose:
-            return
-        self.say(text if self.common_settings.verbose else one_line(text, record.exception), "red")
+        self.errors.append(text if self.common_settings.verbose else one_line(text, record.exception))
+        if not self.rules:
+            self.say_errors()
 
     def on_other(self, record: LogRecord) -> None:
         """Show any other record, unless it is routine."""
@@ -242,6 +246,11 @@ class LogHandler(LogHandlerBase):
     def quiet(self, kind: str) -> bool:
         """Return whether `--quiet` names this kind of output: `rules` or `progress`."""
         return is_quiet_about(self.common_settings.quiet or (), kind)
+
+    def say_errors(self) -> None:
+        """Print the errors of Snakemake's that were not printed yet."""
+        while self.errors:
+            self.say(self.errors.pop(0), "red")
 
     def say(self, text: str, style: str = "") -> None:
         """Print `text` for good: above the living lines, or as plain text."""
