@@ -26,9 +26,9 @@ JUDGING = {
     "frame/study.py": ("matrix", "blocks", "blobs_cells"),
     "gather.py": ("tables", "records", "volumes_tables"),
     "lib/cache.py": ("page_cache", "host"),
-    "published/statements.py": ("drawn_statements",),
+    "published/statements.py": ("statement_kinds",),
     "report/headline.py": ("words", "statements"),
-    "report/statements.py": ("statements", "drawn_statements", "words"),
+    "report/statements.py": ("statement_kinds", "statements"),
     "statistics/histograms.py": ("latency",),
     "statistics/sessions.py": ("sessions",),
     "statistics/model.py": ("explained",),
@@ -39,7 +39,7 @@ JUDGING = {
 }
 # Statements that a study makes of its own.
 JUDGING |= {
-    path.relative_to("scripts").as_posix(): ("drawn_statements",)
+    path.relative_to("scripts").as_posix(): ("statement_kinds",)
     for path in sorted(Path("scripts/studies").glob("*/report/statements.py"))
 }
 # What fails in any test or changes nothing: operators that the types do not have, identity of what is equal, and

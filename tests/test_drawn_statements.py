@@ -14,14 +14,13 @@ import pytest
 from scripts.lib.program import write_json
 from scripts.published import compare, side_by_side
 from scripts.published.sides import Side
-from scripts.published.statements import SessionRatio
-from scripts.report.statements import Comparison, Gain, NoGain, Outcomes, Records
+from scripts.report.statements import Outcomes, Records
 from scripts.statistics import tables
 from scripts.studies.shots.report import advised
 from scripts.studies.shots.report.ways import LEAST_FILES, read_advice
 from scripts.studies.volumes import fit
 from scripts.studies.volumes.report import conclusions
-from scripts.studies.volumes.report.statements import Jobs, Limit, Ratio, Segment, VolumeChoice
+from scripts.studies.volumes.report.statements import Jobs, Limit, Ratio, VolumeChoice
 from tests import synthetic_volumes, volumes_records
 from tests.synthetic_runs import Synthetic, draw_advice
 from tests.synthetic_volumes import LIMIT_MS
@@ -257,135 +256,3 @@ def draw_comparison(seed: int, folder: Path) -> tuple[side_by_side.Sides, dict[s
 
 
 # Statements by hand: each holds, and each change makes it false.
-
-JOBS = pd.DataFrame(
-    [
-        {"store": store, "repeat": 1, "number": number, "p99_ms": p99, "status": "done", "valid": True}
-        for store, many in (("fast", (4.0, 5.0, 6.0, 9.0)), ("slow", (11.0, 12.0, 14.0, 16.0)))
-        for number, p99 in enumerate(many, 1)
-    ]
-)
-FAST, SLOW = (("store", "fast"),), (("store", "slow"),)
-KEPT = Segment(repeat=1, first=0, jobs=4, over=0, value=6.0, low=5.0, high=8.0, outcome="meets")
-LOST = Segment(repeat=1, first=0, jobs=4, over=4, value=13.0, low=12.0, high=15.0, outcome="misses")
-PARTS = (replace(KEPT, jobs=2, value=4.5, low=4.1), replace(KEPT, first=2, jobs=2, value=7.0))
-
-
-@pytest.mark.parametrize(
-    "limit, change",
-    [
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"outcome": "misses"}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"limit_ms": 8.0}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"limit_ms": 9.0}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"levels": SLOW}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": ()}),
-        (Limit(FAST, 10.0, "meets", PARTS), {"segments": PARTS[:1]}),
-        (Limit(FAST, 10.0, "meets", PARTS), {"segments": (PARTS[0], replace(PARTS[1], repeat=2))}),
-        (Limit(FAST, 10.0, "meets", PARTS), {"segments": (PARTS[0], replace(PARTS[1], outcome="undecided"))}),
-        (Limit(FAST, 10.0, "meets", PARTS), {"segments": (PARTS[0], replace(PARTS[1], first=0))}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (replace(KEPT, value=9.2),)}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (replace(KEPT, value=3.9),)}),
-        (Limit(FAST, 10.0, "meets", (KEPT,)), {"segments": (replace(KEPT, over=1),)}),
-        (Limit(SLOW, 10.0, "misses", (LOST,)), {"outcome": "meets"}),
-        (Limit(SLOW, 10.0, "misses", (LOST,)), {"limit_ms": 12.1}),
-        (Limit(SLOW, 10.0, "misses", (LOST,)), {"segments": (replace(LOST, outcome="undecided"),)}),
-    ],
-)
-def test_a_limit_holds_and_no_longer_where_it_is_changed(limit, change):
-    assert limit.holds(Jobs(JOBS))
-    assert not replace(limit, **change).holds(Jobs(JOBS))
-
-
-def test_a_job_that_does_not_count_bears_nothing_out():
-    limit = Limit(FAST, 10.0, "meets", (KEPT,))
-    for change in ({"valid": False}, {"status": "failed"}):
-        first = (JOBS["store"] == "fast") & (JOBS["number"] == 1)
-        assert not limit.holds(Jobs(JOBS.assign(**{key: JOBS[key].mask(first, to) for key, to in change.items()})))
-    assert not Jobs(JOBS[:0])
-
-
-def ratio_of(**change: object) -> Ratio:
-    """Return the ratio of the two volumes, six jobs of each."""
-    right = {"baseline": FAST, "contender": SLOW, "column": "p99_ms", "part": "all", "outcome": "slower"}
-    right |= {"values": (6.0, 13.0), "ratio": 13 / 6, "low": 1.9, "high": 2.4}
-    return Ratio(**right | change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"outcome": "faster"},
-        {"more_is_faster": True},
-        {"low": 0.9},
-        {"values": (3.0, 13.0)},
-        {"values": (6.0, 17.0)},
-        {"ratio": 5.0},
-        {"outcome": "too few repeats", "ratio": 2.2},
-        {"baseline": (("store", "none"),)},
-    ],
-    ids=str,
-)
-def test_a_ratio_holds_and_no_longer_where_it_is_changed(change):
-    six = pd.concat([JOBS, JOBS.assign(repeat=2)], ignore_index=True)
-    assert ratio_of().holds(Jobs(six))
-    assert ratio_of(outcome="too few repeats").holds(Jobs(six))
-    assert not ratio_of(**change).holds(Jobs(six))
-    assert not ratio_of().holds(Jobs(JOBS)), "four jobs are too few"
-
-
-SESSIONS = pd.DataFrame(
-    [
-        {"cell": cell, "repeat": repeat, "unit_of": f"{day} {cell}", "valid": True, "value": value * (1 + day / 1000)}
-        for day in range(1, 7)
-        for cell, value in (("old", 2.0), ("new", 1.0))
-        for repeat in (1, 2)
-    ]
-)
-
-
-@pytest.mark.parametrize("pairs", [(), tuple((f"{day} old", f"{day} new") for day in range(1, 7))], ids=["", "pairs"])
-def test_a_ratio_of_sessions_holds_and_no_longer_where_it_is_changed(pairs):
-    right = {"baseline": "old", "contender": "new", "outcome": "faster", "ratio": 0.5, "low": 0.4, "high": 0.6}
-    one, records = SessionRatio(**right, pairs=pairs), Records(SESSIONS)
-    assert one.holds(records)
-    assert replace(one, outcome="no evidence").holds(records)
-    for change in ({"outcome": "slower"}, {"ratio": 0.51}, {"high": 1.1}, {"outcome": "too few repeats"}):
-        assert not replace(one, **change).holds(records), change
-    few = Records(SESSIONS[SESSIONS["unit_of"].str[0].astype(int) < 4])
-    assert not one.holds(few)
-    assert replace(one, outcome="too few repeats").holds(few)
-    unknown = replace(one, ratio=math.nan)
-    assert not unknown.holds(records)
-    assert replace(unknown, outcome="not comparable").holds(records)
-
-
-def test_gain_and_no_gain_hold_where_a_way_won_or_none_did():
-    table = pd.DataFrame(
-        [
-            {"cell": cell, "repeat": block, "valid": True, "value": seconds}
-            for cell, seconds in (("base", 2.0), ("base all", 3.0), ("way", 1.0), ("way all", 3.6))
-            for block in range(1, 7)
-        ]
-    )
-    records, blocks = Records(table), (1, 2, 3, 4, 5, 6)
-    won = Comparison("base", "way", "value", "faster", blocks, 0.5, 0.5, 0.5)
-    lost = Comparison("base all", "way all", "value", "slower", blocks, 1.2, 1.2, 1.2)
-    assert Gain((won, lost), (0.75, 0.25)).holds(records)
-    assert not Gain((won, lost), (0.1, 0.9)).holds(records), "what is read mostly takes longer"
-    assert not Gain((lost,), (1.0,)).holds(records)
-    assert NoGain(((won, lost),)).holds(records)
-    assert not NoGain(((won,), (lost,))).holds(records)
-    assert not NoGain(((replace(lost, ratio=1.3),),)).holds(records)
-
-
-def test_any_volume_may_be_used_only_where_none_was_lower_than_all_others():
-    jobs = Jobs(pd.concat([JOBS, JOBS.assign(repeat=2)], ignore_index=True))
-    kept = tuple(
-        Limit(levels, 20.0, "meets", tuple(replace(part, repeat=repeat, outcome="meets", over=0) for repeat in (1, 2)))
-        for levels, part in ((FAST, KEPT), (SLOW, LOST))
-    )
-    of_any = VolumeChoice(kept, (), kept, (ratio_of(outcome="no evidence"),))
-    assert of_any.holds(jobs)
-    assert not replace(of_any, ratios=(ratio_of(),)).holds(jobs), "the fast one was shown to be lower"
-    assert replace(of_any, chosen=kept[:1], ratios=(ratio_of(),)).holds(jobs)
-    assert not replace(of_any, chosen=kept[1:], ratios=(ratio_of(),)).holds(jobs)
