@@ -8,6 +8,7 @@ import yaml
 
 from scripts.frame import config as configuration
 from scripts.frame import matrix
+from scripts.frame.study import apart
 from scripts.lib import sizes
 from scripts.lib.program import Problem
 from scripts.studies.blobs import study
@@ -86,6 +87,14 @@ def test_what_cannot_be_read_is_left_out_with_the_reason(row: dict, reason: str)
     config = resolved({"data": {"objects": 4}}, **row)
     assert [found for found in omitted(config) if reason in found], omitted(config)
     assert matrix.expand(config, "blobs")[0]
+
+
+@pytest.mark.parametrize(
+    "nodes, processes, many", [("1", None, 0), ("1", 4, 0), ("2", None, 1), ("2", 4, 0), ("4", 2, 1)]
+)
+def test_processes_are_divided_among_several_nodes_and_counted_for_them(nodes, processes, many):
+    config = resolved(store=["disk"])
+    assert len([*apart({"store": "disk", "nodes": nodes}, config, processes)]) == many
 
 
 def test_objects_that_a_store_cannot_hold_are_left_out_with_the_source_of_the_limit():

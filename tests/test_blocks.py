@@ -94,6 +94,13 @@ def test_blocks_that_are_appended_have_a_set_of_orders_of_their_own(tmp_path: Pa
     assert blocks.draw_of(in_turn, tmp_path / "appended.json", 4) is None
 
 
+def test_what_new_cells_need_is_needed_by_the_blocks_that_are_for_their_sake(tmp_path: Path):
+    path = tmp_path / "blocks.json"
+    blocks.write(path, blocks.Open([1, 2, 7], [7], ["fresh"], ["environments/new.json"], {}))
+    assert blocks.needs(path, 7) == [Path("environments/new.json")]
+    assert blocks.needs(path, 2) == blocks.needs(None, 7) == []
+
+
 def test_whichever_level_is_the_baseline_the_others_are_compared_with_it():
     levels = {name: {"workers": workers, "store": "s3"} for name, workers in (("a", "1"), ("b", "2"), ("c", "4"))}
     assert blocks.compared(levels, "workers", "1") == [("a", "b"), ("a", "c")]

@@ -30,6 +30,30 @@ def test_the_page_cache_is_set_and_verified_file_by_file(tmp_path):
 
 @pytest.mark.rule(8)
 @pytest.mark.parametrize(
+    "asked, found, calls, state",
+    [
+        ("cold", [1.0, 0.3, 0.2, 0.0], ["evict"] * 3, "cold"),
+        ("direct", [1.0, 0.0], ["evict"], "cold"),
+        ("cold", [1.0, None], ["evict"], "unverified"),
+        ("warm", [0.0, 1.0], ["load"], "warm"),
+        ("warm", [1.0], [], "warm"),
+        ("warm", [0.5, 0.6], ["load"], "mixed"),
+        ("any", [0.5], [], "mixed"),
+    ],
+)
+def test_a_state_is_set_until_it_is_seen_and_nothing_is_read_twice(monkeypatch, asked, found, calls, state):
+    """The kernel's answers are given, one after the other."""
+    answers, done = iter(found), []
+    monkeypatch.setattr(cache, "resident", lambda paths: next(answers))
+    monkeypatch.setattr(cache, "evict", lambda paths: done.append("evict"))
+    monkeypatch.setattr(cache, "load", lambda paths: done.append("load"))
+    monkeypatch.setattr(cache, "_PAUSE_S", 0)
+    assert cache.prepare(asked, []) == {"asked": asked, "state": state, "resident_before": found[-1]}
+    assert (done, next(answers, "none left")) == (calls, "none left")
+
+
+@pytest.mark.rule(8)
+@pytest.mark.parametrize(
     "fraction, state",
     [(0, "cold"), (0.01, "cold"), (0.0101, "mixed"), (0.3, "mixed"), (0.6, "mixed"), (0.9899, "mixed"), (0.99, "warm")],
 )

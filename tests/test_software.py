@@ -13,6 +13,7 @@ from conftest import artefact
 
 from scripts import gather as gather_program
 from scripts.frame import software
+from scripts.lib.program import Problem
 from scripts.lib.software import distributions, identity
 from tests.records import (
     COMPARE,
@@ -193,3 +194,15 @@ def test_a_library_that_was_replaced_while_it_was_loaded_is_unknown(tmp_path):
 def test_versions_are_those_that_importlib_reads():
     read = {re.sub("[-_.]+", "-", one.name).lower(): one.version for one in importlib.metadata.distributions()}
     assert distributions() == read | {"python": platform.python_version()}
+
+
+def test_what_a_library_loads_has_to_be_what_it_was(tmp_path: Path):
+    file = tmp_path / "extension.so"
+    file.write_text("first")
+    environment = {"library": "own", "imported": [identity(file)]}
+    software.expect_unchanged(environment)
+    file.write_text("another")
+    with pytest.raises(
+        Problem, match=r"^library own: .*extension\.so is not what it was when this run began; give RUN"
+    ):
+        software.expect_unchanged(environment)

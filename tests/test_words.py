@@ -12,7 +12,7 @@ from scripts.report import answer, headline, judgement, leaders, pages, recommen
 from scripts.report.markup import markdown_line
 from scripts.report.results import Results
 from scripts.statistics import tables
-from scripts.statistics.verdicts import verdicts_table
+from scripts.statistics.verdicts import OTHER_CODE, verdicts_table
 from scripts.studies.volumes.report import conclusions
 from scripts.studies.volumes.report import words as volumes
 from tests.synthetic_runs import REPORTS, STORES, _results
@@ -65,6 +65,12 @@ def make_run(
 
 
 SLOWER = {(OLD, "0"): 1.0, (NEW, "0"): 1.25}
+SIZES = ("0", "1MiB", "16MiB", "64MiB", "256MiB")
+SEVERAL = {
+    (library, size): seconds
+    for library, times in ((OLD, (1.0, 0.9, 0.8, 0.5, 0.7)), (NEW, (1.0, 0.9, 0.8, 0.7, 0.25)))
+    for size, seconds in zip(SIZES, times, strict=True)
+}
 TURNS = SLOWER | {(OLD, "64MiB"): 0.5, (NEW, "64MiB"): 0.4}
 
 
@@ -102,6 +108,24 @@ def test_a_headline_has_these_words(times, options, words):
     text, statements = headline.write_headline(run := make_run(times, **options))
     assert text == words
     assert all(one.holds(run.checks) for one in statements)
+
+
+def test_a_headline_of_several_arms_says_which_took_least_in_which_cases():
+    run = make_run(SEVERAL)
+    (entry,) = (one for one in run.facts["settings"]["compare"] if one["factor"] == "page_buffer")
+    run.facts["settings"]["compare"] = [entry]
+    text, statements = headline.write_headline(run)
+    assert text == (
+        "Of 5 page buffer levels, a 64 MiB page buffer took the least time in 1 of 2 cases (2.0× as fast as no page "
+        "buffer) and a 256 MiB page buffer in 1 of 2 cases (4.0× as fast as no page buffer)."
+    )
+    assert all(one.holds(run.checks) for one in statements)
+
+
+def test_arms_that_other_code_measured_are_in_no_headline():
+    run = make_run(TURNS)
+    run.verdicts.loc[run.verdicts["factor"] == "library", ["verdict", "note"]] = ["not comparable", OTHER_CODE]
+    assert headline.write_headline(run)[0] == "No comparison varies the library, which the question asks about."
 
 
 def test_a_recommendation_names_one_configuration_and_what_was_shown_to_matter():

@@ -191,7 +191,8 @@ def _write_least(factor: str, rows: pd.DataFrame, results: Results) -> Said:
     for level, won in levels.head(FEW).items():
         of = words.fill("in cases", cases=won, of=len(cases)) if won < len(cases) else ""
         effect = _write_effect([case for case in judged if case.level == level], baseline, results)
-        texts.append(words.fill("leads", arm=results.names.subject(factor, level), cases=of, effect=effect))
+        leads = "leads, too" if texts else "leads"
+        texts.append(words.fill(leads, arm=results.names.subject(factor, level), cases=of, effect=effect))
     many = len({*rows["baseline"], *rows["contender"]})
     text = words.fill("least of several", many=many, factor=title, leaders=prose.listing(texts))
     return text, tuple(one for case in judged for one in case.statements)
@@ -219,7 +220,8 @@ def _write_effect(cases: list[_Case], baseline: str, results: Results) -> str:
     if shown.empty:
         return ""
     effect = get_effect(shown, results)
-    return words.fill("effect", effect=f"{effect.text} {effect.than}", baseline=baseline)
+    size = effect.text.removeprefix("was ").removeprefix("took ")
+    return words.fill("effect", effect=f"{size} {effect.than}", baseline=baseline)
 
 
 def _write_undecided(rows: pd.DataFrame, results: Results) -> Said:

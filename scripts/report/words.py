@@ -32,6 +32,7 @@ TEMPLATES = {
     "unjudged leader": "Not decided: {arm} took the least time ({time}) and has no verdict ({why}).",
     "least of several": "Of {many} {factor} levels, {leaders}.",
     "leads": "{arm} took the least time{cases}{effect}",
+    "leads, too": "{arm}{cases}{effect}",
     "in cases": " in {cases} of {of} cases",
     "effect": " ({effect} {baseline})",
     # Below the headline.
