@@ -130,6 +130,22 @@ def test_without_bins_the_merged_percentile_lies_within_the_bounds():
     assert np.isnan(histograms.bounds([math.nan])[:4]).all()
 
 
+@pytest.mark.rule(18)
+def test_a_percentile_of_ranges_reaches_from_their_lowest_ends_to_their_highest():
+    bins = np.array([[1e-3, 90], [2e-3, 900], [4e-3, 100]])
+    (of_bins,), (same,) = (way([bins], [50]) for way in (histograms.percentiles, histograms.bounded_percentiles))
+    half = histograms.RESOLUTION / 2
+    assert same.value == pytest.approx(of_bins.value)
+    assert (same.low, same.high) == pytest.approx((of_bins.low * (1 - half), of_bins.high * (1 + half)))
+    wide = np.array([[1e-3, 1.1e-3, 90], [1.5e-3, 2e-3, 900], [4e-3, 5e-3, 100]])
+    (apart, tail) = histograms.bounded_percentiles([wide], [50, 95])
+    assert math.isnan(apart.value)
+    assert (apart.low, apart.high, apart.n) == (1.5e-3, 2e-3, 1090)
+    assert (tail.low, tail.high) == (4e-3, 5e-3)
+    (refused,) = histograms.bounded_percentiles([wide], [99.9])
+    assert refused.reason.startswith("p99.9 is refused")
+
+
 def test_moments_are_those_of_the_operations():
     values = np.random.default_rng(10).lognormal(14, 0.7, 5_000)
     found = histograms.moments(exact(values))

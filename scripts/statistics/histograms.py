@@ -223,6 +223,9 @@ def _at(values: np.ndarray, cumulative: np.ndarray, ps: Sequence[float]) -> np.n
 
 @cache
 def _ranks(n: int, p: float) -> tuple[int, int]:
-    """Ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) on either side."""
+    """Ranks (from 1) that hold the percentile with at least 95 %: at most 2.5 % of Binomial(n, p) on either side.
+
+    They lie between 1 and n, as `refusal` refuses a percentile with fewer than ten operations on either side.
+    """
     low, high = binomial_quantiles(n, p / 100)
-    return max(low, 1), min(high + 1, n)
+    return low, high + 1
