@@ -61,7 +61,7 @@ def show(page: Page, tables: Path | str, facts: Path | str) -> None:
 
 
 def headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
-    """Return in one bold sentence how many claims hold, figures do not follow from others, and rules are broken.
+    """Return in one bold sentence how many claims hold, figures agree with others, and rules are broken.
 
     `source` is what there is: all that is published, or what of it is here.
     """
@@ -75,13 +75,13 @@ def headline(parts: dict[str, pd.DataFrame], source: str = "published") -> str:
     derived = parts["derived"]
     cells = int(derived.drop_duplicates(["table", "column"])["cells"].sum()) if len(derived) else 0
     wrong = int((derived["row"].fillna("") != "").sum()) if len(derived) else 0
-    figures = f"; {wrong:,} of {cells:,} printed figures do not follow from those beside them" if cells else ""
+    figures = f"; {cells - wrong:,} of {cells:,} printed figures agree with those beside them" if cells else ""
     claimed = prose.count(len(parts["claims"]), "claim")
     listed = f": {prose.listing(counted)}" if counted else ""
     judged = parts["rules"].groupby("rule")["outcome"].agg(set)
     broken = sum(rules.BROKEN in outcomes for outcomes in judged)
     tested = sum(outcomes != {rules.UNTOLD} for outcomes in judged)
-    measured = f"; of {prose.count(len(judged), 'rule')} of measuring, {tested} can be tested, {broken} not kept"
+    measured = f"; {broken} of {tested} testable rules broken" if tested else ""
     return bold(f"{computed} of {claimed} can be computed from what is {source}{listed}{figures}{measured}.")
 
 
