@@ -1,22 +1,25 @@
 """The words of pages, pinned by hand-made runs: two libraries, two page buffers, times and requests as written here."""
 
+import importlib
 import itertools
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 
 from scripts.frame.records import Kept
-from scripts.report import answer, headline, judgement, leaders, pages, recommendation, words
+from scripts.report import answer, headline, judgement, leaders, pages, recommendation
 from scripts.report.markup import markdown_line
 from scripts.report.results import Results
 from scripts.statistics import tables
 from scripts.statistics.verdicts import OTHER_CODE, verdicts_table
 from scripts.studies.volumes.report import conclusions
-from scripts.studies.volumes.report import words as volumes
 from tests.synthetic_runs import REPORTS, STORES, _results
 
+# Tables of words: that of all pages, and those of single studies, each used within the folder that its own is in.
+TABLES = sorted((ROOT / "scripts").rglob("report/words.py"))
 OLD, NEW = "hdf5-1.14.6", "hdf5-2.0.0"
 FIXED = {"store": "s3", "driver": "ros3", "layout": "shot-major", "access": "shots", "workers": "1", "cache": "cold"}
 WHERE = "From S3 (emulated, 20 ms), cold cache, "
@@ -157,10 +160,14 @@ def test_a_sentence_that_contradicts_what_was_said_before_is_withheld_and_counte
     assert run.withheld == ["the opposite"]
 
 
-@pytest.mark.parametrize("table", [words, volumes], ids=["all", "volumes"])
-def test_each_template_is_used(table):
-    pages_of = {words: "scripts", volumes: "scripts/studies/volumes"}[table]
-    code = "".join(path.read_text(encoding="utf-8") for path in Path(pages_of).rglob("*.py") if path.name != "words.py")
-    code = code.replace("'", '"')
+def test_tables_of_words_are_found():
+    assert {path.parents[1].name for path in TABLES} >= {"scripts", "volumes"}
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.parents[1].name)
+def test_each_template_is_used(path: Path):
+    table = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    users = [file for file in path.parents[1].rglob("*.py") if file.name != "words.py"]
+    code = "".join(file.read_text(encoding="utf-8") for file in users).replace("'", '"')
     kinds = {*leaders.UNJUDGED, *judgement.TROUBLES, *conclusions.IN_ORDER}
     assert [name for name in table.TEMPLATES if f'"{name}"' not in code and name not in kinds] == []

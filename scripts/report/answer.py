@@ -63,11 +63,13 @@ def _moved(finding: Finding, cells: pd.DataFrame, results: Results) -> tuple[str
         (column, *((float(factor * side[name].min()), float(factor * side[name].max())) for side in both))
         for column, name, factor in (("requests", "requests", 1), ("bytes", "moved", MIB), *((n, n, 1) for n in shown))
     )
-    return f"{new} made {texts[0]}; {old} {texts[1]}{f' ({why})' if why else ''}.", Counts(tuple(names_of), spans)
+    said = {"new": new, "of_new": texts[0], "old": old, "of_old": texts[1], "why": f" ({why})" if why else ""}
+    return words.fill("moved", **said), Counts(tuple(names_of), spans)
 
 
 def _asked(side: pd.DataFrame) -> str:
-    return f"{_counted(side['requests'], 'requests')} for {prose.span(side['moved'], prose.number)} MiB"
+    size = prose.span(side["moved"], prose.number)
+    return words.fill("moved by side", requests=_counted(side["requests"], "requests"), size=size)
 
 
 def _counted(values: pd.Series, noun: str) -> str:
@@ -86,8 +88,8 @@ def _explained(rows: pd.DataFrame, results: Results) -> str:
     same_way = model.has_direction(ratios, measured)
     if same_way.all():
         return words.fill("same way", **spans)
-    some = f" in {(~same_way).sum()} of {len(rows)} comparisons" if same_way.any() else ""
-    return words.fill("unexplained", **spans, strong=bold("not explained by requests or bytes") + some)
+    some = words.fill("in comparisons", many=(~same_way).sum(), of=len(rows)) if same_way.any() else ""
+    return words.fill("unexplained", **spans, strong=bold(words.fill("by neither")) + some)
 
 
 def best(results: Results) -> Table:
@@ -115,14 +117,14 @@ def best(results: Results) -> Table:
         frame[""] = frame[""].map(prose.capital)
     ends = [f"{report.time}{end}" for end in ("", "_low", "_high")]
     frame["time / s"] = [names.with_interval(*(row[end] for end in ends), prose.number) + _failed(row) for row in rows]
-    without = " One with failures is listed only where all have some." * bool(cells["failed"].any())
-    least = f"The configuration with the least {report.metrics[0].title} of those measured, median [95 % CI]."
-    return Table("best", least + without + common, frame, numbers=fastest[["cell", *report.names, "n", *ends]])
+    without = words.fill("best without failures") if cells["failed"].any() else ""
+    caption = words.fill("table of best", title=report.metrics[0].title, without=without, common=common)
+    return Table("best", caption, frame, numbers=fastest[["cell", *report.names, "n", *ends]])
 
 
 def _failed(row: dict) -> str:
     attempts = row["n"] + row["failed"]
-    return f" ({row['failed']:.0f} of {attempts:.0f} failed)" if row["failed"] else ""
+    return words.fill("failed attempts", failed=row["failed"], attempts=attempts) if row["failed"] else ""
 
 
 def _shared(frame: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, str]:

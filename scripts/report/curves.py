@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from scripts.lib import sizes
-from scripts.report import names, prose, references
+from scripts.report import names, prose, references, words
 from scripts.report.declaration import Factor, Value
 from scripts.report.plot import GREY, SAME_Y, Figure, Look, Marks, Panel, beside, round_ticks
 from scripts.report.results import Results
@@ -18,7 +18,6 @@ TICKS = 6  # along the x axis of a panel that takes half the page
 WIDE = 4  # ratio of largest to smallest from which on an axis is logarithmic
 INVALID = Look(GREY, "x")
 _BASE = ["base_cell", "base_level", "base_total_s"]
-INTERVAL = "Small marks: each repeat; large mark and bar: their summary and its 95 % CI, from 6 repeats on."
 # A panel's levels and cells, and an arm's label, look and cells in order.
 Group = tuple[dict, pd.DataFrame]
 Arm = tuple[str, Look, pd.DataFrame]
@@ -52,13 +51,13 @@ def against(run: Results, factor: str, value: Value | None = None) -> Figure:
         return Figure(name, title, "", (), pd.DataFrame())
     plot, groups = _plot(cells, factor, value, run)
     panels = tuple(_panel(levels, group, plot) for levels, group in groups[:PANELS])
-    more = f" The first {PANELS} of {len(groups)} panels are drawn; all are in the numbers."
+    more = words.fill("first panels", drawn=PANELS, of=len(groups)) if len(groups) > PANELS else ""
     bounded = value.bound and cells[value.bound].notna().any()
-    bound = f" Dotted, or stars: the most that the {value.bound_name} got in the panel's cells." if bounded else ""
-    interval = "" if run.records.empty else f" {INTERVAL}"
+    bound = words.fill("dotted bound", bound=value.bound_name) if bounded else ""
+    interval = "" if run.records.empty else f" {words.fill('marks')}"
     published = [arm for _, group in groups for *_, arm in references.arms(group, run, value, factor)]
-    others = f" {references.CAPTION}" if published else ""
-    caption = f"{value.means}{bound}{interval}{others}{more if len(groups) > PANELS else ''}"
+    others = f" {words.fill('grey marks')}" if published else ""
+    caption = f"{value.means}{bound}{interval}{others}{more}"
     return Figure(name, title, caption, panels, numbers(run, cells, [value], run.invalid["cell"], published), 2)
 
 
@@ -76,10 +75,7 @@ def speedup(run: Results) -> Figure:
     if not scaling or run.measured.empty:
         return Figure("performance-ratio", "", "", (), pd.DataFrame())
     title = run.report.metrics[0].title
-    means = (
-        f"Median {title} of the base, the arm's smallest level, divided by that of this one; above 1 is faster. The "
-        "base's own uncertainty is not in the intervals."
-    )
+    means = words.fill("performance ratio", title=title)
     ratio = Value("performance_ratio", "Performance ratio", means=means, ratio=True)
     runs = [_by_base(one, ratio.column) for one in (run, *run.references)]
     bases = pd.concat([one.cells.set_index("cell")[_BASE] for one in runs])

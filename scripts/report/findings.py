@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from scripts.report import names
+from scripts.report import names, words
 from scripts.report.results import Results
 from scripts.report.sentences import Steps, write_finding
 from scripts.report.statements import Outcomes
@@ -171,7 +171,7 @@ def _finding(
         # The sentence names the levels along which it goes.
         conditions = {factor: levels for factor, levels in conditions.items() if factor != results.report.along}
     under = ", ".join(results.names.within(factor, levels) for factor, levels in (conditions or {}).items())
-    some = f"in {len(rows) // len(steps)} of {of} comparisons (the figure shows which)" if conditions is None else ""
+    some = words.fill("in some comparisons", many=len(rows) // len(steps), of=of) if conditions is None else ""
     return Finding(
         where=where,
         text=write_finding(rows, steps, under or some, results),

@@ -137,7 +137,7 @@ def _limit(part: pd.DataFrame, rows: pd.DataFrame, results: Results) -> str:
     among = rows[_match(rows, conditions)]
     text = ", ".join(results.names.within(factor, levels) for factor, levels in conditions.items())
     if not text:
-        return f" in {len(part)} of {len(among)} comparisons"
+        return words.fill("in comparisons", many=len(part), of=len(among))
     return f" {text}{f' ({len(part)} of {len(among)})' if len(among) > len(part) else ''}"
 
 

@@ -48,10 +48,13 @@ def slowed(facts: dict) -> str:
     names = [_percent(SHARES[level]) for level in levels]
     if not any(counts[level][1] for level in levels):
         return words.fill("slowed unjudged", shares=prose.listing(names), outcome=words.fill("too few to judge"))
-    names[0] += " apart"
-    detected = [f"{name}: {counts[level][0]} of {counts[level][1]}" for name, level in zip(names, levels, strict=True)]
+    names[0] = words.fill("slowed most", percent=names[0])
+    detected = [
+        words.fill("slowed detected", percent=name, detected=counts[level][0], of=counts[level][1])
+        for name, level in zip(names, levels, strict=True)
+    ]
     alarms, judged = counts["alarms"]
-    bound = f" (at most {_percent(stats.at_most(alarms, judged))})" if judged else ""
+    bound = words.fill("alarms bound", percent=_percent(stats.at_most(alarms, judged))) if judged else ""
     shares = [_percent(counts["reached"][level]) for level in levels if level in counts["reached"]]
     reached = words.fill("waits", shares=prose.listing(shares)) if shares else ""
     said = {"shares": "; ".join(detected), "alarms": alarms, "of": judged, "bound": bound, "reached": reached}
@@ -79,8 +82,8 @@ def _kept(run: Results) -> list[str]:
     rows = run.verdicts
     if run.report.unit != "block" or rows.empty or not rows["verdict"].isin(JUDGED).any():
         return []
-    kept = {COPIED: "one placement of the data", **({REBUILT: "one build"} if "library" in run.cells else {})}
-    kept = [what for level, what in kept.items() if level not in set(_controls(rows)["control"])]
+    kept = {COPIED: "kept data", **({REBUILT: "kept build"} if "library" in run.cells else {})}
+    kept = [words.fill(what) for level, what in kept.items() if level not in set(_controls(rows)["control"])]
     return [words.fill("kept", what=" and ".join(kept))] if kept else []
 
 

@@ -110,7 +110,7 @@ def in_words(lead: Lead, results: Results, strong: Callable[[str], str] = bold, 
     of_arm = {arm: cells[cells["arm"] == arm] for arm in lead.arms}
     arms = sorted(lead.arms, key=lambda arm: -of_arm[arm][report.values[0].column].max())
     texts = [f"{strong(called(arm))} ({_values(of_arm[arm], lead, results, brief)})" for arm in arms[:NAMED]]
-    texts += [f"{len(arms) - NAMED} more"] if len(arms) > NAMED else []
+    texts += [words.fill("more arms", many=len(arms) - NAMED)] if len(arms) > NAMED else []
     at = write_stretch(lead.levels, lead.of, results)
     if lead.kind in UNJUDGED:
         return where, words.fill("most without verdict", at=at, arm=texts[0], why=words.fill(lead.kind))
@@ -263,4 +263,4 @@ def _values(cells: pd.DataFrame, lead: Lead, results: Results, brief: bool) -> s
     if len(texts) == 1:
         return texts[0]
     first, last = (results.names.level(along, cells[along].iloc[place]) for place in (0, -1))
-    return f"{texts[0]} at {first}, {texts[-1]} at {last}"
+    return words.fill("values at ends", low=texts[0], first=first, high=texts[-1], last=last)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scripts.report import names, prose
+from scripts.report import names, prose, words
 from scripts.report.declaration import Column, Value
 from scripts.report.page import Table
 from scripts.report.reading import is_true
@@ -131,7 +131,7 @@ def against(run: Results, factor: str, base: str, value: Value, called: Callable
     frame[run.report.factor(factor).title] = [called(row) for row in rows.to_dict("records")]
     frame[own], frame[other] = rows[value.column].to_numpy(), rows["base"].to_numpy()
     frame[ratio] = frame[other] / frame[own]
-    caption = f"{value.title}, medians. Above 1 it was faster than {base} in the same conditions."
+    caption = words.fill("table of ratios", value=value.title, base=base)
     return Table(f"against-{base}", caption, frame, {own: prose.number, other: prose.number, ratio: prose.ratio})
 
 
@@ -215,11 +215,8 @@ def glance(run: Results) -> Table:
             frame[metric.title] = shown[metric.name].fillna("").to_list()
             over[metric.title] = [one if one in COLOURED else "unknown" for one in verdicts[metric.name]]
     new, old = (run.names.level(factor, level) for level in (contender, baseline))
-    caption = (
-        f"{new} against {old}, by what is timed. The {run.report.metrics[0].title} decides; the rest is judged row by "
-        "row."
-    )
-    return Table("at-a-glance", caption, frame, over=over, meaning="the verdict; grey where there is none")
+    caption = words.fill("table at a glance", new=new, old=old, title=run.report.metrics[0].title)
+    return Table("at-a-glance", caption, frame, over=over, meaning=words.fill("colours of verdicts"))
 
 
 def _judged(metric: str, ratio: float, verdict: str, run: Results) -> str:
@@ -230,23 +227,14 @@ def _judged(metric: str, ratio: float, verdict: str, run: Results) -> str:
 
 def requests(run: Results) -> Table:
     """Return requests, bytes and read amplification per cell, where requests were counted or are known of a reader."""
-    caption = (
-        "Requests and bytes that reached the store within the timed window, medians over the repeats, with the "
-        "connections that were opened and the mean number of requests under way while there was any. Amplification: "
-        "bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed."
-    )
     about = (*REQUESTS[:1], *run.report.moved)
-    return table(run, "requests", caption, (*REQUESTS, *run.report.moved), about=about)
+    return table(run, "requests", words.fill("table of requests"), (*REQUESTS, *run.report.moved), about=about)
 
 
 def conditions(run: Results) -> Table:
     """Return what was in force in each cell, as it was read back."""
-    caption = (
-        "What was in force, as read back from library and system. In memory: share of the files in this machine's page "
-        "cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is flagged, not removed."
-    )
     about = (*CONDITIONS[1:], *run.report.effective)
-    return table(run, "conditions", caption, (*CONDITIONS[:1], *about), about=about)
+    return table(run, "conditions", words.fill("table of conditions"), (*CONDITIONS[:1], *about), about=about)
 
 
 def share_of_harness(cells: pd.DataFrame) -> pd.Series:
@@ -264,13 +252,10 @@ def harness(run: Results) -> Table:
         lambda run, cells: share_of_harness(cells),
         "{:.1f}".format,
         lambda share, _: share > HARNESS,
-        f"the harness takes more than {HARNESS} % of the {decides}",
+        words.fill("colours of harness", percent=HARNESS, title=decides),
     )
     total = Column(f"{decides} / s", "total_s", prose.number)
-    caption = (
-        f"Median cost of the harness. Only planning and dispatch are part of the {decides}; empty work, which "
-        "moves no bytes, shows what they cost. Start and verification are outside."
-    )
+    caption = words.fill("table of harness", title=decides)
     return table(run, "harness", caption, (total, *run.report.harness, share), about=(*run.report.harness, share))
 
 
@@ -284,8 +269,7 @@ def troubled(run: Results) -> Table:
         frame["valid" if column == "n" else column] = cells[column]
     return Table(
         "failed-and-invalid",
-        "Repeats that failed, and repeats that broke a rule of measuring ([INVALID]) or are no longer what was "
-        "written ([EDITED]): shown, and in no verdict.",
+        words.fill("table of trouble"),
         frame,
         over={"": cells["invalid"] > 0},
         meaning="invalid",
@@ -309,7 +293,7 @@ def omitted(matrix: pd.DataFrame, unsaid: Mapping[str, str] | None = None) -> Ta
     kept = [name for name in factors(matrix) if set(matrix[name]) != {(unsaid or {}).get(name)}]
     named = without_empty(matrix[[name for name in kept if name != "control"]])
     frame = named.rename(columns=prose.plain).assign(reason=matrix["omitted"])
-    return Table("omitted", "Combinations that the matrix names and that were not measured.", frame)
+    return Table("omitted", words.fill("table of omitted"), frame)
 
 
 def attempts(facts: dict) -> Table:
@@ -320,11 +304,7 @@ def attempts(facts: dict) -> Table:
         reasons = details.get("reasons") or []
         shown = {key: value for key, value in details.items() if isinstance(value, (str, int, float))}
         rows.append(shown | {"reasons": "; ".join(map(str, reasons if isinstance(reasons, list) else [reasons]))})
-    return Table(
-        "failed-attempts",
-        "What failed earlier and was moved aside; it was made again, or blocks were appended.",
-        pd.DataFrame(rows),
-    )
+    return Table("failed-attempts", words.fill("table of attempts"), pd.DataFrame(rows))
 
 
 def machine(facts: dict) -> Table:
@@ -337,14 +317,15 @@ def machine(facts: dict) -> Table:
         for key in keys
     ]
     rows = [row for row in rows if any(row[name] for name in heads)]
-    return Table("machine", "The machine that measured.", pd.DataFrame(rows))
+    return Table("machine", words.fill("table of machine"), pd.DataFrame(rows))
 
 
 def nodes(facts: dict) -> Table:
     """Return how the nodes of a cluster differ; nothing where one measured."""
     frame = pd.DataFrame(facts.get("nodes") or [], columns=["node", "records", "low", "middle", "high"])
-    caption = "Time of a record / median time of its cell on all nodes: quartiles of each node."
-    return Table("nodes", caption, frame, dict.fromkeys(("low", "middle", "high"), "{:.2f}".format))
+    return Table(
+        "nodes", words.fill("table of nodes"), frame, dict.fromkeys(("low", "middle", "high"), "{:.2f}".format)
+    )
 
 
 def datasets(run: Results) -> Table:
@@ -354,7 +335,7 @@ def datasets(run: Results) -> Table:
         layout = spec.get("layout") or {}
         facts = {prose.plain(key): str(value) for key, value in layout.items() if not isinstance(value, dict)}
         rows.append({"dataset": name, "MiB": (spec.get("bytes") or 0) / MIB, **facts})
-    return Table("data", "The data, as read back from the files.", pd.DataFrame(rows), {"MiB": "{:.1f}".format})
+    return Table("data", words.fill("table of data"), pd.DataFrame(rows), {"MiB": "{:.1f}".format})
 
 
 def libraries(run: Results) -> Table:
@@ -370,7 +351,7 @@ def libraries(run: Results) -> Table:
                 {"library": name, **facts, "source": build.get("hdf5_source", ""), "user-supplied": ", ".join(added)}
             )
     frame = without_empty(pd.DataFrame(rows).fillna("").astype(str))
-    return Table("libraries", "The libraries under test.", frame)
+    return Table("libraries", words.fill("table of libraries"), frame)
 
 
 def fact(value: object, key: str = "") -> str:

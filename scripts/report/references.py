@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.report import prose
+from scripts.report import prose, words
 from scripts.report.declaration import Value
 from scripts.report.plot import DASHES, GREY, Figure, Look, Panel
 from scripts.report.results import Results
 
-CAPTION = "Grey and hollow: as published, from other machines and whatever their caches held; in no summary or verdict."
 # Levels that do not say what was in force, and agree with any.
 _UNKNOWN = ("", "unknown", "published", "any")
 _MARKERS = ("hex", "inverted_triangle", "star", "diamond")
@@ -66,7 +65,7 @@ def panels_of(draw: Callable[[Results], Figure], run: Results) -> Figure:
     figure, others = draw(run), [(called(reference), draw(reference)) for reference in run.references]
     panels = [_greyed(panel, name) for name, other in others for panel in other.panels]
     numbers = [other.numbers.assign(published=name) for name, other in others]
-    caption = " ".join([figure.caption, *([CAPTION] if panels else [])])
+    caption = " ".join([figure.caption, *([words.fill("grey marks")] if panels else [])])
     numbers = pd.concat([figure.numbers, *numbers]) if numbers else figure.numbers
     return replace(figure, panels=(*figure.panels, *panels), caption=caption, numbers=numbers)
 
@@ -85,16 +84,15 @@ def limits(run: Results) -> Iterator[str]:
     report = run.report
     axes = [one.name for one in report.factors if one.axis and run.measured[one.name].nunique() > 1]
     for reference in run.references:
-        yield from (f"{prose.capital(called(reference))}: {line}." for line in reference.facts.get("limits") or [])
+        name = prose.capital(called(reference))
+        limits_of = reference.facts.get("limits") or []
+        yield from (words.fill("reference limit", reference=name, limit=line) for line in limits_of)
         lone = replace(run, references=(reference,))
         missed = [report.factor(axis).title for axis in axes if not _drawn(lone, axis)]
         if missed:
-            yield (
-                f"{prose.capital(called(reference))} is left out of figures against {prose.listing(missed, 'or')}: no "
-                "level of it was measured here with the same read from the same kind of place."
-            )
+            yield words.fill("reference not against", reference=name, axes=prose.listing(missed, "or"))
         elif report.values and not axes and not _drawn(lone, ""):
-            yield f"{prose.capital(called(reference))} is in no figure: nothing of it was measured here alike."
+            yield words.fill("reference nowhere", reference=name)
 
 
 def _drawn(run: Results, axis: str) -> bool:

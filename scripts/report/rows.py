@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.cbook import boxplot_stats
 
-from scripts.report import labels, prose, references
-from scripts.report.curves import INTERVAL, INVALID, in_series, numbers
+from scripts.report import labels, prose, references, words
+from scripts.report.curves import INVALID, in_series, numbers
 from scripts.report.declaration import Value
 from scripts.report.plot import Bars, Figure, Look, Marks, Panel, round_ticks
 from scripts.report.results import Results
@@ -25,7 +25,7 @@ def alone(run: Results) -> Figure:
         cells = cells[~in_series(cells, run.report.scaling.factor, run)]
     cells = cells[cells.groupby(list(run.report.places))["n"].transform("max") > 0] if len(cells) else cells
     name = value.column.removesuffix("_s")
-    return values(run, name, value.title, [(value, "", True)], f"{value.means} {INTERVAL}", cells)
+    return values(run, name, value.title, [(value, "", True)], f"{value.means} {words.fill('marks')}", cells)
 
 
 def values(
@@ -63,7 +63,7 @@ def values(
             marks.append(_marks(label, look, arm, shown[0][0], run))
             published.append(arm)
         panels.append(_with_ticks(Panel(title_of, shown[0][0].label, marks=tuple(marks), rows=rows)))
-    caption += f" {references.CAPTION}" if published else ""
+    caption += f" {words.fill('grey marks')}" if published else ""
     table = numbers(run, cells, [value for value, *_ in shown], published=published)
     return Figure(name, title, caption, tuple(panels), table)
 

@@ -22,7 +22,7 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
     blocks = prose.span(rows["blocks"], "{:.0f}".format)
     comparisons = len(rows) // len(steps)
     evidence = f"{blocks} {report.unit}{'' if blocks == '1' else 's'}"
-    evidence = f"{comparisons} comparisons of {evidence}" if comparisons > 1 else evidence
+    evidence = words.fill("of comparisons", many=comparisons, evidence=evidence) if comparisons > 1 else evidence
     evidence += _spikes(rows, *name_sides(rows.iloc[0], results)) + _failures(rows, *name_sides(rows.iloc[0], results))
     evidence += _reason(rows, results)
     under = f", {conditions}" if conditions else ""
@@ -35,7 +35,11 @@ def write_finding(rows: pd.DataFrame, steps: Steps, conditions: str, results: Re
         part = rows[rows[along].isin(levels)].assign(verdict=verdict)
         texts.append(f"{write_stretch(levels, [level for level, _ in steps], results)} {write_outcome(part, results)}")
     decided = [(results.names.level(along, level), verdict) for level, verdict in steps if verdict in ORDERED]
-    turns = [f"between {a} and {b}" for (a, before), (b, after) in itertools.pairwise(decided) if before != after]
+    turns = [
+        words.fill("turn", before=before, after=after)
+        for (before, verdict), (after, other) in itertools.pairwise(decided)
+        if verdict != other
+    ]
     turn = f" {bold(words.fill('turns', where=prose.listing(turns)))}" if turns else ""
     in_time = _in_time(report.metric(rows["metric"].iloc[0]))
     said = {"new": new, "old": old, "in_time": in_time, "under": under, "steps": "; ".join(texts)}
@@ -137,7 +141,7 @@ def _reason(rows: pd.DataFrame, results: Results) -> str:
     same_way = model.has_direction(ratios, measured)
     if same_way.all():
         return words.fill("same direction")
-    some = f" in {(~same_way).sum()} of {len(decided)}" if same_way.any() else ""
+    some = words.fill("in decided", many=(~same_way).sum(), of=len(decided)) if same_way.any() else ""
     return words.fill("not explained", some=some)
 
 
@@ -180,9 +184,11 @@ def write_stretch(levels: list[str], of: list[str], results: Results) -> str:
     """Return where among the levels `of` some beside each other lie: "up to 4 MiB", "at 1 MiB"."""
     first, last = (results.names.level(results.report.along, level) for level in (levels[0], levels[-1]))
     if len(levels) == 1:
-        return f"at {first}"
-    if len(levels) == len(of):
-        return words.fill("at both" if len(of) == 2 else "at all sizes", first=first, last=last)
-    if levels[0] == of[0]:
-        return f"up to {last}"
-    return f"from {first} on" if levels[-1] == of[-1] else f"from {first} to {last}"
+        which = "at size"
+    elif len(levels) == len(of):
+        which = "at both" if len(of) == 2 else "at all sizes"
+    elif levels[0] == of[0]:
+        which = "up to size"
+    else:
+        which = "from size on" if levels[-1] == of[-1] else "between sizes"
+    return words.fill(which, first=first, last=last)

@@ -1,5 +1,7 @@
 """Words of headlines, recommendations, reasons and limits: one table of templates, and one phrase for each outcome."""
 
+from collections.abc import Callable, Mapping
+
 from scripts.statistics import HARNESS, MIN_BLOCKS
 from scripts.statistics.outcomes import Outcome
 
@@ -44,6 +46,10 @@ TEMPLATES = {
     # Findings.
     "course": "{new} against {old}{in_time}{under}: {steps} ({evidence}).{turn}",
     "turns": "The order turns {where}.",
+    "turn": "between {before} and {after}",
+    "of comparisons": "{many} comparisons of {evidence}",
+    "in comparisons": " in {many} of {of} comparisons",
+    "in some comparisons": "in {many} of {of} comparisons (the figure shows which)",
     "in time": " in the time to {spent}",
     "order": "{new} {effect}{spent} {than} {old}",
     "spent": " to {spent}",
@@ -59,9 +65,14 @@ TEMPLATES = {
     "explained": "; requests, bytes and CPU time explain it",
     "same direction": "; requests and bytes point the same way",
     "not explained": "; not explained by requests or bytes{some}",
+    "in decided": " in {many} of {of}",
     "corrected": "{which} 1, but not after correction for all comparisons of this factor",
     "excludes": "the interval excludes",
     "exclude": "{many} of {of} intervals exclude{s}",
+    "at size": "at {first}",
+    "up to size": "up to {last}",
+    "from size on": "from {first} on",
+    "between sizes": "from {first} to {last}",
     "at both": "at {first} and at {last}",
     "at all sizes": "at all sizes from {first} to {last}",
     # Where arms gain no more.
@@ -74,6 +85,8 @@ TEMPLATES = {
     "most without verdict": "{at}, most was measured with {arm}; {why}.",
     "not told apart": "{at}, nothing was shown to be faster than {arms}{rest}",
     "fastest": "{at}, {arms} {fastest}{among}{same}{rest}",
+    "more arms": "{many} more",
+    "values at ends": "{low} at {first}, {high} at {last}",
     "not judged": "; not judged: {arms}.",
     "of those judged": " of those judged",
     "each as fast": ", each as fast as the other",
@@ -96,6 +109,9 @@ TEMPLATES = {
     "slowed unjudged": "Cells slowed on purpose, by {shares}: {outcome}.",
     "slowed": "This run tells {shares}; false alarms {alarms} of {of}{bound}. Counted over {runs} on this "
     "machine, with cells that waited on purpose.{reached}",
+    "slowed most": "{percent} apart",
+    "slowed detected": "{percent}: {detected} of {of}",
+    "alarms bound": " (at most {percent})",
     "waits": " Here their waits were {shares} of the rest of the total.",
     "anew": "{what}: {outcome}{ratio}{runs}.",
     "times": ", {ratio:.2f} [{low:.2f}, {high:.2f}] times the time",
@@ -145,6 +161,12 @@ TEMPLATES = {
     "often than stated: measure again at another time.",
     "stalls": "Arms that were the same: a stall in fewer than {percent} % of reads may be in none of their blocks.",
     "kept": "Verdicts are of {what}.",
+    "kept data": "one placement of the data",
+    "kept build": "one build",
+    "reference limit": "{reference}: {limit}.",
+    "reference not against": "{reference} is left out of figures against {axes}: no level of it was measured here with "
+    "the same read from the same kind of place.",
+    "reference nowhere": "{reference} is in no figure: nothing of it was measured here alike.",
     "withheld": "{many} withheld: not borne out by the raw records, or contradicted by what is stated above.",
     "unchecked": "Statements are not checked against raw records: these tables are of an earlier version.",
     # What to do next.
@@ -155,15 +177,57 @@ TEMPLATES = {
     "more blocks": "A difference of 10 % would take about {needed} blocks: raise {repeats}.",
     "steadier": "A difference of 10 % would take more than {most} blocks: read more per run, or use a quieter machine.",
     # Why.
+    "moved": "{new} made {of_new}; {old} {of_old}{why}.",
+    "moved by side": "{requests} for {size} MiB",
     "as measured": "with CPU time and the cost of an open these give {model}×, as measured",
     "same way": "these point the same way: with CPU time and the cost of an open {model}×, measured was {measured}×",
     "unexplained": "with CPU time and the cost of an open these give {model}×, measured was {measured}×: {strong}",
+    "by neither": "not explained by requests or bytes",
+    # Captions of figures, and what they add where it holds.
+    "marks": "Small marks: each repeat; large mark and bar: their summary and its 95 % CI, from 6 repeats on.",
+    "grey marks": "Grey and hollow: as published, from other machines and whatever their caches held; in no summary or "
+    "verdict.",
+    "first panels": " The first {drawn} of {of} panels are drawn; all are in the numbers.",
+    "dotted bound": " Dotted, or stars: the most that the {bound} got in the panel's cells.",
+    "performance ratio": "Median {title} of the base, the arm's smallest level, divided by that of this one; above 1 "
+    "is faster. The base's own uncertainty is not in the intervals.",
+    # Captions of tables, what their colours mean, and what single cells add.
+    "table of ratios": "{value}, medians. Above 1 it was faster than {base} in the same conditions.",
+    "table at a glance": "{new} against {old}, by what is timed. The {title} decides; the rest is judged row by row.",
+    "colours of verdicts": "the verdict; grey where there is none",
+    "table of requests": "Requests and bytes that reached the store within the timed window, medians over the repeats, "
+    "with the connections that were opened and the mean number of requests under way while there was any. "
+    "Amplification: bytes delivered (where not measured: offered) / bytes of data; below 1 where data are compressed.",
+    "table of conditions": "What was in force, as read back from library and system. In memory: share of the files in "
+    "this machine's page cache. Outlying: the number of a repeat whose total lies outside Tukey's fences; it is "
+    "flagged, not removed.",
+    "table of harness": "Median cost of the harness. Only planning and dispatch are part of the {title}; empty work, "
+    "which moves no bytes, shows what they cost. Start and verification are outside.",
+    "colours of harness": "the harness takes more than {percent} % of the {title}",
+    "table of trouble": "Repeats that failed, and repeats that broke a rule of measuring ([INVALID]) or are no longer "
+    "what was written ([EDITED]): shown, and in no verdict.",
+    "table of omitted": "Combinations that the matrix names and that were not measured.",
+    "table of attempts": "What failed earlier and was moved aside; it was made again, or blocks were appended.",
+    "table of machine": "The machine that measured.",
+    "table of nodes": "Time of a record / median time of its cell on all nodes: quartiles of each node.",
+    "table of data": "The data, as read back from the files.",
+    "table of libraries": "The libraries under test.",
+    "table of best": "The configuration with the least {title} of those measured, median [95 % CI].{without}{common}",
+    "best without failures": " One with failures is listed only where all have some.",
+    "failed attempts": " ({failed:.0f} of {attempts:.0f} failed)",
 }
 
 
-def fill(name: str, **values: object) -> str:
-    """Return a template with its values."""
-    return TEMPLATES[name].format(**values)
+def make_fill(templates: Mapping[str, str]) -> Callable[..., str]:
+    """Return what returns a template of a table with its values."""
+
+    def fill(name: str, /, **values: object) -> str:
+        return templates[name].format(**values)
+
+    return fill
+
+
+fill = make_fill(TEMPLATES)
 
 
 def get_outcome(outcome: str, percent: float = 5) -> str:

@@ -1,5 +1,7 @@
 """Words of the page of volumes: one table of templates, as `scripts.report.words` is that of what all pages say."""
 
+from scripts.report.words import make_fill
+
 TEMPLATES = {
     # The headline.
     "headline": "{what} {clauses}.",
@@ -55,7 +57,4 @@ TEMPLATES = {
     "files left out": '{files} of the import could not be used: see "Failed, invalid and left out".',
 }
 
-
-def fill(name: str, **values: object) -> str:
-    """Return a template with its values."""
-    return TEMPLATES[name].format(**values)
+fill = make_fill(TEMPLATES)
